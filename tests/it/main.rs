@@ -16,6 +16,7 @@ mod compact;
 mod dice;
 mod docs;
 mod doctor;
+mod effort;
 mod encoding;
 mod endings;
 mod endurance;

@@ -10,9 +10,10 @@ use forge_domain::compaction::{
     CheckedFit, Compact, CompactionServices, ContextCompactor, Outcome, Rung, fit_and_check,
 };
 use forge_domain::{
-    Budget, ChatCompletionMessage, ChatOptions, ChatStream, ContextMessage, Conversation, FinishReason,
-    Message, Model, ModelError, ModelId, ModelInfo, ModelLimits, ModelRef, Prompt, ProviderError, ProviderId,
-    ProviderService, REQUEST_TOKENS, Role, SummaryTemplate, TokenCounter, Tokens, WindowSource,
+    Abilities, Budget, ChatCompletionMessage, ChatOptions, ChatStream, ContextMessage, Conversation,
+    FinishReason, Message, Model, ModelError, ModelId, ModelInfo, ModelLimits, ModelRef, Prompt,
+    ProviderError, ProviderId, ProviderService, REQUEST_TOKENS, RequestOptions, Role, SummaryTemplate,
+    TokenCounter, Tokens, WindowSource,
 };
 use forge_services::{HandlebarsTemplates, O200kCounter};
 use forge_wire::openai::{message_json, messages_json};
@@ -243,6 +244,8 @@ fn canned() -> Model {
         limits: ModelLimits { window: Tokens::new(1_000_000), max_output: None },
         window_source: WindowSource::Configured,
         price: None,
+        abilities: Abilities::default(),
+        request: RequestOptions::default(),
     }
 }
 

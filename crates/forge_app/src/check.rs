@@ -118,7 +118,7 @@ impl Findings {
         let Some(Ok(model)) = agent.model.as_ref().map(|id| services.workflow.model(id)) else { return };
         let named = model.reference.to_string();
         let tools = offered_tools(agent, &model, tools, &*services.counter);
-        let options = agent.chat_options(model.reference);
+        let options = agent.chat_options(&model);
         let budget = Budget::new(model.limits, options, tools, &*services.counter);
         let rules = match compact.resolve(&budget) {
             Ok(settings) => settings.rules,

@@ -94,7 +94,7 @@ pub async fn diagnose(services: &Services, credentials: &BTreeMap<ProviderId, Cr
 }
 
 /// Returns the models that agents and their summaries ask, each once.
-fn models_in_use(workflow: &Workflow) -> Vec<(ModelId, Model)> {
+pub(crate) fn models_in_use(workflow: &Workflow) -> Vec<(ModelId, Model)> {
     let ids = workflow.agents.iter().flat_map(|agent| {
         let summarizer = agent.compact.as_ref().and_then(|compact| compact.model.as_ref());
         agent.model.iter().chain(summarizer)

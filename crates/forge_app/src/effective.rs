@@ -27,7 +27,7 @@ pub fn effective(agent: &Agent, services: &Services, told: Option<&ModelInfo>) -
     };
     let tools = services.tools.definitions(agent.tools.as_deref().unwrap_or_default()).ok()?;
     let tools = offered_tools(agent, &model, tools, &*services.counter);
-    let options = agent.chat_options(model.reference.clone());
+    let options = agent.chat_options(&model);
     let budget = Budget::new(model.limits, options, tools, &*services.counter);
     let compact = agent.compact.clone().unwrap_or_default().resolve(&budget).ok()?;
     Some(Effective { model, budget, compact })

@@ -34,6 +34,7 @@ mod hooks;
 mod inspect;
 mod learned_limit;
 mod orchestrator;
+mod probe;
 mod recall;
 mod replay;
 mod resume;
@@ -67,6 +68,7 @@ pub use inspect::{
     inspect, inspect_view,
 };
 pub use orchestrator::{ModelSwitch, Orchestrator, RunStatistics, TakenBack};
+pub use probe::probe_models;
 pub use recall::{RECALL, recall, recall_definition};
 pub use replay::{
     PromptTotals, RefusedCall, ReplayPlan, ReplayReport, ReplayedCheckpoints, ReplayedCompaction, replay,

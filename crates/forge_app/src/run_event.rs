@@ -62,7 +62,7 @@ pub enum RunEvent<'a> {
     Sending(&'a Prompt),
     /// A piece of the model's text.
     Text(&'a str),
-    /// A piece of the model's reasoning.
+    /// A piece of the model's reasoning; empty if it is hidden.
     Reasoning(&'a str),
     /// The reply broke off and is requested again: its text and reasoning so far are void.
     Restarted {

@@ -5,7 +5,7 @@ use std::fmt;
 use forge_domain::compaction::{CompactError, CompactionReport, StrategyStatistics};
 use forge_domain::{
     Cost, ModelError, Overspend, Progress, ProviderError, RecordError, SinkError, StillOver, StoreError,
-    TemplateError, ToolsUnavailable, UnknownToolError, Usage, quantity,
+    TemplateError, ToolsUnavailable, UnknownToolError, UnsupportedReasoning, Usage, quantity,
 };
 use serde::Serialize;
 
@@ -221,6 +221,15 @@ pub enum RunError {
         #[source]
         source: ModelError,
     },
+    /// The model does not have what the agent sets of its reasoning.
+    #[error("agent `{agent}`: {source}")]
+    Reasoning {
+        /// The agent.
+        agent: String,
+        /// The reason.
+        #[source]
+        source: UnsupportedReasoning,
+    },
     /// The agent asks for a tool that is not there.
     #[error("agent `{agent}`: {source}")]
     Tools {
@@ -308,7 +317,7 @@ impl RunError {
             Self::UnknownAgent { .. } => "unknown_agent",
             Self::Fenced { .. } => "fenced",
             Self::NobodyListens { .. } => "nobody_listens",
-            Self::NoModel { .. } | Self::Model { .. } => "model",
+            Self::NoModel { .. } | Self::Model { .. } | Self::Reasoning { .. } => "model",
             Self::Tools { .. } => "unknown_tool",
             Self::ToolsUnavailable { .. } => "tools_unavailable",
             Self::Compact { .. } => "compact",

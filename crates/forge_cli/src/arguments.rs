@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use forge_domain::{Allowance, Dollars, OnChange, SandboxMode, Tokens};
+use forge_domain::{Allowance, Dollars, Effort, OnChange, RequestOptionError, SandboxMode, Tokens};
 use forge_transcript::Format;
 use serde::Serialize;
 
@@ -36,6 +36,9 @@ pub(crate) struct Source {
     /// Provider for models given without a `provider:` prefix
     #[arg(long)]
     pub(crate) provider: Option<String>,
+    /// The effort of every agent: none, minimal, low, medium, high or max
+    #[arg(long, value_name = "EFFORT", value_parser = effort)]
+    pub(crate) effort: Option<Effort>,
 }
 
 impl Source {
@@ -175,6 +178,10 @@ pub(crate) fn window(text: &str) -> Result<Tokens, String> {
         Some(number) if number > 0 => Ok(Tokens::new(number)),
         _ => Err("expected a number of tokens such as 8000, or thousands such as 8k".to_owned()),
     }
+}
+
+fn effort(text: &str) -> Result<Effort, String> {
+    text.parse().map_err(|error: RequestOptionError| error.to_string())
 }
 
 /// Parses an amount of dollars, with or without their sign.

@@ -38,6 +38,15 @@ pub(crate) fn configuration_folder(environment: &BTreeMap<String, String>) -> Op
     Some(folder.join("forge"))
 }
 
+/// Returns the fetched table of models: `models.yaml` in `$XDG_DATA_HOME/forge`, else `~/.local/share/forge`;
+/// on Windows, if neither is set, in `%LOCALAPPDATA%\forge`.
+pub(crate) fn models_file(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let folder = set(environment, "XDG_DATA_HOME")
+        .or_else(|| set(environment, "HOME").map(|home| home.join(".local").join("share")))
+        .or_else(|| set(environment, "LOCALAPPDATA"))?;
+    Some(folder.join("forge").join("models.yaml"))
+}
+
 /// Returns the path of the user's state with that name; `None` without a home folder.
 pub(crate) fn state_file(name: &str) -> Option<PathBuf> {
     state_folder(&environment()).map(|folder| folder.join(name))

@@ -10,6 +10,8 @@
 mod units;
 mod plural;
 mod ids;
+mod found_secret;
+mod request_options;
 mod conversation;
 mod provider;
 pub mod compaction;
@@ -18,9 +20,11 @@ mod run;
 
 pub use compaction::{Compact, SummaryInput, SummaryTemplate};
 pub use conversation::*;
+pub use found_secret::*;
 pub use ids::*;
 pub use plural::*;
 pub use provider::*;
+pub use request_options::*;
 pub use run::*;
 pub use settings::*;
 pub use units::*;

@@ -34,7 +34,7 @@ pub use checkpoint_store::{
 #[cfg(feature = "postgres")]
 pub use checkpoint_store::{PostgresCheckpointStore, PostgresPlace};
 pub use file_session_sink::{FileSessionSink, RecordPathError};
-pub use http::{Key, ProviderSetupError, Secret, install_tls_provider};
+pub use http::{Key, ProviderSetupError, Secret, fetch_text, install_tls_provider};
 pub use kept_copy::keep_copy;
 #[cfg(feature = "mcp")]
 pub use mcp::{McpError, McpNews, McpServerReport, McpTools, McpWatcher};

@@ -13,6 +13,7 @@ pub mod openai;
 mod protocol;
 mod refusal;
 mod request_body;
+mod sent;
 mod stream_event;
 mod turns;
 mod wait;

@@ -6,7 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test panics on what must not happen")]
 
 use forge_domain::{
-    Body, Budget, ChatOptions, Content, ContextMessage, Conversation, Message, ModelId, ModelLimits,
+    Agent, Body, Budget, ChatOptions, Content, ContextMessage, Conversation, Message, ModelId, ModelLimits,
     ModelRef, Part, Prompt, ProviderId, TokenCounter, Tokens, ToolCall, ToolDefinition, ToolName, ToolResult,
 };
 use forge_wire::{Delivery, anthropic, ollama, openai};
@@ -249,6 +249,188 @@ fn the_longest_answer_of_a_model_is_asked_for_in_every_protocol() {
         let demanded = anthropic_json(&prompt, Delivery::Stream)["max_tokens"].as_u64();
         assert_eq!(demanded, expected.or(Some(budget.reserve().as_u64().max(1))), "{what}");
     }
+}
+
+/// Returns a prompt for `model` with the options of `yaml`, in mid-turn if `is_begun`.
+fn with_options(model: &str, yaml: &str, has_tools: bool, is_begun: bool) -> Prompt {
+    let agent: Agent = serde_saphyr::from_str(&format!("{{ id: a, {yaml} }}")).unwrap();
+    let model = ModelRef { provider: ProviderId::new("p").unwrap(), model: ModelId::new(model).unwrap() };
+    let mut options = ChatOptions::new(model);
+    options.request = agent.request_options();
+    options.temperature = Some(0.5);
+    options.max_output_tokens = Some(Tokens::new(1_000));
+    let read = ToolDefinition {
+        name: ToolName::new("read").unwrap(),
+        description: "Reads a file.".into(),
+        parameters: json!({"type": "object"}),
+    };
+    let limits = ModelLimits { window: Tokens::new(1_000_000), max_output: None };
+    let tools = if has_tools { vec![read] } else { Vec::new() };
+    let budget = Budget::new(limits, options, tools, &Characters);
+    let mut conversation = Conversation::new();
+    let call = ToolCall { id: "c".to_owned(), name: ToolName::new("read").unwrap(), arguments: "{}".into() };
+    let begun = [Message::calling(vec![call.clone()]), Message::tool(ToolResult::answer(&call, "out"))];
+    let begun = begun.into_iter().filter(|_| is_begun);
+    for message in std::iter::once(Message::user("go")).chain(begun) {
+        conversation.append(ContextMessage::count(message, &Characters));
+    }
+    budget.admit(conversation.view()).unwrap()
+}
+
+/// Returns the fields that no request without options has, and the limit of the reply.
+fn options_in(request: &Value) -> Value {
+    let mut fields = request.as_object().unwrap().clone();
+    for plain in ["model", "messages", "tools", "stream", "system", "temperature"] {
+        fields.remove(plain);
+    }
+    if let Some(Value::Object(options)) = fields.get_mut("options") {
+        options.retain(|name, _| !["num_ctx", "temperature"].contains(&name.as_str()));
+    }
+    Value::Object(fields)
+}
+
+#[test]
+fn each_option_has_its_field_in_each_protocol() {
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let format = "response_format: { type: json_schema, json_schema: { name: n, schema: \
+                  { type: object, properties: { n: { type: integer } } } } }";
+    // Options, what OpenAI's chat, Anthropic's messages and Ollama's chat have besides the limit of 1,000
+    // tokens.
+    for (yaml, chat, messages, ollama) in [
+        ("", json!({}), json!({}), json!({})),
+        (
+            "tool_choice: auto",
+            json!({"tool_choice": "auto"}),
+            json!({"tool_choice": {"type": "auto"}}),
+            json!({}),
+        ),
+        (
+            "tool_choice: none",
+            json!({"tool_choice": "none"}),
+            json!({"tool_choice": {"type": "none"}}),
+            json!({}),
+        ),
+        (
+            "tool_choice: required",
+            json!({"tool_choice": "required"}),
+            json!({"tool_choice": {"type": "any"}}),
+            json!({}),
+        ),
+        (
+            "tool_choice: read",
+            json!({"tool_choice": {"type": "function", "function": {"name": "read"}}}),
+            json!({"tool_choice": {"type": "tool", "name": "read"}}),
+            json!({}),
+        ),
+        (
+            "parallel_tool_calls: false",
+            json!({"parallel_tool_calls": false}),
+            json!({"tool_choice": {"type": "auto", "disable_parallel_tool_use": true}}),
+            json!({}),
+        ),
+        (
+            "stop: [END], seed: 7",
+            json!({"stop": ["END"], "seed": 7}),
+            json!({"stop_sequences": ["END"]}),
+            json!({"options": {"stop": ["END"], "seed": 7}}),
+        ),
+        ("service_tier: flex", json!({"service_tier": "flex"}), json!({"service_tier": "flex"}), json!({})),
+        (
+            format,
+            json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}}),
+            json!({"output_config": {"format": {"type": "json_schema", "schema": schema}}}),
+            json!({"format": schema}),
+        ),
+        (
+            "response_format: { type: json_object }",
+            json!({"response_format": {"type": "json_object"}}),
+            json!({}),
+            json!({"format": "json"}),
+        ),
+        ("routing: { sort: price }", json!({"provider": {"sort": "price"}}), json!({}), json!({})),
+        (
+            "extra_body: { top_k: 40, options: { mirostat: 1 } }",
+            json!({"top_k": 40, "options": {"mirostat": 1}}),
+            json!({"top_k": 40, "options": {"mirostat": 1}}),
+            json!({"top_k": 40, "options": {"mirostat": 1}}),
+        ),
+    ] {
+        let prompt = with_options("small", yaml, true, false);
+        let with = |mut fields: Value, name: &str, path: Option<&str>| {
+            match path {
+                None => fields[name] = json!(1_000),
+                Some(path) => fields[path][name] = json!(1_000),
+            }
+            fields
+        };
+        let actual = options_in(&openai_json(&prompt, Delivery::Whole));
+        assert_eq!(actual, with(chat, "max_tokens", None), "chat: {yaml}");
+        let actual = options_in(&anthropic_json(&prompt, Delivery::Whole));
+        assert_eq!(actual, with(messages, "max_tokens", None), "messages: {yaml}");
+        let actual = options_in(&ollama_json(&prompt, Tokens::new(8_192), Delivery::Whole));
+        assert_eq!(actual, with(ollama, "num_predict", Some("options")), "ollama: {yaml}");
+    }
+}
+
+#[test]
+fn an_effort_is_said_in_the_words_of_the_model() {
+    let effort = |model: &str, yaml: &str, has_tools: bool| {
+        let prompt = with_options(model, yaml, has_tools, false);
+        let chat = serde_json::to_value(openai::request(&prompt, Delivery::Whole));
+        chat.map(|chat| chat["reasoning_effort"].clone()).map_err(|error| error.to_string())
+    };
+    for (model, yaml, has_tools, expected) in [
+        ("gpt-5", "", true, json!(null)),
+        ("gpt-5", "reasoning: { effort: minimal }", true, json!("minimal")),
+        ("gpt-5.4", "reasoning: { effort: max }", false, json!("xhigh")),
+        ("gpt-6-sol", "reasoning: { effort: max }", false, json!("max")),
+        ("x-ai/grok-4", "reasoning: { effort: max }", true, json!("xhigh")),
+        // Since this model, tools are refused unless it is told not to think.
+        ("gpt-5.6", "", true, json!("none")),
+        ("gpt-5.6-terra", "reasoning: { effort: none }", true, json!("none")),
+        ("openai/gpt-6-sol", "", true, json!("none")),
+        ("gpt-5.6", "", false, json!(null)),
+        ("gpt-5.6", "reasoning: { effort: low }", false, json!("low")),
+    ] {
+        assert_eq!(effort(model, yaml, has_tools), Ok(expected), "{model} {yaml}");
+    }
+    let refused = effort("gpt-5.6", "reasoning: { effort: high }", true).unwrap_err();
+    assert_eq!(refused, "`gpt-5.6` accepts tools in chat completions only with `effort: none`, not `high`");
+    for (model, effort, expected) in [
+        ("qwen3:8b", "none", json!(false)),
+        ("qwen3:8b", "high", json!(true)),
+        ("gpt-oss:20b", "none", json!("low")),
+        ("gpt-oss:20b", "medium", json!("medium")),
+        ("gpt-oss:20b", "max", json!("high")),
+    ] {
+        let prompt = with_options(model, &format!("reasoning: {{ effort: {effort} }}"), false, false);
+        let request = ollama_json(&prompt, Tokens::new(8_192), Delivery::Whole);
+        assert_eq!(request["think"], expected, "{model} {effort}");
+    }
+}
+
+#[test]
+fn the_reply_has_room_for_the_thinking_and_the_sampling_is_left_to_it() {
+    let prompt = with_options("claude-sonnet-4-5", "reasoning: { budget_tokens: 5000 }", true, false);
+    let request = anthropic_json(&prompt, Delivery::Whole);
+    assert_eq!(request["max_tokens"], 6_000);
+    assert_eq!(request["thinking"], json!({"type": "enabled", "budget_tokens": 5_000}));
+    assert_eq!(request["temperature"], Value::Null);
+    let prompt = with_options("claude-sonnet-4-5", "cache: 1h", true, false);
+    let request = anthropic_json(&prompt, Delivery::Whole);
+    assert_eq!(request["temperature"], 0.5);
+    assert_eq!(request["tools"][0]["cache_control"], json!({"type": "ephemeral", "ttl": "1h"}));
+}
+
+#[test]
+fn a_forced_call_holds_until_its_result_is_there() {
+    for (choice, expected) in [("read", json!(null)), ("required", json!(null)), ("none", json!("none"))] {
+        let prompt = with_options("small", &format!("tool_choice: {choice}"), true, true);
+        assert_eq!(openai_json(&prompt, Delivery::Whole)["tool_choice"], expected, "{choice}");
+    }
+    let without_tools =
+        with_options("small", "tool_choice: required, parallel_tool_calls: true", false, false);
+    assert_eq!(options_in(&openai_json(&without_tools, Delivery::Whole)), json!({"max_tokens": 1_000}));
 }
 
 #[test]

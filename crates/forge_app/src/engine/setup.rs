@@ -2,8 +2,8 @@
 
 use forge_domain::compaction::{Compact, CompactionSettings, ContextCompactor, Rehearsal, Trigger};
 use forge_domain::{
-    Agent, Budget, Conversation, Model, ModelRef, Price, Scale, TokenCounter, ToolDefinition, WindowSource,
-    tools_tokens,
+    Agent, Budget, Conversation, Model, ModelRef, Price, ProviderKind, Scale, TokenCounter, ToolDefinition,
+    WindowSource, tools_tokens,
 };
 
 use super::Engine;
@@ -41,7 +41,7 @@ impl PromptLimits {
         model: &Model,
         tools: Vec<ToolDefinition>,
     ) -> Result<Self, RunError> {
-        let options = agent.chat_options(model.reference.clone());
+        let options = agent.chat_options(model);
         let budget = Budget::new(model.limits, options, tools, &*engine.services.counter);
         let block = agent.compact.clone().unwrap_or_default();
         let invalid = |source| RunError::Compact { agent: agent.id.to_string(), source };
@@ -106,7 +106,7 @@ pub(crate) fn offered_tools(
     counter: &dyn TokenCounter,
 ) -> Vec<ToolDefinition> {
     let with_recall = recall_tools(agent, &own).filter(|tools| {
-        let options = agent.chat_options(model.reference.clone());
+        let options = agent.chat_options(model);
         let room = Budget::new(model.limits, options, own.clone(), counter).room();
         let schema = tools_tokens(tools, counter) - tools_tokens(&own, counter);
         agent.recall == Some(true) || schema <= room.share(SCHEMA_PERCENT, 100)
@@ -136,13 +136,41 @@ impl Engine {
         let id = agent.model.as_ref().ok_or_else(|| RunError::NoModel { agent: named() })?;
         let model = self.catalog.model(&self.services, id);
         let model = model.map_err(|source| RunError::Model { agent: named(), source })?;
+        let reasoning = agent.request_options().or(&model.request).reasoning;
+        let unsupported = |source| RunError::Reasoning { agent: named(), source };
+        model.check_reasoning(reasoning).map_err(unsupported)?;
         warn_of_assumed_window(&self.events, &model);
         let tools = offered_tools(agent, &model, tools, &*self.services.counter);
+        self.warn_of_unsent_options(agent, &model);
         Ok(Setup {
             limits: PromptLimits::of(self, agent, &model, tools)?,
             price: model.price,
             rehearsal: Rehearsal::default(),
         })
+    }
+}
+
+impl Engine {
+    /// Warns the user, once for each model, of options that are set and not sent: the model refuses them, or
+    /// the protocol of its provider has no field for them.
+    fn warn_of_unsent_options(&self, agent: &Agent, model: &Model) {
+        let name = &model.reference;
+        let sampling = [("temperature", agent.temperature.is_some()), ("top_p", agent.top_p.is_some())];
+        let sampling = sampling.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key);
+        let refused: Vec<&str> = sampling.filter(|_| model.abilities.sampling == Some(false)).collect();
+        if !refused.is_empty() {
+            let refused = refused.join(", ");
+            self.events
+                .notice_once(&format!("`{name}` refuses to have its sampling set; not sent: {refused}"));
+        }
+        let provider = self.services.workflow.providers.get(&name.provider);
+        let kind = provider.and_then(|provider| provider.kind).unwrap_or(ProviderKind::OpenAi);
+        let unsent = kind.unsent(&agent.request_options().or(&model.request));
+        if !unsent.is_empty() {
+            let unsent = unsent.join(", ");
+            self.events
+                .notice_once(&format!("the protocol of `{name}` has no field for these; not sent: {unsent}"));
+        }
     }
 }
 

@@ -6,8 +6,8 @@
 
 use forge_domain::compaction::{CompactionReport, Focus};
 use forge_domain::{
-    Agent, AgentId, CheckpointFilter, CheckpointInfo, EntryId, ModelId, ModelRef, Progress, Size, Spent,
-    StoreError,
+    Agent, AgentId, CheckpointFilter, CheckpointInfo, Effort, EntryId, ModelId, ModelRef, Progress, Size,
+    Spent, StoreError,
 };
 use serde::Serialize;
 
@@ -130,6 +130,23 @@ impl Orchestrator {
         drop(lent);
         engine.configure(&agent);
         Ok(ModelSwitch { from: from.map(|model| model.reference), context })
+    }
+
+    /// Sets the effort of the agent named `id`, from its next call on; the next checkpoint has it.
+    ///
+    /// # Errors
+    /// See [`Self::context`], with the new effort; the agent then keeps the old one.
+    pub async fn set_effort(&mut self, id: &str, effort: Effort) -> Result<(), RunError> {
+        let mut agent = self.roster().working_as(id)?;
+        agent.set_effort(effort);
+        let Self { engine, conversations, .. } = self;
+        let others = Others::new(conversations);
+        let mut lent = others.lend(&agent.id);
+        engine.context(&agent, &lent.work.conversation).await?;
+        lent.work.course.configuration = Some(engine.configuration(&agent)?);
+        drop(lent);
+        engine.configure(&agent);
+        Ok(())
     }
 
     /// Completes every conversation after the future of a turn was dropped: open calls are answered, with

@@ -218,6 +218,7 @@ impl ReplyReader<'_> {
         let Engine { events, services, .. } = self.engine;
         events.emit(&RunEvent::Sending(&prompt));
         let limit = prompt.options().max_output_tokens;
+        let is_shown = prompt.options().request.reasoning.is_shown();
         let span = chat_span(&prompt, self.engine.run_id().as_ref());
         let answer = trace_chat(span, services.providers.chat(prompt));
         let mut stream = answer.await.map_err(Unanswered::Refused)?;
@@ -231,7 +232,8 @@ impl ReplyReader<'_> {
                 events.emit(&RunEvent::Text(text));
             }
             if let Some(reasoning) = &piece.reasoning {
-                events.emit(&RunEvent::Reasoning(reasoning));
+                // That the model thinks is told even if what it thinks is hidden.
+                events.emit(&RunEvent::Reasoning(if is_shown { reasoning } else { "" }));
             }
             parts.push(piece);
         }

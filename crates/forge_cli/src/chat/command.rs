@@ -35,6 +35,10 @@ pub(super) enum ChatCommand {
     Checkpoints,
     /// Shows the model, or switches to another.
     Model(Option<String>),
+    /// Sets the effort, or shows it.
+    Effort(Option<String>),
+    /// Shows the latest thinking whole.
+    Thinking,
     /// Shows the current agent, or switches to another.
     Agent(Option<String>),
     /// Shows what the run has used.
@@ -57,7 +61,7 @@ pub(super) struct Listed {
 }
 
 /// Every command, in the order of the list.
-pub(super) const COMMANDS: [Listed; 9] = [
+pub(super) const COMMANDS: [Listed; 11] = [
     Listed {
         word: "/compact",
         takes: "[FOCUS]",
@@ -67,6 +71,8 @@ pub(super) const COMMANDS: [Listed; 9] = [
     Listed { word: "/undo", takes: "", about: "undo the last compaction; repeat for the one before" },
     Listed { word: "/checkpoints", takes: "", about: "list the saved states of this run" },
     Listed { word: "/model", takes: "[NAME]", about: "show the model, or switch to another" },
+    Listed { word: "/effort", takes: "[EFFORT]", about: "show the effort, or set it: none to max" },
+    Listed { word: "/thinking", takes: "", about: "show the latest thinking whole" },
     Listed { word: "/agent", takes: "[ID]", about: "show the current agent, or switch to another" },
     Listed { word: "/cost", takes: "", about: "show what the run has used so far" },
     Listed { word: "/help", takes: "", about: "list commands and keys" },
@@ -91,6 +97,8 @@ impl Input {
         let command = match word {
             "/compact" => ChatCommand::Compact(rest),
             "/model" => ChatCommand::Model(rest),
+            "/effort" => ChatCommand::Effort(rest),
+            "/thinking" => ChatCommand::Thinking,
             "/agent" => ChatCommand::Agent(rest),
             "/context" => ChatCommand::Context,
             "/undo" => ChatCommand::Undo,
@@ -141,6 +149,8 @@ mod tests {
             ),
             ("/model openai:gpt-4o", Input::Command(ChatCommand::Model(Some("openai:gpt-4o".into())))),
             ("/agent", Input::Command(ChatCommand::Agent(None))),
+            ("/effort high", Input::Command(ChatCommand::Effort(Some("high".into())))),
+            ("/thinking", Input::Command(ChatCommand::Thinking)),
             ("/context ", Input::Command(ChatCommand::Context)),
             ("/undo", Input::Command(ChatCommand::Undo)),
             ("/checkpoints", Input::Command(ChatCommand::Checkpoints)),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use forge_domain::Effort;
 use reedline::{Span, Suggestion};
 
 use super::command::COMMANDS;
@@ -38,9 +39,11 @@ pub(super) fn proposals(line: &str, at: usize, known: &KnownNames, folder: &Path
             .map(|listed| suggest(listed.word.to_owned(), Some(listed.about), part, true))
             .collect();
     }
+    let efforts = Effort::ALL.map(|effort| effort.to_string());
     let names = match before.split_whitespace().next() {
-        Some("/model") if is_command => Some(&known.models),
-        Some("/agent") if is_command => Some(&known.agents),
+        Some("/model") if is_command => Some(&known.models[..]),
+        Some("/agent") if is_command => Some(&known.agents[..]),
+        Some("/effort") if is_command => Some(&efforts[..]),
         _ => None,
     };
     match names {
@@ -122,6 +125,7 @@ mod tests {
             ("/model openai:gpt-4o-", &["openai:gpt-4o-mini"]),
             ("/model ", &["openai:gpt-4o", "openai:gpt-4o-mini", "local:small"]),
             ("/agent w", &["writer"]),
+            ("/effort m", &["minimal", "medium", "max"]),
             ("read src/ma", &["src/main.rs"]),
             ("read sr", &["src/"]),
             ("read ", &[]),

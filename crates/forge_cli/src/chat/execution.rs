@@ -3,7 +3,7 @@
 use console::style;
 use forge_app::{NextCall, RunError, RunStatistics};
 use forge_domain::compaction::{CompactionReport, Focus, Outcome};
-use forge_domain::{Agent, CheckpointInfo, ModelId, quantity};
+use forge_domain::{Agent, CheckpointInfo, Effort, ModelId, quantity};
 
 use super::attendant::Attended;
 use super::command::{COMMANDS, ChatCommand};
@@ -44,6 +44,9 @@ impl ChatSession<'_> {
             ChatCommand::Checkpoints => self.show_checkpoints().await?,
             ChatCommand::Model(Some(name)) => self.switch_model(name).await?,
             ChatCommand::Model(None) => self.show_model(),
+            ChatCommand::Effort(Some(effort)) => self.set_effort(&effort).await?,
+            ChatCommand::Effort(None) => self.show_effort(),
+            ChatCommand::Thinking => self.show_thinking(),
             ChatCommand::Agent(name) => self.speak_to(name),
             ChatCommand::Cost => self.show_cost(),
             ChatCommand::Help => self.show_help(),
@@ -183,6 +186,47 @@ impl ChatSession<'_> {
             self.note("a resumed run uses the model of forge.yaml again");
         }
         Ok(())
+    }
+
+    fn show_effort(&self) {
+        let who = self.who();
+        let workflow = &self.orchestrator.engine().services().workflow;
+        let agent = workflow.agents.find(&who);
+        let model = agent.and_then(|agent| workflow.model(agent.model.as_ref()?).ok());
+        let base = model.as_ref().map(|model| model.request.clone()).unwrap_or_default();
+        let set = agent.and_then(|agent| agent.request_options().or(&base).reasoning.effort);
+        let set = set.map_or("not set: the provider decides", Effort::as_str);
+        output::say(&format!("{}: effort {set}", visible(&who)));
+        let known = model.and_then(|model| model.abilities.efforts);
+        let known = known.unwrap_or_else(|| Effort::ALL.to_vec());
+        let known: Vec<_> = known.into_iter().map(Effort::as_str).collect();
+        self.note(&format!("/effort NAME sets it: {}", known.join(", ")));
+    }
+
+    async fn set_effort(&mut self, effort: &str) -> Result<(), Option<End>> {
+        let effort = match effort.parse::<Effort>() {
+            Ok(effort) => effort,
+            Err(error) => {
+                failure::say(&error.into());
+                return Ok(());
+            }
+        };
+        let who = self.who();
+        self.ask(Doing::Preparing, async |run| run.set_effort(&who, effort).await).await?;
+        output::say(&format!("{}: effort {effort}", visible(&who)));
+        // The flag is for every agent.
+        if self.orchestrator.engine().services().workflow.agents.iter().count() == 1 {
+            self.source.effort = Some(effort);
+        } else {
+            self.note("a resumed run uses the effort of forge.yaml again");
+        }
+        Ok(())
+    }
+
+    fn show_thinking(&self) {
+        if !self.attendant.screen.unfold_thought() {
+            self.note("nothing was thought, or the model does not show it");
+        }
     }
 
     fn speak_to(&mut self, name: Option<String>) {

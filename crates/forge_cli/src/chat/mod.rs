@@ -31,7 +31,7 @@ use std::time::Instant;
 
 use console::style;
 use forge_app::{Orchestrator, RunError, RunReport};
-use forge_domain::{Agent, Person, Workflow};
+use forge_domain::{Agent, ModelId, Person, Workflow};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use self::attendant::Attendant;
@@ -51,6 +51,7 @@ use crate::run::{
     Break, Interruption, RunRequest, RunView, Runtime, checkpoints, explain, interruption, prepare, release,
     report_json, runtime, write_report,
 };
+use crate::setup;
 use crate::terminal::{self, Taken, person};
 
 /// The file of typed lines, in the user's state folder.
@@ -173,7 +174,12 @@ fn signals(runtime: &Runtime) -> UnboundedReceiver<Interruption> {
 
 /// Returns the names to complete.
 fn known_names(workflow: &Workflow) -> KnownNames {
-    let mut models: Vec<String> = workflow.models.keys().map(ToString::to_string).collect();
+    // A model that cannot be reached is not offered.
+    let is_reachable = |id: &&ModelId| {
+        workflow.model(id).is_ok_and(|model| setup::key_is_there(workflow, &model.reference.provider).is_ok())
+    };
+    let mut models: Vec<String> =
+        workflow.models.keys().filter(is_reachable).map(ToString::to_string).collect();
     models.extend(workflow.agents.iter().filter_map(|agent| agent.model.as_ref().map(ToString::to_string)));
     models.sort();
     models.dedup();

@@ -7,6 +7,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
+use forge_domain::quantity;
 use tokio::sync::oneshot;
 
 use super::blocks::Blocks;
@@ -21,7 +22,17 @@ use crate::output::{self, harmless, visible};
 const LONG: usize = 20;
 
 /// The terminal of a chat.
-pub(super) struct Screen(Mutex<Drawn>);
+pub(super) struct Screen(Mutex<Drawn>, Mutex<Thought>);
+
+/// The thinking of the latest reply.
+#[derive(Default)]
+struct Thought {
+    text: String,
+    is_over: bool,
+}
+
+/// The most lines of thinking that are shown unless it is unfolded.
+const THOUGHT_LINES: usize = 3;
 
 /// The effect of a key on the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +44,7 @@ pub(super) enum Wanted {
 
 impl Screen {
     pub(super) fn new(canvas: Canvas) -> Self {
-        Self(Mutex::new(Drawn::on(canvas)))
+        Self(Mutex::new(Drawn::on(canvas)), Mutex::default())
     }
 
     fn lock(&self) -> MutexGuard<'_, Drawn> {
@@ -105,6 +116,46 @@ impl Screen {
     /// Ends the answer, or a part of it.
     pub(super) fn end_answer(&self) {
         self.lock().end_answer();
+    }
+
+    /// Adds a piece of what the model thinks; it is printed when the thinking is over.
+    pub(super) fn think(&self, text: &str) {
+        let mut thought = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        if thought.is_over {
+            *thought = Thought::default();
+        }
+        thought.text.push_str(text);
+    }
+
+    /// Ends the thinking, and prints its beginning, dimmed.
+    pub(super) fn end_thought(&self) {
+        let mut thought = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::replace(&mut thought.is_over, true) {
+            self.print_thought(&thought.text, THOUGHT_LINES);
+        }
+    }
+
+    /// Prints the latest thinking whole; false if there is none.
+    pub(super) fn unfold_thought(&self) -> bool {
+        let thought = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        self.print_thought(&thought.text, usize::MAX);
+        !thought.text.trim().is_empty()
+    }
+
+    fn print_thought(&self, text: &str, most: usize) {
+        let text = text.trim();
+        if text.is_empty() {
+            return;
+        }
+        self.gap();
+        let mut drawn = self.lock();
+        let (paint, columns) = (drawn.canvas.paint, usize::from((drawn.canvas.size)().0));
+        let lines = folded(text, columns.saturating_sub(2).max(1), most);
+        let lines =
+            lines.into_iter().map(|line| paint_spans(&[Span::new(format!("  {line}"), Tone::QUIET)], paint));
+        let lines = lines.collect();
+        drawn.print(lines);
+        drawn.above = Above::Line;
     }
 
     /// Prints a text that is not of this answer, as Markdown; at most `limit` lines of it.
@@ -273,6 +324,17 @@ impl output::Owner for Screen {
     }
 }
 
+/// Returns at most `most` lines of `text`, wrapped, and how many more there are.
+fn folded(text: &str, columns: usize, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = wrap(&harmless(text), columns).lines().map(str::to_owned).collect();
+    let more = lines.len().saturating_sub(most);
+    if more > 0 {
+        lines.truncate(most);
+        lines.push(format!("… {} more; /thinking shows all", quantity(more, "line")));
+    }
+    lines
+}
+
 fn tools(doing: &Doing) -> Option<&Vec<String>> {
     match doing {
         Doing::Running { tools, .. } => Some(tools),
@@ -291,6 +353,13 @@ mod tests {
 
     use super::*;
     use crate::output::Owner as _;
+
+    #[test]
+    fn long_thinking_is_folded() {
+        assert_eq!(folded("a\nb", 10, 3), ["a", "b"]);
+        let lines = folded("one two three four five", 10, 1);
+        assert_eq!(lines, ["one two", "… 2 lines more; /thinking shows all"]);
+    }
 
     /// A terminal that interprets the bytes that are written to it.
     #[derive(Clone)]

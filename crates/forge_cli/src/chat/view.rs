@@ -49,6 +49,7 @@ impl RunView for ChatView {
         let screen = &self.screen;
         match event {
             RunEvent::Text(text) => {
+                screen.end_thought();
                 screen.does(Doing::Writing);
                 screen.answer(text);
                 self.has_text.store(true, Ordering::Relaxed);
@@ -58,7 +59,10 @@ impl RunView for ChatView {
                     output::say(&style(RESTARTED).dim().for_stderr().to_string());
                 }
             }
-            RunEvent::Reasoning(_) => screen.does(Doing::Thinking),
+            RunEvent::Reasoning(text) => {
+                screen.does(Doing::Thinking);
+                screen.think(text);
+            }
             RunEvent::Woken { .. } => screen.does(self.update_running(Vec::clear)),
             RunEvent::Compacting { .. } => screen.does(Doing::Compacting),
             RunEvent::Fitted { report, .. } => {
@@ -71,6 +75,7 @@ impl RunView for ChatView {
                 screen.figures(|figures| (figures.used, figures.window) = (prompt.tokens(), prompt.window()));
             }
             RunEvent::Replied { usage, cost, .. } => {
+                screen.end_thought();
                 screen.end_answer();
                 self.has_text.store(false, Ordering::Relaxed);
                 screen.does(Doing::Preparing);

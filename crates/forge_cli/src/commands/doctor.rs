@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use console::style;
-use forge_app::{ActionLog, Check, Credentials, Health, Services, check_workflow, diagnose};
+use forge_app::{ActionLog, Check, Credentials, Health, Services, check_workflow, diagnose, probe_models};
 use forge_domain::{
     Mending, Nobody, ProviderConfig, ProviderId, StoreHealth, StoreSetting, Workflow, quantity,
 };
@@ -34,6 +34,9 @@ pub(crate) struct DoctorArguments {
     /// Rebuild the indexes of the store; its content is not changed
     #[arg(long)]
     repair: bool,
+    /// Also ask each model in use for one tiny tool call, which costs tokens
+    #[arg(long)]
+    probe: bool,
     #[command(flatten)]
     form: JsonFlag,
 }
@@ -65,6 +68,9 @@ impl DoctorArguments {
             Ok(services) => {
                 checks.extend(findings(&services, &layers));
                 checks.extend(runtime.block_on(diagnose(&services, &credentials)));
+                if self.probe {
+                    checks.extend(runtime.block_on(probe_models(&services)));
+                }
                 checks.extend(runtime.block_on(mcp::checks(
                     &services.workflow,
                     &layers.environment,

@@ -6,22 +6,27 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use forge_domain::{ModelId, ModelInfo, Provider, ProviderId, Tokens, Workflow};
-use forge_services::workflow::{Layers, load};
+use forge_domain::{ModelId, ModelInfo, Provider, ProviderId, Tokens, Workflow, quantity, without_secrets};
+use forge_infra::{fetch_text, write_whole};
+use forge_services::workflow::{Layers, ModelTable, Source as YamlSource, load};
 use futures::future::join_all;
 
 use crate::arguments::ConfigFlag;
 use crate::consent::Need;
 use crate::failure::Misconfigured;
 use crate::output;
+use crate::places;
 use crate::run::runtime;
 use crate::setup;
 
 /// The longest wait for a provider that was not named.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The environment variable for the address of a table of models.
+const TABLE_VARIABLE: &str = "FORGE_MODELS_URL";
 
 /// List the providers' models and their context windows
 ///
+/// Only providers that are configured or have a key are asked, all at once, for at most two seconds each.
 /// A window in forge.yaml overrides the server's; `-` means that neither is known.
 #[derive(Debug, Args)]
 pub(crate) struct ModelsArguments {
@@ -30,12 +35,18 @@ pub(crate) struct ModelsArguments {
     /// The only provider to ask
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
+    /// Instead, fetch the table of known models, with prices and abilities, from URL or FORGE_MODELS_URL
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "", conflicts_with = "provider")]
+    update: Option<String>,
 }
 
 impl ModelsArguments {
     /// Lists the models of every provider that is likely to answer, or of the named one. Providers without an
     /// answer are reported. It is a failure if the named one does not answer, or none does.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(url) = &self.update {
+            return update(url);
+        }
         let workflow = setup::configuration(&self.file.source(), Need::Nothing)?.workflow;
         let mut providers = setup::providers(&workflow);
         let patience = if let Some(name) = &self.provider {
@@ -72,6 +83,33 @@ impl ModelsArguments {
         }
         Ok(if n_told > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// Fetches the table of models and keeps it in the user's data folder, where it comes before the built-in
+/// one.
+fn update(url: &str) -> anyhow::Result<ExitCode> {
+    let configured = std::env::var(TABLE_VARIABLE).unwrap_or_default();
+    let url = if url.is_empty() { configured.trim() } else { url };
+    if url.is_empty() {
+        let what =
+            format!("no address is configured: set {TABLE_VARIABLE}, or write `forge models --update URL`");
+        return Err(Misconfigured(what).into());
+    }
+    let file = places::models_file(&places::environment())
+        .ok_or_else(|| Misconfigured("there is no data folder: set HOME or XDG_DATA_HOME".to_owned()))?;
+    let text = runtime()?.block_on(fetch_text(url))?;
+    let source = YamlSource::new(output::visible(&without_secrets(url)), text);
+    let table = ModelTable::read(&source).map_err(|error| Misconfigured(error.to_string()))?;
+    places::make_private_folder(&file)?;
+    write_whole(&file, source.text.as_bytes())?;
+    output::say(&format!(
+        "{} of {}, from {}; kept in {}",
+        quantity(table.models, "model"),
+        table.as_of,
+        output::visible(&table.source),
+        file.display()
+    ));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Returns a provider's models, or why it did not list them.

@@ -72,6 +72,7 @@ pub(crate) fn flags(source: &Source, store: Option<&StoreSetting>) -> String {
     let named = [
         ("--config", config),
         ("--model", source.model.clone()),
+        ("--effort", source.effort.map(|effort| effort.to_string())),
         ("--provider", source.provider.clone()),
         ("--store", store.map(ToString::to_string)),
     ];
@@ -178,7 +179,7 @@ mod tests {
         let source = |config: &str, model: &str| Source {
             file: ConfigFlag { config: Some(config.into()) },
             model: Some(model.to_owned()),
-            provider: None,
+            ..Source::default()
         };
         let store = "postgres://me:planted@host/runs".parse().ok();
         for (source, store, expected) in [

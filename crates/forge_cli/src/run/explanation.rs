@@ -21,6 +21,7 @@ pub(crate) fn explain(error: RunError) -> anyhow::Error {
         | RunError::NobodyListens { .. }
         | RunError::NoModel { .. }
         | RunError::Model { .. }
+        | RunError::Reasoning { .. }
         | RunError::Tools { .. }
         | RunError::Compact { .. }
         | RunError::Unpriced { .. }

@@ -51,7 +51,12 @@ pub(crate) fn layers(source: &Source) -> anyhow::Result<Layers> {
         true => Some(read_yaml(file)?),
         false => None,
     };
-    let flags = Flags { model: source.model.clone(), provider: source.provider.clone(), ..Flags::default() };
+    let flags = Flags {
+        model: source.model.clone(),
+        provider: source.provider.clone(),
+        effort: source.effort,
+        ..Flags::default()
+    };
     Ok(Layers { project, flags, ..own_layers()? })
 }
 
@@ -59,7 +64,9 @@ pub(crate) fn layers(source: &Source) -> anyhow::Result<Layers> {
 pub(crate) fn own_layers() -> anyhow::Result<Layers> {
     let system =
         places::system_file().filter(|path| path.exists()).map(|path| read_yaml(&path)).transpose()?;
-    Ok(Layers { system, user: user_layer()?, environment: environment(), ..Layers::default() })
+    let models = places::models_file(&environment()).filter(|path| path.exists());
+    let models = models.map(|path| read_yaml(&path)).transpose()?;
+    Ok(Layers { system, models, user: user_layer()?, environment: environment(), ..Layers::default() })
 }
 
 /// Reads the user's own file, if there is one.
@@ -91,6 +98,9 @@ pub(crate) fn with_built_in_agent(mut workflow: Workflow, source: &Source) -> an
         .system_prompt(include_str!("../../../../templates/system.md.hbs"))
         .tools(vec![ToolName::new("read")?, ToolName::new("list")?]);
     agent.model = Some(forge_domain::ModelId::new(model).map_err(|error| Misconfigured(error.to_string()))?);
+    if let Some(effort) = source.effort {
+        agent.set_effort(effort);
+    }
     workflow.agents.add(agent);
     Ok(workflow)
 }

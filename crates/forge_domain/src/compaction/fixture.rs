@@ -214,6 +214,8 @@ impl CompactionServices for Script {
             limits: ModelLimits { window: self.window, max_output: None },
             window_source: WindowSource::Configured,
             price: None,
+            abilities: Abilities::default(),
+            request: RequestOptions::default(),
         })
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, ContextMessage, Frame, Message, ModelId, ProviderId, ReasoningCheck, Scale, TokenCounter,
-    Tokens, ToolDefinition, ViewMark, tools_tokens,
+    Context, ContextMessage, Frame, Message, ModelId, ProviderId, ReasoningCheck, RequestOptions, Role,
+    Scale, TokenCounter, Tokens, ToolChoice, ToolDefinition, ViewMark, tools_tokens,
 };
 
 /// The window that is assumed for a model of which nothing is known.
@@ -50,12 +50,20 @@ pub struct ChatOptions {
     pub top_p: Option<f64>,
     /// Most tokens of the reply. Unset: the provider's own.
     pub max_output_tokens: Option<Tokens>,
+    /// The other options, which not every provider has.
+    pub request: RequestOptions,
 }
 
 impl ChatOptions {
     /// Asks `model` with everything else left to the provider.
-    pub const fn new(model: ModelRef) -> Self {
-        Self { model, temperature: None, top_p: None, max_output_tokens: None }
+    pub fn new(model: ModelRef) -> Self {
+        Self {
+            model,
+            temperature: None,
+            top_p: None,
+            max_output_tokens: None,
+            request: RequestOptions::default(),
+        }
     }
 }
 
@@ -74,9 +82,10 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Creates the budget of a call. The reserve is the options' `max_output_tokens`, else the model's
-    /// `max_output`, and at most a quarter of the window; if neither is known, the smaller of 4,096 and a
-    /// quarter. The model is asked for a reply of at most the smaller of the two figures, and of the reserve.
+    /// Creates the budget of a call. The reserve is the options' `max_output_tokens` and the thinking, else
+    /// the model's `max_output`, and at most a quarter of the window; if neither is known, the smaller of
+    /// 4,096 and a quarter. The model is asked for a reply of at most the smaller of the two figures, and of
+    /// the reserve.
     pub fn new(
         limits: ModelLimits,
         options: ChatOptions,
@@ -85,8 +94,11 @@ impl Budget {
     ) -> Self {
         // A model refuses a request for a longer reply than it can give.
         let of_model = limits.max_output.filter(|most| *most > Tokens::ZERO);
-        let most = options.max_output_tokens.into_iter().chain(of_model).min();
-        let wanted = options.max_output_tokens.or(limits.max_output).unwrap_or(ASSUMED_RESERVE);
+        // Providers count the thinking as a part of the reply.
+        let thinking = options.request.reasoning.thinking_tokens().unwrap_or_default();
+        let of_agent = options.max_output_tokens.map(|tokens| tokens + thinking);
+        let most = of_agent.into_iter().chain(of_model).min();
+        let wanted = of_agent.or(limits.max_output).unwrap_or(ASSUMED_RESERVE + thinking);
         let reserve = wanted.min(limits.window.share(1, 4));
         let tools_tokens = tools_tokens(&tools, counter);
         // No more may be requested than is kept free: prompt and reply share the window.
@@ -200,6 +212,14 @@ impl Prompt {
     /// Returns the options with which the model is asked.
     pub const fn options(&self) -> &ChatOptions {
         &self.options
+    }
+
+    /// Returns the tools that it may or must call, if that is set. A forced call holds until a result has
+    /// answered it: a model that must always call something never ends its turn.
+    pub fn tool_choice(&self) -> Option<&ToolChoice> {
+        let choice = self.options.request.tool_choice.as_ref().filter(|_| !self.tools.is_empty())?;
+        let is_begun = self.messages().last().is_some_and(|last| last.role() == Role::Tool);
+        (!is_begun || !choice.is_forced()).then_some(choice)
     }
 
     /// Returns the tools that it may call.

@@ -115,6 +115,12 @@ pub enum ProviderError {
         /// The server's words.
         message: String,
     },
+    /// The protocol cannot express what is configured; nothing was sent.
+    #[error("the request cannot be sent as it is configured: {message}")]
+    Unsendable {
+        /// The cause.
+        message: String,
+    },
     /// Whatever answers at the address does not speak the protocol that is configured.
     #[error("{url} does not speak the configured protocol: {what}")]
     WrongProtocol {
@@ -173,6 +179,7 @@ impl ProviderError {
             Self::OverBudget(_) => "over_budget",
             Self::Overloaded { .. } => "overloaded",
             Self::InvalidRequest { .. } => "invalid_request",
+            Self::Unsendable { .. } => "unsendable",
             Self::WrongProtocol { .. } => "wrong_protocol",
             Self::OverLimit { .. } => "over_limit",
             Self::Truncated => "truncated",
@@ -203,6 +210,7 @@ impl ProviderError {
             | Self::OverRate { .. }
             | Self::OverBudget(_)
             | Self::InvalidRequest { .. }
+            | Self::Unsendable { .. }
             | Self::WrongProtocol { .. }
             | Self::RecordingEnded => Retry::Never,
         }

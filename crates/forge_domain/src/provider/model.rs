@@ -1,7 +1,7 @@
 //! A model that an agent asks: its limits and their origin, its price, and why it may have no provider.
 
 use super::{ModelInfo, Price};
-use crate::{ModelId, ModelLimits, ModelRef, ProviderId};
+use crate::{Effort, ModelId, ModelLimits, ModelRef, ProviderId, Reasoning, RequestOptions};
 
 /// A model that an agent asks, resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,9 +14,71 @@ pub struct Model {
     pub window_source: WindowSource,
     /// The price of its tokens, if known.
     pub price: Option<Price>,
+    /// The abilities of the model, as far as they are known.
+    pub abilities: Abilities,
+    /// The options that its requests have unless an agent sets others.
+    pub request: RequestOptions,
+}
+
+/// The abilities of a model; `None` is unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// The efforts that it has.
+    pub efforts: Option<Vec<Effort>>,
+    /// True if it accepts a number of thinking tokens.
+    pub thinking_budget: Option<bool>,
+    /// True if it accepts `temperature` and `top_p`.
+    pub sampling: Option<bool>,
+    /// True if it can call tools.
+    pub tools: Option<bool>,
+    /// True if it reads images.
+    pub images: Option<bool>,
+}
+
+/// A setting of `reasoning` that a model does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnsupportedReasoning {
+    /// The effort is none of the model's.
+    #[error("the model `{model}` has no effort `{effort}`: {}", has(known))]
+    Effort {
+        /// The model.
+        model: ModelRef,
+        /// The effort.
+        effort: Effort,
+        /// The efforts of the model.
+        known: Vec<Effort>,
+    },
+    /// It accepts no number of tokens.
+    #[error("the model `{model}` accepts no `budget_tokens`: set `effort` instead")]
+    Budget {
+        /// The model.
+        model: ModelRef,
+    },
+}
+
+fn has(known: &[Effort]) -> String {
+    let names: Vec<_> = known.iter().map(|effort| effort.as_str()).collect();
+    if names.is_empty() { "none can be set".to_owned() } else { format!("it has {}", names.join(", ")) }
 }
 
 impl Model {
+    /// Checks that the model has what `reasoning` asks for, as far as that is known.
+    ///
+    /// # Errors
+    /// [`UnsupportedReasoning`] if it does not.
+    pub fn check_reasoning(&self, reasoning: Reasoning) -> Result<(), UnsupportedReasoning> {
+        let model = || self.reference.clone();
+        if let (Some(effort), Some(known)) = (reasoning.effort, &self.abilities.efforts)
+            && !known.contains(&effort)
+        {
+            return Err(UnsupportedReasoning::Effort { model: model(), effort, known: known.clone() });
+        }
+        if reasoning.budget_tokens.is_some() && self.abilities.thinking_budget == Some(false) {
+            return Err(UnsupportedReasoning::Budget { model: model() });
+        }
+        Ok(())
+    }
+
     /// Returns the model with what its server reports, for anything that is not known otherwise.
     #[must_use]
     pub fn informed_by(self, told: &ModelInfo) -> Self {

@@ -10,11 +10,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::request_options::with_request_keys;
 use crate::{
-    AgentCheckpoints, AgentId, Allowance, ChatOptions, Compact, HookCommands, ModelId, ModelRef, Permissions,
-    Tokens, ToolName, Transform, later,
+    AgentCheckpoints, AgentId, Allowance, ChatOptions, Compact, Effort, HookCommands, Model, ModelId,
+    Permissions, Reasoning, Tokens, ToolName, Transform, later,
 };
 
+with_request_keys! {
 /// An agent. Every field but the id may be unset, which differs from its default: a later layer's unset field
 /// keeps what an earlier layer set.
 // Its many fields are the keys of its YAML block, one to one.
@@ -127,6 +129,7 @@ pub struct Agent {
     #[schemars(extend("examples" = [{"interval": 3}]))]
     pub checkpoint: Option<AgentCheckpoints>,
 }
+}
 
 impl Agent {
     /// Creates an agent with only an id.
@@ -153,6 +156,16 @@ impl Agent {
             transforms: None,
             recall: None,
             checkpoint: None,
+            reasoning: None,
+            tool_choice: None,
+            parallel_tool_calls: None,
+            stop: None,
+            seed: None,
+            service_tier: None,
+            response_format: None,
+            routing: None,
+            cache: None,
+            extra_body: None,
         }
     }
 
@@ -167,14 +180,23 @@ impl Agent {
         };
     }
 
-    /// Returns the options with which this agent asks `model`.
-    pub fn chat_options(&self, model: ModelRef) -> ChatOptions {
+    /// Returns the options with which this agent asks `model`: its own, else those of the model. Sampling is
+    /// left to a model that refuses to have it set.
+    pub fn chat_options(&self, model: &Model) -> ChatOptions {
+        let is_sampled = model.abilities.sampling != Some(false);
         ChatOptions {
-            model,
-            temperature: self.temperature.map(|temperature| temperature.0),
-            top_p: self.top_p.map(|top_p| top_p.0),
+            model: model.reference.clone(),
+            temperature: self.temperature.filter(|_| is_sampled).map(|temperature| temperature.0),
+            top_p: self.top_p.filter(|_| is_sampled).map(|top_p| top_p.0),
             max_output_tokens: self.max_output_tokens.map(|tokens| Tokens::new(tokens.get() as u64)),
+            request: self.request_options().or(&model.request),
         }
+    }
+
+    /// Sets the effort, in place of any budget of thinking tokens.
+    pub fn set_effort(&mut self, effort: Effort) {
+        let reasoning = self.reasoning.unwrap_or_default();
+        self.reasoning = Some(Reasoning { effort: Some(effort), budget_tokens: None, ..reasoning });
     }
 
     /// Returns the limit of repetitions: the same calls with the same results.

@@ -3,7 +3,6 @@
 mod tool_pattern;
 mod hook_point;
 mod hook_command;
-mod found_secret;
 mod permission;
 mod transform;
 mod checkpoint_policy;
@@ -18,7 +17,6 @@ mod workflow;
 pub use agent::*;
 pub use checkpoint_policy::*;
 pub use floor::*;
-pub use found_secret::*;
 pub use hook_command::*;
 pub use hook_point::*;
 pub use mcp_server::*;

@@ -8,10 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::later;
+use crate::request_options::with_request_keys;
 use crate::{
-    ASSUMED_WINDOW, Agent, Agents, Allowance, CheckpointPolicy, Floor, HookCommands, LayerRules,
-    McpServerConfig, McpServerId, Model, ModelError, ModelId, ModelLimits, ModelRef, Permissions, Price,
-    ProviderId, RuleLayer, Rules, Sandbox, Tokens, ToolSettings, WindowSource,
+    ASSUMED_WINDOW, Abilities, Agent, Agents, Allowance, CheckpointPolicy, Effort, Floor, HookCommands,
+    LayerRules, McpServerConfig, McpServerId, Model, ModelError, ModelId, ModelLimits, ModelRef, Permissions,
+    Price, ProviderId, RequestOptions, ResponseKind, RuleLayer, Rules, Sandbox, Tokens, ToolSettings,
+    WindowSource,
 };
 
 /// The whole of a `forge.yaml`, or of one layer of it.
@@ -146,6 +148,7 @@ pub struct ProviderConfig {
     pub retries: Option<u32>,
 }
 
+with_request_keys! {
 /// The facts about a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
@@ -172,6 +175,77 @@ pub struct ModelConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [{"input": 2.5, "output": 10, "cache_read": 1.25}]))]
     pub price: Option<Price>,
+    /// Efforts that the model has; without `none` it always thinks, and with an empty list none can be set.
+    /// Unset: unknown, and any is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [["low", "medium", "high"]]))]
+    pub efforts: Option<Vec<Effort>>,
+    /// False if the model accepts no number of thinking tokens. Default true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = true, "examples" = [false]))]
+    pub thinking_budget: Option<bool>,
+    /// False if the model refuses `temperature` and `top_p`, which are then not sent. Default true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = true, "examples" = [false]))]
+    pub sampling: Option<bool>,
+    /// False if the model cannot call tools. Default true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = true, "examples" = [false]))]
+    pub tools: Option<bool>,
+    /// True if the model reads images. Unset: unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [true]))]
+    pub images: Option<bool>,
+}
+}
+
+impl ProviderKind {
+    /// Returns the keys of `options` that are set and that the protocol has no field for.
+    pub fn unsent(self, options: &RequestOptions) -> Vec<&'static str> {
+        let is_object =
+            options.response_format.as_ref().is_some_and(|format| format.kind == ResponseKind::JsonObject);
+        let set = [
+            ("reasoning.effort", options.reasoning.effort.is_some()),
+            ("reasoning.budget_tokens", options.reasoning.budget_tokens.is_some()),
+            ("tool_choice", options.tool_choice.is_some()),
+            ("parallel_tool_calls", options.parallel_tool_calls.is_some()),
+            ("stop", options.stop.is_some()),
+            ("seed", options.seed.is_some()),
+            ("service_tier", options.service_tier.is_some()),
+            ("response_format", options.response_format.is_some() && self != Self::Anthropic || is_object),
+            ("routing", options.routing.is_some()),
+            ("cache", options.cache.is_some()),
+            ("extra_body", options.extra_body.is_some()),
+        ];
+        let lacking: &[&str] = match self {
+            Self::OpenAi => &["reasoning.budget_tokens", "cache"],
+            Self::Anthropic => &["seed", "response_format", "routing"],
+            Self::Ollama => &[
+                "reasoning.budget_tokens",
+                "tool_choice",
+                "parallel_tool_calls",
+                "service_tier",
+                "routing",
+                "cache",
+            ],
+            Self::Genai => {
+                return set.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect();
+            }
+        };
+        set.into_iter().filter(|(key, is_set)| *is_set && lacking.contains(key)).map(|(key, _)| key).collect()
+    }
+}
+
+impl ModelConfig {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            efforts: self.efforts.clone(),
+            thinking_budget: self.thinking_budget,
+            sampling: self.sampling,
+            tools: self.tools,
+            images: self.images,
+        }
+    }
 }
 
 impl ProviderConfig {
@@ -285,6 +359,8 @@ impl Workflow {
             window_source: if window.is_some() { WindowSource::Configured } else { WindowSource::Assumed },
             // The same model has the same window with everyone who serves it, but not the same price.
             price: known.filter(is_theirs).and_then(|model| model.price),
+            abilities: known.map(ModelConfig::abilities).unwrap_or_default(),
+            request: known.map(ModelConfig::request_options).unwrap_or_default(),
             reference,
         })
     }

@@ -27,6 +27,10 @@ pub(crate) struct RequestContext {
 impl RequestContext {
     /// Returns the error for a server that was not reached.
     pub(crate) fn network(&self, source: reqwest::Error) -> ProviderError {
+        // The body could not be made: nothing was sent, and trying again is useless.
+        if let Some(cause) = source.is_builder().then(|| source.source()).flatten() {
+            return ProviderError::Unsendable { message: self.words(cause.to_string()) };
+        }
         // Its own words would repeat the address with the query.
         self.broken_stream(source.without_url().into())
     }

@@ -286,6 +286,21 @@ impl Connection {
     }
 }
 
+/// Fetches the text at `url`, within the limits of a list of models.
+///
+/// # Errors
+/// Fails with [`ProviderError`] if there is none: no server, a bad status, a web page, or not UTF-8.
+pub async fn fetch_text(url: &str) -> Result<String, ProviderError> {
+    let unusable = |message: String| ProviderError::Unsendable { message };
+    let id = ProviderId::new("models").map_err(|error| unusable(error.to_string()))?;
+    let connection = Connection::new(id, url, Key::None, KeyHeader::Bearer)
+        .map_err(|error| unusable(error.to_string()))?;
+    let address = Url::parse(url).map_err(|error| unusable(error.to_string()))?;
+    let asked = connection.request_context(&address, None);
+    let body = connection.body(connection.get(address), &asked).await?;
+    String::from_utf8(body).map_err(|_| ProviderError::Malformed { what: "it is not UTF-8 text".to_owned() })
+}
+
 fn key_value(header: KeyHeader, secret: &Secret) -> Option<HeaderValue> {
     let text = match header {
         KeyHeader::Bearer => format!("Bearer {}", secret.expose()),

@@ -16,8 +16,6 @@ use serde_json::json;
 
 use crate::http::{Connection, Framing, Key, KeyHeader, LIST_TIMEOUT, ProviderSetupError, Secret, reply};
 
-/// The window to request if neither the configuration nor the server names one.
-const MODEST_WINDOW: Tokens = Tokens::new(32_768);
 /// The smallest window to fall back to on a server that lacks memory.
 const LEAST_WINDOW: Tokens = Tokens::new(8_192);
 
@@ -85,14 +83,15 @@ impl Provider for OllamaProvider {
         let model = prompt.options().model.model.clone();
         let card = self.card(&model).await;
         let fitting = self.fitting.lock().get(&model).copied();
-        let mut window =
-            requested_window(fitting.map_or(prompt.window(), |fitting| fitting.min(prompt.window())), card);
+        // What is configured is requested as it is; a server may still read less of it.
+        let mut window = fitting.map_or(prompt.window(), |fitting| fitting.min(prompt.window()));
         let estimate = prompt.tokens();
         let url = self.connection.endpoint.url_in("api", "chat");
         let asked = self.connection.request_context(&url, Some(&model));
         let response = loop {
-            if estimate > window {
-                return Err(cut(estimate, window));
+            let readable = readable_window(window, card);
+            if estimate > readable {
+                return Err(cut(estimate, readable));
             }
             let body = ollama::request(&prompt, window, Delivery::Stream);
             let request = self.connection.post(url.clone(), &body);
@@ -110,6 +109,7 @@ impl Provider for OllamaProvider {
             }
         };
         drop(prompt);
+        let window = readable_window(window, card);
         let mut reader = OllamaReplyReader::default();
         let pieces =
             reply(response, asked, Framing::Lines, ollama::read_answer, move |line| reader.read(line))
@@ -139,28 +139,22 @@ impl Provider for OllamaProvider {
         Ok(informed)
     }
 
-    /// Returns the window that would be requested: the server allocates no more than that.
+    /// Returns the window that is requested if none is configured: the one of the model's file, else all that
+    /// it has. If the server reports neither, it is unknown, which the user is told.
     async fn model_info(&self, id: &ModelId) -> Result<Option<ModelInfo>, ProviderError> {
-        let window = default_window(self.card(id).await);
-        Ok(Some(ModelInfo { window: Some(window), ..ModelInfo::new(id.clone()) }))
+        let window = reported_window(self.card(id).await);
+        Ok(Some(ModelInfo { window, ..ModelInfo::new(id.clone()) }))
     }
 }
 
-/// Returns the window to request if `believed` is configured, or came from [`default_window`]: that, or all
-/// that the model has.
-fn requested_window(believed: Tokens, card: ModelCard) -> Tokens {
-    card.context_length.map_or(believed, |length| length.min(believed))
-}
-
-/// Returns the window of a model for which none is configured: the one of its own file, else all that it has.
-/// If the server reports neither, it is the largest that an ordinary machine has the memory for.
-fn default_window(card: ModelCard) -> Tokens {
-    reported_window(card).unwrap_or(MODEST_WINDOW)
+/// Returns how much of a requested window the server reads: at most all that the model has.
+fn readable_window(requested: Tokens, card: ModelCard) -> Tokens {
+    card.context_length.map_or(requested, |length| length.min(requested))
 }
 
 /// Returns the window that the server reports.
 fn reported_window(card: ModelCard) -> Option<Tokens> {
-    Some(requested_window(card.num_ctx.or(card.context_length)?, card))
+    Some(readable_window(card.num_ctx.or(card.context_length)?, card))
 }
 
 /// Checks whether the server refused because the requested window does not fit its memory.
@@ -203,30 +197,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_window_that_is_asked_for_is_one_that_is_there() {
+    fn a_window_is_what_is_configured_or_told() {
         let card = |length: Option<u64>, set: Option<u64>| ModelCard {
             context_length: length.map(Tokens::new),
             num_ctx: set.map(Tokens::new),
         };
-        for (believed, card, expected) in [
-            (Some(8_000), card(None, None), 8_000),
-            (Some(8_000), card(Some(4_096), Some(2_048)), 4_096),
-            (Some(8_000), card(Some(131_072), Some(2_048)), 8_000),
+        for (configured, card, readable) in [
+            (8_000, card(None, None), 8_000),
+            (8_000, card(Some(4_096), Some(2_048)), 4_096),
+            (8_000, card(Some(131_072), Some(2_048)), 8_000),
             // No figure means that nothing is configured.
-            (Some(128_000), card(Some(131_072), None), 128_000),
-            (Some(128_000), card(Some(131_072), Some(65_536)), 128_000),
-            (Some(128_000), card(Some(2_048), None), 2_048),
-            (None, card(Some(262_144), None), 262_144),
-            (None, card(Some(262_144), Some(65_536)), 65_536),
-            (None, card(Some(2_048), Some(65_536)), 2_048),
-            (None, card(None, Some(65_536)), 65_536),
-            (None, card(None, None), 32_768),
+            (128_000, card(Some(131_072), None), 128_000),
+            (128_000, card(Some(131_072), Some(65_536)), 128_000),
         ] {
-            let actual = believed.map_or_else(
-                || default_window(card),
-                |believed| requested_window(Tokens::new(believed), card),
-            );
-            assert_eq!(actual.as_u64(), expected, "{believed:?} {card:?}");
+            assert_eq!(readable_window(Tokens::new(configured), card).as_u64(), readable, "{card:?}");
+        }
+        for (card, told) in [
+            (card(Some(262_144), None), Some(262_144)),
+            (card(Some(262_144), Some(65_536)), Some(65_536)),
+            (card(Some(2_048), Some(65_536)), Some(2_048)),
+            (card(None, Some(65_536)), Some(65_536)),
+            (card(None, None), None),
+        ] {
+            assert_eq!(reported_window(card).map(Tokens::as_u64), told, "{card:?}");
         }
     }
 

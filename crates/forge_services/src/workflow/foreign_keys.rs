@@ -12,7 +12,7 @@ enum Level {
 }
 
 /// Every such key, its old place, and what to do.
-const FOREIGN: [(Level, &str, &str); 35] = {
+const FOREIGN: [(Level, &str, &str); 34] = {
     use Level::{Agent, Compact, Top};
     [
         (
@@ -36,7 +36,6 @@ const FOREIGN: [(Level, &str, &str); 35] = {
         (Agent, "max_walker_depth", "remove it: `list` shows one folder at a time"),
         (Agent, "max_tokens", "write `max_output_tokens`; how far to compact is `compact.max_tokens`"),
         (Agent, "top_k", "remove it: only `temperature` and `top_p` are sent"),
-        (Agent, "reasoning", "remove it: the model's own default applies"),
         (Agent, "title", "write `description`"),
         (Agent, "provider", "write it before the model, as `model: PROVIDER:MODEL`"),
         (Agent, "max_requests_per_turn", "write `max_iterations`"),
@@ -58,7 +57,7 @@ const FOREIGN: [(Level, &str, &str); 35] = {
         ),
         (Top, "max_walker_depth", "remove it: `list` shows one folder at a time"),
         (Top, "tool_supported", "remove it: an agent without `tools` gets none"),
-        (Top, "reasoning", "remove it: the model's own default applies"),
+        (Top, "reasoning", "write it below each agent, such as `reasoning: { effort: high }`"),
         (Top, "retry", "write `retries` below a provider"),
         (Top, "session", "write `model: PROVIDER:MODEL` below each agent"),
         (Top, "http", "remove it: connections need no settings"),

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use forge_domain::{
-    Agent, Agents, Allowance, Compact, ModelId, ProviderConfig, ProviderId, RuleLayer, Sandbox, SearchUrl,
-    StoreSetting, WebSearchSettings, Workflow,
+    Agent, Agents, Allowance, Compact, Effort, ModelId, ProviderConfig, ProviderId, RuleLayer, Sandbox,
+    SearchUrl, StoreSetting, WebSearchSettings, Workflow,
 };
 use merge::Merge;
 
 use super::nearest::nearest;
-use super::shipped_models::shipped_models;
+use super::shipped_models::{fetched_models, shipped_models};
 use super::trust::{PowerRequest, Trust, misplaced, narrow};
 use super::yaml::Outline;
 use super::{Finding, Source, WorkflowError, reader};
@@ -20,6 +20,8 @@ use super::{Finding, Source, WorkflowError, reader};
 pub struct Layers {
     /// The administrator's file, which holds for everybody on the machine.
     pub system: Option<Source>,
+    /// The table of models that was fetched; it comes before all files.
+    pub models: Option<Source>,
     /// The person's own file.
     pub user: Option<Source>,
     /// The project's `forge.yaml`.
@@ -42,6 +44,8 @@ pub struct Flags {
     pub model: Option<String>,
     /// The provider of models whose names have none.
     pub provider: Option<String>,
+    /// The effort of every agent.
+    pub effort: Option<Effort>,
     /// The budget of the whole run; each of its limits overrides that of the files.
     pub budget: Allowance,
     /// The checkpoint store.
@@ -80,6 +84,9 @@ pub(super) fn own_layers(
     read: &mut dyn FnMut(&Source) -> Result<Workflow, WorkflowError>,
 ) -> Result<Workflow, WorkflowError> {
     let mut workflow = built_in()?;
+    if let Some(source) = &layers.models {
+        workflow.merge(fetched_models(source, &workflow)?);
+    }
     for (source, of) in [(&layers.system, RuleLayer::System), (&layers.user, RuleLayer::User)] {
         let Some(source) = source else { continue };
         let mut layer = read(source)?;
@@ -151,6 +158,9 @@ pub(super) fn merge_layers(
         // What the administrator allows, a flag cannot raise.
         let most = layers.system.as_ref().map(read).transpose()?.and_then(|system| system.budget);
         workflow.budget = Some(asked.bounded_by(most.unwrap_or_default()));
+    }
+    if let Some(effort) = layers.flags.effort {
+        workflow.agents.for_each(|agent| agent.set_effort(effort));
     }
     workflow.agents.for_each(summarize_by_own_model);
     Ok(workflow)
@@ -264,6 +274,9 @@ impl Layers {
         if let Some((origin, _)) = overruled.filter(|_| is_agents_model(of_agent)) {
             return elsewhere(origin).with_hint(finding.hint.as_deref());
         }
+        if self.flags.effort.is_some() && of_agent.ends_with(".reasoning.effort") {
+            return elsewhere(EFFORT_FLAG).with_hint(finding.hint.as_deref());
+        }
         let found = outlines
             .iter()
             .filter_map(|(source, outline)| Some((*source, outline.nearest(&finding.path)?)))
@@ -298,6 +311,7 @@ impl Layers {
         Flags {
             model: self.variable("FORGE_MODEL").map(str::to_owned),
             provider: self.variable("FORGE_PROVIDER").map(str::to_owned),
+            effort: None,
             budget: Allowance::default(),
             store: self.variable("FORGE_STORE").map(str::to_owned),
         }
@@ -312,6 +326,7 @@ fn is_agents_model(path: &str) -> bool {
 /// The environment variable for the endpoint of `web_search`.
 pub(super) const SEARCH_VARIABLE: &str = "FORGE_SEARCH_ENDPOINT";
 const MODEL_VARIABLE: &str = "environment variable FORGE_MODEL";
+const EFFORT_FLAG: &str = "flag --effort";
 const MODEL_FLAG: &str = "flag --model";
 const BUILTIN: &str = include_str!("../builtin.yaml");
 

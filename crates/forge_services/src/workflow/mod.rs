@@ -28,5 +28,6 @@ pub use self::migration::{Migration, migrate};
 pub use self::nearest::nearest;
 pub use self::origin::{Origin, Origins};
 pub use self::schema::schema;
+pub use self::shipped_models::ModelTable;
 pub use self::trust::{Power, PowerRequest, Trust};
 pub use self::yaml::{Position, Source};

@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn a_default_written_out_is_the_same_as_leaving_it_out() {
         let model = serde_json::from_value(json!({ "provider": "p", "model": "m" })).unwrap();
-        let options = ChatOptions { model, temperature: None, top_p: None, max_output_tokens: None };
+        let options = ChatOptions::new(model);
         let limits = ModelLimits { window: Tokens::new(12_345), max_output: None };
         let budget = Budget::new(limits, options, Vec::new(), &ApproximateCounter);
         let resolved = |compact: Value| {

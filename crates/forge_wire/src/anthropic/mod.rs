@@ -10,6 +10,7 @@ mod message;
 mod message_body;
 mod models;
 mod request;
+mod thinking;
 
 pub use answer::{AnthropicReplyReader, read_answer};
 pub use block::{Block, BlockContent, Data, MediaSource, Text, Thinking, ToolResultBlock, ToolUse};

@@ -1,14 +1,19 @@
 //! The body of a request for a message.
 
-use forge_domain::{ContextMessage, Message, Prompt, ReasoningCheck, Role, Tokens, ToolDefinition};
+use forge_domain::{
+    CacheLifetime, ContextMessage, Message, Prompt, ReasoningCheck, ResponseFormat, Role, Tokens, ToolChoice,
+    ToolDefinition,
+};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::content::THINKING;
 use super::message::entry_blocks;
+use super::thinking::ThinkingFields;
 use crate::Delivery;
 use crate::encoded::Encoded;
+use crate::sent::Sent;
 
 /// The key of a mark for the prompt cache.
 const MARK: &str = "cache_control";
@@ -42,6 +47,9 @@ pub fn binds_thinking(prompt: &Prompt) -> bool {
 /// call wrote it. The bytes before a mark stay the same until the next compaction.
 pub fn request(prompt: &Prompt, delivery: Delivery, stale: StaleThinking) -> impl Serialize {
     let options = prompt.options();
+    let request = &options.request;
+    let thinking = ThinkingFields::of(prompt);
+    let mark = mark_of(request.cache);
     let messages = prompt.messages();
     let n_system = messages.iter().take_while(|message| message.role() == Role::System).count();
     let (leading, rest) = messages.split_at(n_system);
@@ -50,23 +58,70 @@ pub fn request(prompt: &Prompt, delivery: Delivery, stale: StaleThinking) -> imp
     let mut tools: Vec<Value> = prompt.tools().iter().map(tool).collect();
     if !entries.are_marked() {
         if let Some(standing) = system.last_mut().or(tools.last_mut()) {
-            mark(standing);
+            set_mark(standing, &mark);
         }
-        entries.mark();
+        entries.mark(&mark);
     }
     let drops = stale == StaleThinking::Dropped && binds_thinking(prompt);
-    let thinking = drops
-        .then(|| json!({"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}));
-    Body {
+    let is_thinking = thinking.is_on() || drops;
+    let body = Body {
         model: options.model.model.as_str(),
         max_tokens: prompt.answer_tokens().max(Tokens::new(1)).as_u64(),
         tools,
         system,
         messages: entries,
-        temperature: options.temperature.map(|temperature| temperature.min(1.0)),
-        top_p: options.top_p,
-        thinking,
+        options: Options {
+            // With thinking, the protocol accepts no other temperature than its own.
+            temperature: options.temperature.filter(|_| !is_thinking).map(|temperature| temperature.min(1.0)),
+            top_p: options.top_p.filter(|_| !is_thinking),
+            output_config: OutputConfig::of(thinking.effort, request.response_format.as_ref()),
+            thinking: if drops { Some(dropping(thinking.field)) } else { thinking.field },
+            tool_choice: tool_choice(prompt),
+            stop_sequences: request.stop.as_deref(),
+            service_tier: request.service_tier.as_deref(),
+        },
         stream: (delivery == Delivery::Stream).then_some(true),
+    };
+    Sent { body, extra: request.extra_body.as_ref(), refusal: None }
+}
+
+/// Returns the field `thinking` with what the server is to do with stale blocks.
+fn dropping(thinking: Option<Value>) -> Value {
+    let mut thinking = thinking.unwrap_or_else(|| json!({"type": "adaptive"}));
+    thinking["block_binding"] = json!({"prefix_mismatch_behavior": "drop_block"});
+    thinking
+}
+
+/// Returns the field `tool_choice`, in which the protocol also has whether calls may be parallel.
+fn tool_choice(prompt: &Prompt) -> Option<Value> {
+    let parallel = prompt.options().request.parallel_tool_calls.filter(|_| !prompt.tools().is_empty());
+    let mut choice = match prompt.tool_choice() {
+        None if parallel.is_none() => return None,
+        None | Some(ToolChoice::Auto) => json!({"type": "auto"}),
+        Some(ToolChoice::None) => return Some(json!({"type": "none"})),
+        Some(ToolChoice::Required) => json!({"type": "any"}),
+        Some(ToolChoice::Tool(name)) => json!({"type": "tool", "name": name}),
+    };
+    if let Some(parallel) = parallel {
+        choice["disable_parallel_tool_use"] = json!(!parallel);
+    }
+    Some(choice)
+}
+
+/// The field `output_config`.
+#[derive(Serialize)]
+struct OutputConfig {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Value>,
+}
+
+impl OutputConfig {
+    fn of(effort: Option<&'static str>, format: Option<&ResponseFormat>) -> Option<Self> {
+        let schema = format.and_then(|format| format.json_schema.as_ref());
+        let format = schema.map(|schema| json!({"type": "json_schema", "schema": schema.schema}));
+        (effort.is_some() || format.is_some()).then_some(Self { effort, format })
     }
 }
 
@@ -79,6 +134,15 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Value>,
     messages: Entries<'a>,
+    #[serde(flatten)]
+    options: Options<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<bool>,
+}
+
+/// The options of a request, which are left out if they are unset.
+#[derive(Serialize)]
+struct Options<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +150,13 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    stream: Option<bool>,
+    output_config: Option<OutputConfig>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_sequences: Option<&'a [String]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_tier: Option<&'a str>,
 }
 
 /// The `messages` of a request. Adjacent messages of one role are one entry, as the results of parallel calls
@@ -140,17 +210,17 @@ impl<'a> Entries<'a> {
     }
 
     /// Marks the ends of the last two entries of the user.
-    fn mark(&mut self) {
+    fn mark(&mut self, mark: &Value) {
         let entries = self.said.chunk_by_mut(|last, next| last.form.role == next.form.role);
         let ends = entries.rev().filter_map(<[_]>::last_mut);
-        ends.filter(|end| end.form.role == "user").take(2).for_each(Said::mark);
+        ends.filter(|end| end.form.role == "user").take(2).for_each(|end| end.mark(mark));
     }
 }
 
 impl Said<'_> {
-    fn mark(&mut self) {
+    fn mark(&mut self, mark: &Value) {
         self.marked = legal_blocks(self.message.message()).1.pop().map(|mut last| {
-            mark(&mut last);
+            set_mark(&mut last, mark);
             Box::new(last)
         });
     }
@@ -253,13 +323,21 @@ fn is_marked(blocks: &[Value]) -> bool {
     blocks.iter().any(|block| block.get(MARK).is_some_and(|mark| !mark.is_null()))
 }
 
+/// Returns a mark for a cache that is kept for `lifetime`.
+fn mark_of(lifetime: Option<CacheLifetime>) -> Value {
+    match lifetime {
+        None => json!({"type": "ephemeral"}),
+        Some(lifetime) => json!({"type": "ephemeral", "ttl": lifetime}),
+    }
+}
+
 /// Sets a mark, if the block accepts one.
-fn mark(block: &mut Value) {
+fn set_mark(block: &mut Value, mark: &Value) {
     const TAKES_NONE: [&str; 2] = ["thinking", "redacted_thinking"];
     let Some(block) = block.as_object_mut() else { return };
     let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
     if !TAKES_NONE.contains(&kind) {
-        block.insert(MARK.to_owned(), json!({"type": "ephemeral"}));
+        block.insert(MARK.to_owned(), mark.clone());
     }
 }
 

@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use forge_domain::{Body as MessageBody, ContextMessage, Message, Prompt, Tokens, ToolDefinition, ToolName};
+use forge_domain::{
+    Body as MessageBody, ContextMessage, Effort, Message, Prompt, ResponseFormat, ResponseKind, Tokens,
+    ToolDefinition, ToolName,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::message::message_json;
 use crate::Delivery;
 use crate::encoded::{Encoded, Entry, Piece, push_merged};
+use crate::sent::Sent;
 use crate::turns::merge_neighbours;
 
 /// Builds the body of `POST /api/chat` for `prompt`, for a server that is to read prompts of up to `window`
@@ -17,8 +21,10 @@ use crate::turns::merge_neighbours;
 /// sent before are not turned into JSON again.
 pub fn request(prompt: &Prompt, window: Tokens, delivery: Delivery) -> impl Serialize {
     let options = prompt.options();
-    Body {
-        model: options.model.model.as_str(),
+    let wanted = &options.request;
+    let model = options.model.model.as_str();
+    let body = Body {
+        model,
         messages: entries(prompt.messages()),
         tools: prompt.tools(),
         stream: delivery == Delivery::Stream,
@@ -27,7 +33,34 @@ pub fn request(prompt: &Prompt, window: Tokens, delivery: Delivery) -> impl Seri
             num_predict: options.max_output_tokens.map(Tokens::as_u64),
             temperature: options.temperature,
             top_p: options.top_p,
+            seed: wanted.seed,
+            stop: wanted.stop.as_deref(),
         },
+        think: wanted.reasoning.effort.map(|effort| think(effort, model)),
+        format: wanted.response_format.as_ref().and_then(format),
+    };
+    Sent { body, extra: wanted.extra_body.as_ref(), refusal: None }
+}
+
+/// Returns the field `think`. Only gpt-oss accepts levels, and it cannot be turned off; any other model
+/// refuses them.
+fn think(effort: Effort, model: &str) -> Value {
+    let has_levels = model.contains("gpt-oss");
+    match effort {
+        Effort::None if !has_levels => json!(false),
+        _ if !has_levels => json!(true),
+        Effort::None | Effort::Minimal | Effort::Low => json!("low"),
+        Effort::Medium => json!("medium"),
+        Effort::High | Effort::Max => json!("high"),
+    }
+}
+
+/// Returns the field `format`, which text does not need.
+fn format(format: &ResponseFormat) -> Option<Value> {
+    match (format.kind, &format.json_schema) {
+        (ResponseKind::JsonSchema, Some(schema)) => Some(json!(schema.schema)),
+        (ResponseKind::JsonObject, _) => Some(json!("json")),
+        (ResponseKind::Text | ResponseKind::JsonSchema, _) => None,
     }
 }
 
@@ -39,11 +72,15 @@ struct Body<'a> {
     tools: &'a [ToolDefinition],
     /// Unset it is true.
     stream: bool,
-    options: Options,
+    options: Options<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    think: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Value>,
 }
 
 #[derive(Serialize)]
-struct Options {
+struct Options<'a> {
     num_ctx: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     num_predict: Option<u64>,
@@ -51,6 +88,10 @@ struct Options {
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop: Option<&'a [String]>,
 }
 
 /// Returns the `messages` of a request: results with the names of their tools, and adjacent messages of one

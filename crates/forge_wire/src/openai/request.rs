@@ -1,32 +1,70 @@
 //! The body of a request for a chat completion.
 
-use forge_domain::{ContextMessage, Message, Prompt, Tokens, ToolDefinition};
+use forge_domain::{
+    ContextMessage, Effort, Message, Prompt, ResponseFormat, Tokens, ToolChoice, ToolDefinition,
+};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::message::message_json;
 use crate::Delivery;
 use crate::encoded::{Entry, Piece, Speaker, push_merged};
+use crate::sent::Sent;
 use crate::turns::{is_openais, pause, pauses_after_results, said_by_user, strict_turns, with_plain_text};
 
 /// Builds the body of `POST /chat/completions` for `prompt`. Unset options are left out, so the server's own
-/// apply. Messages that were sent before are not turned into JSON again.
+/// apply. Messages that were sent before are not turned into JSON again. Serializing it fails if OpenAI would
+/// refuse it: its models since gpt-5.6 accept tools here only without thinking.
 pub fn request(prompt: &Prompt, delivery: Delivery) -> impl Serialize {
     let options = prompt.options();
+    let request = &options.request;
     let model = options.model.model.as_str();
     let limit = options.max_output_tokens.map(Tokens::as_u64);
     let is_reasoning = is_reasoning(model);
     let is_stream = delivery == Delivery::Stream;
-    Body {
+    let has_tools = !prompt.tools().is_empty();
+    let must_not_think = has_tools && number_in(model, "gpt-").is_some_and(|number| number >= (5, 6));
+    let effort = request.reasoning.effort.or(must_not_think.then_some(Effort::None));
+    let refusal = effort.filter(|effort| must_not_think && *effort != Effort::None).map(|effort| {
+        format!("`{model}` accepts tools in chat completions only with `effort: none`, not `{effort}`")
+    });
+    let body = Body {
         model,
         messages: entries(prompt.messages(), model),
         tools: prompt.tools(),
-        temperature: options.temperature,
-        top_p: options.top_p,
+        options: Options {
+            temperature: options.temperature,
+            top_p: options.top_p,
+            reasoning_effort: effort.map(|effort| effort_word(effort, model)),
+            tool_choice: prompt.tool_choice().map(tool_choice_json),
+            parallel_tool_calls: request.parallel_tool_calls.filter(|_| has_tools),
+            stop: request.stop.as_deref(),
+            seed: request.seed,
+            service_tier: request.service_tier.as_deref(),
+            response_format: request.response_format.as_ref(),
+            provider: request.routing.as_ref(),
+        },
         max_tokens: limit.filter(|_| !is_reasoning),
         max_completion_tokens: limit.filter(|_| is_reasoning),
         stream: is_stream.then_some(true),
         stream_options: is_stream.then_some(StreamOptions { include_usage: true }),
+    };
+    Sent { body, extra: request.extra_body.as_ref(), refusal }
+}
+
+/// Returns an effort in OpenAI's words. Its models before gpt-6 call the most of it `xhigh`, and so do the
+/// servers that translate for others.
+pub(crate) fn effort_word(effort: Effort, model: &str) -> &'static str {
+    match effort {
+        Effort::Max if number_in(model, "gpt-").is_none_or(|number| number < (6, 0)) => "xhigh",
+        effort => effort.as_str(),
+    }
+}
+
+fn tool_choice_json(choice: &ToolChoice) -> Value {
+    match choice {
+        ToolChoice::Tool(name) => json!({"type": "function", "function": {"name": name}}),
+        choice => json!(choice),
     }
 }
 
@@ -36,10 +74,8 @@ struct Body<'a> {
     messages: Vec<Piece<'a>>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     tools: &'a [ToolDefinition],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_p: Option<f64>,
+    #[serde(flatten)]
+    options: Options<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,6 +84,31 @@ struct Body<'a> {
     stream: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
+}
+
+/// The options of a request, which are left out if they are unset.
+#[derive(Serialize)]
+struct Options<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallel_tool_calls: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop: Option<&'a [String]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_tier: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<&'a ResponseFormat>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<&'a Map<String, Value>>,
 }
 
 #[derive(Serialize)]
@@ -114,14 +175,21 @@ fn entry_json(message: &Message, by_user: bool) -> Value {
 /// Checks whether `model` is one of OpenAI's reasoning models. They refuse `max_tokens`; many compatible
 /// servers do not know its successor and would ignore the limit.
 fn is_reasoning(model: &str) -> bool {
+    number_in(model, "o").is_some() || number_in(model, "gpt-").is_some_and(|number| number >= (5, 0))
+}
+
+/// Returns the number of a model of OpenAI's `family`, major and minor: (5, 6) of `openai/gpt-5.6-sol`.
+pub(crate) fn number_in(model: &str, family: &str) -> Option<(u32, u32)> {
     let name = model.rsplit('/').next().unwrap_or(model);
-    let of_family = |family: &str, first: u32| {
-        let Some(rest) = name.strip_prefix(family) else { return false };
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        rest[..end].parse().is_ok_and(|number: u32| number >= first)
-            && (rest[end..].is_empty() || rest[end..].starts_with(['-', '.']))
-    };
-    of_family("o", 1) || of_family("gpt-", 5)
+    let (major, rest) = leading_number(name.strip_prefix(family)?)?;
+    let (minor, rest) = rest.strip_prefix('.').and_then(leading_number).unwrap_or((0, rest));
+    (rest.is_empty() || rest.starts_with(['-', '.'])).then_some((major, minor))
+}
+
+/// Splits `text` after the digits that it begins with.
+fn leading_number(text: &str) -> Option<(u32, &str)> {
+    let (digits, rest) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    Some((digits.parse().ok()?, rest))
 }
 
 #[cfg(test)]

@@ -273,7 +273,7 @@ fn stage(
         provider: Some(recorded),
         window: Some(window),
         max_output: Some(Tokens::ZERO),
-        price: None,
+        ..ModelConfig::default()
     };
     workflow.models.insert(model.clone(), limits);
     let agent = Agent::new(AgentId::new("replay")?).model(model).compact(configured.compact.clone());

@@ -1,6 +1,6 @@
 //! References within a workflow that lead nowhere.
 
-use forge_domain::{Agent, McpServerError, ModelId, ProviderId, Workflow};
+use forge_domain::{Agent, McpServerError, ModelId, ProviderId, UnsupportedReasoning, Workflow};
 
 use super::super::Finding;
 use super::super::nearest::nearest;
@@ -66,7 +66,32 @@ fn findings_of(workflow: &Workflow, agent: &Agent, calls: &mut CallFindings<'_>)
             Finding { path, what: format!("there is no agent `{id}`"), hint: Some(hint) }
         });
     let callees = calls.of_agent(agent);
-    model.into_iter().chain(summarizer).chain(blank).chain(nobody).chain(callees).collect()
+    let abilities = check_abilities(workflow, agent);
+    model.into_iter().chain(abilities).chain(summarizer).chain(blank).chain(nobody).chain(callees).collect()
+}
+
+/// Returns the settings of an agent that its model does not have.
+fn check_abilities(workflow: &Workflow, agent: &Agent) -> Vec<Finding> {
+    let Some(Ok(model)) = agent.model.as_ref().map(|id| workflow.model(id)) else { return Vec::new() };
+    let found = |key: &str, what: String, hint: String| {
+        let (path, hint) = (format!("agents.{}.{key}", agent.id), Some(hint));
+        Finding { path, what, hint }
+    };
+    let reasoning = agent.request_options().or(&model.request).reasoning;
+    let reasoning = model.check_reasoning(reasoning).err().map(|error| {
+        let key = match error {
+            UnsupportedReasoning::Effort { .. } => "reasoning.effort",
+            UnsupportedReasoning::Budget { .. } => "reasoning.budget_tokens",
+        };
+        let hint = "if the model has it by now, list it in `models: { NAME: { efforts: [...] } }`";
+        found(key, error.to_string(), hint.to_owned())
+    });
+    let has_tools = agent.tools.as_ref().is_some_and(|tools| !tools.is_empty());
+    let tools = (has_tools && model.abilities.tools == Some(false)).then(|| {
+        let what = format!("the model `{}` cannot call tools", model.reference);
+        found("tools", what, "remove them, or use another model".to_owned())
+    });
+    reasoning.into_iter().chain(tools).collect()
 }
 
 fn check_model(workflow: &Workflow, path: String, model: &ModelId) -> Option<Finding> {
@@ -91,6 +116,36 @@ mod tests {
         let actual: Vec<_> =
             actual.iter().map(|finding| (finding.path.as_str(), finding.what.as_str())).collect();
         assert_eq!(actual, expected, "{yaml}");
+    }
+
+    #[test]
+    fn what_a_model_does_not_have_is_refused() {
+        let yaml = |agent: &str| {
+            format!(
+                "providers: {{ x: {{}} }}\nmodels: {{ m: {{ efforts: [low, high], thinking_budget: false, tools: false }}, \
+                 n: {{ efforts: [] }} }}\nagents: {{ a: {{ {agent} }} }}\n"
+            )
+        };
+        check(&yaml("model: m, reasoning: { effort: low }"), &[]);
+        check(&yaml("model: other, reasoning: { effort: max, budget_tokens: 5 }, tools: [read]"), &[]);
+        check(
+            &yaml("model: m, reasoning: { effort: max }, tools: [read]"),
+            &[
+                ("agents.a.reasoning.effort", "the model `x:m` has no effort `max`: it has low, high"),
+                ("agents.a.tools", "the model `x:m` cannot call tools"),
+            ],
+        );
+        check(
+            &yaml("model: m, reasoning: { budget_tokens: 5 }"),
+            &[(
+                "agents.a.reasoning.budget_tokens",
+                "the model `x:m` accepts no `budget_tokens`: set `effort` instead",
+            )],
+        );
+        check(
+            &yaml("model: n, reasoning: { effort: low }"),
+            &[("agents.a.reasoning.effort", "the model `x:n` has no effort `low`: none can be set")],
+        );
     }
 
     #[test]

@@ -63,7 +63,7 @@ unknown field `colour`
   |
 1 | agents: { a: { colour: 5 } }
   |                ^
-help: use one of id, description, model, system_prompt, user_prompt, tools, permissions, subscribe, max_turns, max_iterations, max_repetitions, budget, temperature, top_p, max_output_tokens, max_result_tokens, compact, hooks, transforms, recall, checkpoint
+help: use one of id, description, model, system_prompt, user_prompt, tools, permissions, subscribe, max_turns, max_iterations, max_repetitions, budget, temperature, top_p, max_output_tokens, max_result_tokens, compact, hooks, transforms, recall, checkpoint, reasoning, tool_choice, parallel_tool_calls, stop, seed, service_tier, response_format, routing, cache, extra_body
 ",
     );
 }
@@ -513,7 +513,7 @@ unknown field `ephemeral`
   |
 1 | models: { m: { ephemeral: true } }
   |                ^
-help: use one of provider, window, max_output, price
+help: use one of provider, window, max_output, price, efforts, thinking_budget, sampling, tools, images, reasoning, tool_choice, parallel_tool_calls, stop, seed, service_tier, response_format, routing, cache, extra_body
 ",
     );
 }

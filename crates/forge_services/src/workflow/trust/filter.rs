@@ -183,7 +183,27 @@ impl LayerFilter<'_> {
     fn models(&mut self, models: BTreeMap<ModelId, ModelConfig>) -> BTreeMap<ModelId, ModelConfig> {
         let mut kept = BTreeMap::new();
         for (id, config) in models {
-            let ModelConfig { provider, window, max_output, price } = config;
+            let ModelConfig {
+                provider,
+                window,
+                max_output,
+                price,
+                efforts,
+                thinking_budget,
+                sampling,
+                tools,
+                images,
+                reasoning,
+                tool_choice,
+                parallel_tool_calls,
+                stop,
+                seed,
+                service_tier,
+                response_format,
+                routing,
+                cache,
+                extra_body,
+            } = config;
             let known = self.base.model(&id).ok();
             let path = format!("models.{id}");
             let usual = known.as_ref().map(|known| &known.reference.provider);
@@ -199,9 +219,38 @@ impl LayerFilter<'_> {
             }
             let provider = provider.filter(|_| is_usual);
             let price = price.filter(|_| is_dear);
-            kept.insert(id, ModelConfig { provider, window, max_output, price });
+            let whom = format!("model `{id}`");
+            let model = ModelConfig {
+                service_tier: self.option(&path, &whom, "service_tier", service_tier),
+                routing: self.option(&path, &whom, "routing", routing),
+                extra_body: self.option(&path, &whom, "extra_body", extra_body),
+                provider,
+                window,
+                max_output,
+                price,
+                efforts,
+                thinking_budget,
+                sampling,
+                tools,
+                images,
+                reasoning,
+                tool_choice,
+                parallel_tool_calls,
+                stop,
+                seed,
+                response_format,
+                cache,
+            };
+            kept.insert(id, model);
         }
         kept
+    }
+
+    /// Requests an option of requests that decides who answers, what it costs or what else is sent.
+    fn option<T: Serialize>(&mut self, path: &str, whom: &str, key: &str, value: Option<T>) -> Option<T> {
+        let power = Power::SendOption { whom: whom.to_owned(), key: key.to_owned() };
+        self.request(power, below(path, key), value?);
+        None
     }
 
     fn servers(&mut self, servers: BTreeMap<McpServerId, McpServerConfig>) {

@@ -51,6 +51,13 @@ pub enum Power {
         /// The header's name.
         header: String,
     },
+    /// Requests have an option that decides who answers, what it costs or what else is sent.
+    SendOption {
+        /// With whose requests, such as ``agent `x` ``.
+        whom: String,
+        /// The key that sets it.
+        key: String,
+    },
     /// The value of an environment variable is given away.
     ReadVariable {
         /// The variable's name.
@@ -151,6 +158,9 @@ impl fmt::Display for Power {
             }
             Self::SendTo { whom, address } => write!(f, "send requests of {whom} to {address}"),
             Self::SendHeader { whom, header } => write!(f, "send the header `{header}` to {whom}"),
+            Self::SendOption { whom, key } => {
+                write!(f, "send the `{key}` of the file with requests of {whom}")
+            }
             Self::ReadVariable { variable, whom } => write!(f, "give the variable {variable} to {whom}"),
             Self::KeepAt { store } => write!(f, "keep checkpoints at {store}"),
             Self::Discard { rule } => write!(f, "delete old checkpoints of the whole store ({rule})"),

@@ -144,6 +144,7 @@ impl<'a> Summarizer<'a> {
         let model = services.model(id).map_err(StrategyError::NoSummarizer)?;
         let options = ChatOptions {
             max_output_tokens: Some(rules.summary.max_tokens),
+            request: model.request.for_text(),
             ..ChatOptions::new(model.reference)
         };
         let budget = Budget::new(model.limits, options, Vec::new(), services.counter());

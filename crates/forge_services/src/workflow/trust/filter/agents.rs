@@ -37,6 +37,16 @@ impl LayerFilter<'_> {
             transforms,
             recall,
             checkpoint,
+            reasoning,
+            tool_choice,
+            parallel_tool_calls,
+            stop,
+            seed,
+            service_tier,
+            response_format,
+            routing,
+            cache,
+            extra_body,
         } = agent;
         let path = format!("agents.{id}");
         let name = id.as_str();
@@ -44,6 +54,7 @@ impl LayerFilter<'_> {
         let permissions = self.permissions(&below(&path, "permissions"), Some(name), permissions);
         self.hooks(&below(&path, "hooks"), Some(name), hooks.as_ref());
         let tools = tools.map(|tools| self.tools(&path, name, known, tools));
+        let whom = format!("agent `{id}`");
         let own = ProjectAgent { name, path: &path, known };
         let transforms = self.unchanged(&own, "transforms", transforms, |known| &known.transforms);
         Agent {
@@ -53,6 +64,9 @@ impl LayerFilter<'_> {
             subscribe: self.unchanged(&own, "subscribe", subscribe, |known| &known.subscribe),
             compact: self.unchanged(&own, "compact", compact, |known| &known.compact),
             transforms: self.transforms(&own, transforms),
+            service_tier: self.option(&path, &whom, "service_tier", service_tier),
+            routing: self.option(&path, &whom, "routing", routing),
+            extra_body: self.option(&path, &whom, "extra_body", extra_body),
             hooks: None,
             description,
             tools,
@@ -67,6 +81,13 @@ impl LayerFilter<'_> {
             max_result_tokens,
             recall,
             checkpoint,
+            reasoning,
+            tool_choice,
+            parallel_tool_calls,
+            stop,
+            seed,
+            response_format,
+            cache,
             id: id.clone(),
         }
     }
