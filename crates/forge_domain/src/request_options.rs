@@ -37,8 +37,8 @@ pub struct RequestOptions {
 }
 
 impl RequestOptions {
-    /// Returns the options for a request of Forge's own, whose reply is any text: without demands on tools or on
-    /// the form of the reply.
+    /// Returns the options for a request of Forge's own, whose reply is any text: without demands on tools or
+    /// on the form of the reply.
     #[must_use]
     pub fn for_text(self) -> Self {
         Self { tool_choice: None, parallel_tool_calls: None, stop: None, response_format: None, ..self }
