@@ -234,16 +234,16 @@ impl Books {
         let list = whole["messages"].as_array_mut().expect("a request has messages");
         list.push(json!({"role": "assistant", "content": content}));
         let mut before = last_signature(body).map_or(0, |signature| hash(&signature));
-        for nth in 0..content.len() {
-            if !is_thinking(&content[nth]) {
+        for (nth, block) in content.iter_mut().enumerate() {
+            if !is_thinking(block) {
                 continue;
             }
             let model = body["model"].as_str().unwrap_or_default().to_owned();
             let seal = Seal { prefix: prefix(&whole, at, nth), before, model };
             let signature = seal.write();
             before = hash(&signature.as_str());
-            let key = if content[nth]["type"] == "thinking" { "signature" } else { "data" };
-            content[nth][key] = json!(signature);
+            let key = if block["type"] == "thinking" { "signature" } else { "data" };
+            block[key] = json!(signature);
             // The first block stands for all: they come back together.
             self.issued.entry(format!("Step {n}")).or_insert(seal);
         }
@@ -329,7 +329,8 @@ fn signature(block: &Value) -> Option<&str> {
 fn last_signature(body: &Value) -> Option<&str> {
     let model = body["model"].as_str().unwrap_or_default();
     let all = messages(body).iter().flat_map(blocks).filter_map(signature);
-    all.filter(|signature| Seal::read(signature).is_some_and(|seal| seal.model == model)).last()
+    let mut readable = all.filter(|signature| Seal::read(signature).is_some_and(|seal| seal.model == model));
+    readable.next_back()
 }
 
 /// Returns the name of the reply that a message was.

@@ -64,7 +64,7 @@ impl Frame {
     /// left is a change, too: a block between others must not be missing.
     fn extend(&self, view: ViewMark, message: &ContextMessage, is_bare: bool) -> ViewMark {
         // Ids are unique within a log, and what they name never changes.
-        let id = message.id().map_or(u64::MAX, |id| id.as_u64());
+        let id = message.id().map_or(u64::MAX, crate::MessageId::as_u64);
         let is_change = is_bare && self.check == ReasoningCheck::View;
         view.and(&id.to_le_bytes()).and(&[u8::from(is_change)])
     }
