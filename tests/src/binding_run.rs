@@ -94,7 +94,8 @@ impl BindingRun {
                 _ => {}
             }
         }
-        bound.compactions = orchestrator.conversation("one").map_or(0, forge_domain::Conversation::n_compactions);
+        bound.compactions =
+            orchestrator.conversation("one").map_or(0, forge_domain::Conversation::n_compactions);
         bound.lists = tools.lists.load(Ordering::Relaxed);
         bound.stale = stale.load(Ordering::Relaxed);
         bound.books = server.books();
