@@ -375,7 +375,7 @@ fn an_agent_has_the_tools_of_a_server_and_lives_on_when_it_dies() {
         .iter()
         .map(|tool| tool["function"]["name"].as_str().unwrap())
         .collect();
-    assert_eq!(offered, ["list", "s__echo", "s__die"]);
+    assert_eq!(offered, ["list", "recall", "s__die", "s__echo"]);
     let last = requests[3]["messages"].to_string();
     for words in ["hello", "ended before it had answered", "still here"] {
         assert!(last.contains(words), "{words}: {last}");

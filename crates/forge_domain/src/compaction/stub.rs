@@ -9,7 +9,8 @@ use crate::compaction::features::is_line_break;
 use crate::{ContextMessage, MessageId, TokenCounter, Tokens, ToolName, ToolResult};
 
 /// The replacement of a cleared result, such as
-/// `[m1042 cleared: Read src/main.rs, 1234 tokens, 56 lines: main, Arguments]`. The label is that of the result in the log, and the names tell what to ask for again.
+/// `[m1042 cleared: Read src/main.rs, 1234 tokens, 56 lines: main, Arguments]`. The label is
+/// that of the result in the log, and the names tell what to ask for again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stub {
     label: Option<MessageId>,
