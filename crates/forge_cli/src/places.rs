@@ -41,10 +41,7 @@ pub(crate) fn configuration_folder(environment: &BTreeMap<String, String>) -> Op
 /// Returns the fetched table of models: `models.yaml` in `$XDG_DATA_HOME/forge`, else `~/.local/share/forge`;
 /// on Windows, if neither is set, in `%LOCALAPPDATA%\forge`.
 pub(crate) fn models_file(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
-    let folder = set(environment, "XDG_DATA_HOME")
-        .or_else(|| set(environment, "HOME").map(|home| home.join(".local").join("share")))
-        .or_else(|| set(environment, "LOCALAPPDATA"))?;
-    Some(folder.join("forge").join("models.yaml"))
+    local_folder(environment, "XDG_DATA_HOME", "share").map(|folder| folder.join("models.yaml"))
 }
 
 /// Returns the path of the user's state with that name; `None` without a home folder.
@@ -55,8 +52,14 @@ pub(crate) fn state_file(name: &str) -> Option<PathBuf> {
 /// Returns `$XDG_STATE_HOME/forge`, else `~/.local/state/forge`; on Windows, if neither is set,
 /// `%LOCALAPPDATA%\forge`.
 pub(crate) fn state_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
-    let folder = set(environment, "XDG_STATE_HOME")
-        .or_else(|| set(environment, "HOME").map(|home| home.join(".local").join("state")))
+    local_folder(environment, "XDG_STATE_HOME", "state")
+}
+
+/// Returns Forge's folder in the one that `variable` names, else in `~/.local/NAME`, else in
+/// `%LOCALAPPDATA%`.
+fn local_folder(environment: &BTreeMap<String, String>, variable: &str, name: &str) -> Option<PathBuf> {
+    let folder = set(environment, variable)
+        .or_else(|| set(environment, "HOME").map(|home| home.join(".local").join(name)))
         .or_else(|| set(environment, "LOCALAPPDATA"))?;
     Some(folder.join("forge"))
 }

@@ -256,7 +256,7 @@ impl TryFrom<ReasoningBlock> for Reasoning {
 
 impl Reasoning {
     /// Returns these settings, and those of `base` for what they leave open. An effort and a budget belong
-    /// together: whoever sets one of them leaves neither open.
+    /// together: setting one of them sets both.
     #[must_use]
     pub fn or(self, base: Self) -> Self {
         let amount = if self.effort.is_some() || self.budget_tokens.is_some() { self } else { base };

@@ -148,9 +148,7 @@ impl Engine {
             rehearsal: Rehearsal::default(),
         })
     }
-}
 
-impl Engine {
     /// Warns the user, once for each model, of options that are set and not sent: the model refuses them, or
     /// the protocol of its provider has no field for them.
     fn warn_of_unsent_options(&self, agent: &Agent, model: &Model) {

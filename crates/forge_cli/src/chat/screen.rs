@@ -135,7 +135,7 @@ impl Screen {
         }
     }
 
-    /// Prints the latest thinking whole; false if there is none.
+    /// Prints all of the latest thinking; returns false if there is none.
     pub(super) fn unfold_thought(&self) -> bool {
         let thought = self.1.lock().unwrap_or_else(PoisonError::into_inner);
         self.print_thought(&thought.text, usize::MAX);

@@ -64,9 +64,10 @@ pub(crate) fn layers(source: &Source) -> anyhow::Result<Layers> {
 pub(crate) fn own_layers() -> anyhow::Result<Layers> {
     let system =
         places::system_file().filter(|path| path.exists()).map(|path| read_yaml(&path)).transpose()?;
-    let models = places::models_file(&environment()).filter(|path| path.exists());
+    let environment = environment();
+    let models = places::models_file(&environment).filter(|path| path.exists());
     let models = models.map(|path| read_yaml(&path)).transpose()?;
-    Ok(Layers { system, models, user: user_layer()?, environment: environment(), ..Layers::default() })
+    Ok(Layers { system, models, user: user_layer()?, environment, ..Layers::default() })
 }
 
 /// Reads the user's own file, if there is one.

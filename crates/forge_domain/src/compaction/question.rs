@@ -27,7 +27,7 @@ const REQUESTS: [f32; 2] = [2.0, 1.0];
 const CALLS: [f32; 3] = [2.0, 1.5, 1.0];
 /// The strength of what the first user message names.
 const GOAL: f32 = 0.5;
-/// The more terms above this a text has, the less it asks for each: pasted text is no question.
+/// A text with more terms than this asks less for each of them: pasted text is no question.
 const TERMS: usize = 40;
 
 /// A term that one of so many messages has answers nothing.

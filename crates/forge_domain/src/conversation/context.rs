@@ -97,6 +97,10 @@ impl Context {
     /// without their reasoning, and are counted so. What an edit changes later is treated in the same way.
     #[must_use]
     pub fn within(self, frame: &Arc<Frame>) -> Self {
+        // Messages change only by edits, which examine them: one that is in the frame stays as it is.
+        if self.frame.as_ref().is_some_and(|known| Arc::ptr_eq(known, frame)) {
+            return self;
+        }
         let has_reasoning = self.messages.iter().any(|message| message.bound_reasoning().is_some());
         let stale = if has_reasoning { frame.examine(&self.messages).0 } else { Vec::new() };
         let frame = Some(Arc::clone(frame));

@@ -31,9 +31,9 @@ pub const BOUND_REASONING: [&str; 4] =
 const MADE_IN: &str = "made_in";
 
 /// The lowest version of Claude that checks the whole view before its reasoning.
-const CHECKED_SINCE: (u64, u64) = (5, 1);
+const CHECKED_SINCE: (u32, u32) = (5, 1);
 /// The least number in a model's name that is a date, not a version.
-const DATES: u64 = 100;
+const DATES: u32 = 100;
 
 /// The check to which a model puts reasoning that it gets back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,16 +66,21 @@ pub(super) struct Bound {
 
 impl ReasoningCheck {
     /// Returns the check of `model`, by the version in its name: Claude 5.1 and all later ones check the
-    /// view, whatever the family is called and whoever serves them.
+    /// view, under any name and on any server.
     pub fn of(model: &ModelId) -> Self {
-        let Some((_, version)) = model.as_str().split_once("claude-") else { return Self::Own };
-        let words = version.split(|c: char| !c.is_ascii_alphanumeric());
-        let mut numbers = words
-            .skip_while(|word| word.parse::<u64>().is_err())
-            .map_while(|word| word.parse().ok().filter(|number| *number < DATES));
-        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        if version >= CHECKED_SINCE { Self::View } else { Self::Own }
+        if claude_version(model.as_str()) >= Some(CHECKED_SINCE) { Self::View } else { Self::Own }
     }
+}
+
+/// Returns the version of a Claude model by its name, major and minor: (4, 7) of `claude-opus-4-7` and of
+/// `anthropic/claude-opus-4.7`, (3, 7) of `claude-3-7-sonnet-20250219`. `None` is unknown, and older.
+pub fn claude_version(model: &str) -> Option<(u32, u32)> {
+    let (_, name) = model.split_once("claude")?;
+    let mut numbers = name
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .skip_while(|word| word.parse::<u32>().is_err())
+        .map_while(|word| word.parse().ok().filter(|number| *number < DATES));
+    Some((numbers.next()?, numbers.next().unwrap_or(0)))
 }
 
 impl Bound {
@@ -155,6 +160,23 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+
+    #[test]
+    fn the_version_is_read_off_the_name() {
+        for (model, expected) in [
+            ("claude-opus-4-7", Some((4, 7))),
+            ("claude-opus-4-7-20260416", Some((4, 7))),
+            ("anthropic/claude-opus-4.7", Some((4, 7))),
+            ("claude-3-7-sonnet-20250219", Some((3, 7))),
+            ("claude-sonnet-5", Some((5, 0))),
+            ("claude-sonnet-4-20250514", Some((4, 0))),
+            ("eu.anthropic.claude-haiku-4-5-20251001-v1:0", Some((4, 5))),
+            ("claude-mythos-preview", None),
+            ("glm-5.1", None),
+        ] {
+            assert_eq!(claude_version(model), expected, "{model}");
+        }
+    }
 
     #[test]
     fn the_version_decides_who_checks_the_view() {

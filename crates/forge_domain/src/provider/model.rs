@@ -38,7 +38,7 @@ pub struct Abilities {
 /// A setting of `reasoning` that a model does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnsupportedReasoning {
-    /// The effort is none of the model's.
+    /// The model does not have this effort.
     #[error("the model `{model}` has no effort `{effort}`: {}", has(known))]
     Effort {
         /// The model.

@@ -62,7 +62,7 @@ impl Endpoint {
         all.map(Secret::new).collect()
     }
 
-    /// Returns the host; empty if there is none.
+    /// Returns the host, or an empty text if the address has none.
     pub(crate) fn host(&self) -> &str {
         self.0.host_str().unwrap_or_default()
     }

@@ -289,7 +289,7 @@ impl Connection {
 /// Fetches the text at `url`, within the limits of a list of models.
 ///
 /// # Errors
-/// Fails with [`ProviderError`] if there is none: no server, a bad status, a web page, or not UTF-8.
+/// Fails with [`ProviderError`] if no server answers, or not with text: a bad status, a web page, not UTF-8.
 pub async fn fetch_text(url: &str) -> Result<String, ProviderError> {
     let unusable = |message: String| ProviderError::Unsendable { message };
     let id = ProviderId::new("models").map_err(|error| unusable(error.to_string()))?;

@@ -83,7 +83,7 @@ impl Provider for OllamaProvider {
         let model = prompt.options().model.model.clone();
         let card = self.card(&model).await;
         let fitting = self.fitting.lock().get(&model).copied();
-        // What is configured is requested as it is; a server may still read less of it.
+        // The configured window is requested unchanged; a server may still read less.
         let mut window = fitting.map_or(prompt.window(), |fitting| fitting.min(prompt.window()));
         let estimate = prompt.tokens();
         let url = self.connection.endpoint.url_in("api", "chat");

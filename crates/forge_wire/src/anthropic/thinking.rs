@@ -1,7 +1,7 @@
 //! The amount of thinking in a request, by the version of the model: older ones take a number of tokens,
 //! newer ones an effort.
 
-use forge_domain::{Effort, Prompt, Reasoning, Tokens};
+use forge_domain::{Effort, Prompt, Reasoning, Tokens, claude_version};
 use serde_json::{Value, json};
 
 /// The least number of thinking tokens that the protocol accepts.
@@ -33,7 +33,7 @@ impl ThinkingFields {
     /// Returns the fields for a reply of at most `most` tokens, thinking included.
     fn with(reasoning: Reasoning, model: &str, most: Tokens) -> Self {
         let Some(tokens) = reasoning.thinking_tokens() else { return Self::default() };
-        let version = version(model);
+        let version = claude_version(model);
         let takes_effort = version >= Some((4, 6));
         if reasoning.effort == Some(Effort::None) {
             // Until 4.8 a model thinks only if it is asked to.
@@ -69,40 +69,11 @@ const fn effort_word(effort: Effort) -> &'static str {
     }
 }
 
-/// Returns the version of a model by its name, major and minor: (4, 7) of `claude-opus-4-7` and of
-/// `anthropic/claude-opus-4.7`, (3, 7) of `claude-3-7-sonnet-20250219`. `None` is unknown, and older.
-fn version(model: &str) -> Option<(u32, u32)> {
-    let (_, name) = model.split_once("claude")?;
-    // A date has more digits.
-    let mut numbers = name
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .skip_while(|word| word.is_empty() || word.parse::<u32>().is_err())
-        .map_while(|word| word.parse::<u32>().ok().filter(|_| word.len() < 3));
-    Some((numbers.next()?, numbers.next().unwrap_or(0)))
-}
-
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-
-    #[test]
-    fn the_version_is_read_off_the_name() {
-        for (model, expected) in [
-            ("claude-opus-4-7", Some((4, 7))),
-            ("claude-opus-4-7-20260416", Some((4, 7))),
-            ("anthropic/claude-opus-4.7", Some((4, 7))),
-            ("claude-3-7-sonnet-20250219", Some((3, 7))),
-            ("claude-sonnet-5", Some((5, 0))),
-            ("claude-sonnet-4-20250514", Some((4, 0))),
-            ("eu.anthropic.claude-haiku-4-5-20251001-v1:0", Some((4, 5))),
-            ("claude-mythos-preview", None),
-            ("glm-5.1", None),
-        ] {
-            assert_eq!(version(model), expected, "{model}");
-        }
-    }
 
     #[test]
     fn each_model_is_asked_in_the_form_that_it_takes() {

@@ -139,8 +139,8 @@ impl ClearToolResults {
         if saved < batch {
             return Vec::new();
         }
-        // Where clearing does not suffice, what comes after it says more than names do; where it does,
-        // nothing more leaves for them.
+        // Names only use tokens that clearing freed beyond the target. If clearing is not enough, the next
+        // strategy says more than names would.
         if saved > excess {
             let for_names = rules.target.tokens.share(NAMES_PERCENT, 100);
             name_contents(context, &mut clearings, for_names.min(saved - excess), counter);

@@ -72,7 +72,7 @@ fn excerpt(
             format!("{tool}{}", folder.subject(asked.deed))
         }
         None if role == Role::Assistant => "call".to_owned(),
-        // What a harness put under the person's role.
+        // A harness sent it under the user's role.
         None if role == Role::User && !source.starts_turn() => "note".to_owned(),
         None => role.as_str().to_owned(),
     };
