@@ -650,14 +650,25 @@ help: did you mean `keep`?
 ",
     );
     check(
-        "providers:\n  x: { kind: gemini }\n",
+        "providers:\n  x: { kind: bedrock }\n",
         r"
-unknown kind `gemini`
+unknown kind `bedrock`
   --> forge.yaml:2:14: providers.x.kind
   |
-2 |   x: { kind: gemini }
+2 |   x: { kind: bedrock }
   |              ^
-help: use one of openai, anthropic, ollama, genai
+help: use one of openai, openai-chat, responses, anthropic, ollama, gemini
+",
+    );
+    check(
+        "providers:\n  x: { kind: genai }\n",
+        r"
+`kind: genai` was removed
+  --> forge.yaml:2:14: providers.x.kind
+  |
+2 |   x: { kind: genai }
+  |              ^
+help: write `kind: gemini` for Gemini and Vertex AI, `kind: openai` with the provider's OpenAI-compatible `base_url` for Cohere, Bedrock and others
 ",
     );
     check(
