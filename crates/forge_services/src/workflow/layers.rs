@@ -628,7 +628,7 @@ agents:
             ),
             (
                 layers(&[], None, Some("x")),
-                "there is no provider `x`\n  --> flag --provider\nhelp: use one of anthropic, local, ollama, \
+                "there is no provider `x`\n  --> flag --provider\nhelp: use one of anthropic, gemini, local, ollama, \
                  openai, openrouter",
             ),
             (
