@@ -29,9 +29,8 @@ impl Dialect {
     /// One event of a stream, framing included.
     pub(crate) fn frame(self, event: &str) -> String {
         match self {
-            Self::OpenAi => format!("data: {event}\n\n"),
-            // Its name and its number are left out: readers need neither.
-            Self::Responses => format!("data: {event}\n\n"),
+            // The events of Responses have a name and a number too: readers need neither.
+            Self::OpenAi | Self::Responses => format!("data: {event}\n\n"),
             Self::Gemini => format!("data: {event}\r\n\r\n"),
             // The name is told twice; readers need but one of the two.
             Self::Anthropic => format!("event: ping\ndata: {{\"type\": \"ping\"}}\n\ndata: {event}\n\n"),

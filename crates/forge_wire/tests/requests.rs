@@ -54,7 +54,7 @@ fn modernise(schema: &mut Value) {
                 fields.insert("anyOf".into(), forms);
             }
             fields.retain(|key, value| {
-                !(key.starts_with("exclusive") && value.is_boolean()) && !key.starts_with("$recursive")
+                !(key.starts_with("$recursive") || key.starts_with("exclusive") && value.is_boolean())
             });
             fields.values_mut().for_each(modernise);
         }

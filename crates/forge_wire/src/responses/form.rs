@@ -67,7 +67,7 @@ fn hollow(item: &Value) -> Value {
     let author = Author::of(item);
     let mut slot = item.clone();
     match author {
-        _ if is_reasoning(item) => return Value::Null,
+        _ if is_reasoning(item) => Value::Null,
         Author::Assistant if is_message(item) => {
             match &mut slot["content"] {
                 content @ Value::String(_) => *content = json!(content.as_str().map(str::len)),

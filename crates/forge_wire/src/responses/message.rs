@@ -37,10 +37,10 @@ pub fn read_items(items: Vec<Value>) -> Result<Vec<Message>, WireError> {
             reply.push(item);
             continue;
         }
-        messages.extend(read_reply(std::mem::take(&mut reply)));
+        messages.extend(read_reply(&std::mem::take(&mut reply)));
         messages.push(read_single(item));
     }
-    messages.extend(read_reply(reply));
+    messages.extend(read_reply(&reply));
     Ok(messages)
 }
 
@@ -57,18 +57,19 @@ pub(super) fn assistant(items: &[Value]) -> Message {
     Message::new(Body::Assistant { content, calls })
 }
 
-fn read_reply(items: Vec<Value>) -> Option<Message> {
+fn read_reply(items: &[Value]) -> Option<Message> {
     if items.is_empty() {
         return None;
     }
-    let mut message = assistant(&items);
-    form::keep(&mut message, &items, are_same_bytes);
+    let mut message = assistant(items);
+    form::keep(&mut message, items, are_same_bytes);
     Some(message)
 }
 
 /// Compares text, since the order of an object's keys does not count for its value.
 fn are_same_bytes(items: &[Value], plain: &[Value]) -> bool {
-    json!(items).to_string() == json!(plain).to_string()
+    let bytes = |items| serde_json::to_vec(items).ok();
+    bytes(items) == bytes(plain)
 }
 
 /// Reads an item that is a message of its own.

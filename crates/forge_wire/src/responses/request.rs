@@ -96,7 +96,8 @@ fn hides_reasoning(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let name = name.strip_prefix("ft:").unwrap_or(name);
     let is_old = ["gpt-3", "gpt-4", "chatgpt-"].iter().any(|family| name.starts_with(family));
-    !is_old && !(name.starts_with("gpt-") && name.contains("-chat"))
+    let is_chat = name.starts_with("gpt-") && name.contains("-chat");
+    !(is_old || is_chat)
 }
 
 /// A message's items as every model reads them; with `BY_USER`, as what the user said.

@@ -650,6 +650,21 @@ help: did you mean `keep`?
 ",
     );
     check(
+        "agents:\n  a:\n    compact:\n      strategies:\n        - truncation: {}\n          sliding_window: {}\n",
+        r"
+one strategy for each entry of the list: give `sliding_window` an entry of its own
+  --> forge.yaml:5:11: agents.a.compact.strategies[0]
+  |
+5 |         - truncation: {}
+  |           ^
+help: for example `strategies: [extraction, sliding_window]`
+",
+    );
+}
+
+#[test]
+fn an_unknown_kind_of_provider_is_answered_with_what_to_write() {
+    check(
         "providers:\n  x: { kind: bedrock }\n",
         r"
 unknown kind `bedrock`
@@ -669,17 +684,6 @@ help: use one of openai, openai-chat, responses, anthropic, ollama, gemini
 2 |   x: { kind: genai }
   |              ^
 help: write `kind: gemini` for Gemini and Vertex AI, `kind: openai` with the provider's OpenAI-compatible `base_url` for Cohere, Bedrock and others
-",
-    );
-    check(
-        "agents:\n  a:\n    compact:\n      strategies:\n        - truncation: {}\n          sliding_window: {}\n",
-        r"
-one strategy for each entry of the list: give `sliding_window` an entry of its own
-  --> forge.yaml:5:11: agents.a.compact.strategies[0]
-  |
-5 |         - truncation: {}
-  |           ^
-help: for example `strategies: [extraction, sliding_window]`
 ",
     );
 }
