@@ -396,7 +396,7 @@ mod tests {
             "arguments": "{\"pa"});
         let reason = |reason: &str| json!({"reason": reason});
         for (events, expected) in [
-            (vec![ended("completed", &Value::Null, &[refusal.clone()])], "stop: I will not."),
+            (vec![ended("completed", &Value::Null, std::slice::from_ref(&refusal))], "stop: I will not."),
             (
                 vec![words(0, "refusal", "I will"), ended("completed", &Value::Null, &[refusal])],
                 "stop: I will not.",
