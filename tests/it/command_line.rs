@@ -434,9 +434,8 @@ fn a_model_from_a_flag_or_the_environment_is_not_looked_for_in_a_file() {
 }
 
 #[test]
-fn a_kind_that_was_not_built_in_is_told_with_the_way_to_it() {
+fn a_kind_of_earlier_versions_is_told_with_what_to_write() {
     let forge = Forge::new().with_file("forge.yaml", format!("{AGENT}  tail: {{ kind: genai }}\n"));
-    let words =
-        &["forge.yaml:9:17: providers.tail.kind", "provider `tail` is of kind `genai`", "--features genai"];
+    let words = &["forge.yaml:9:17: providers.tail.kind", "`kind: genai` was removed", "`kind: gemini`"];
     check(&forge, &["config", "check"], 2, words);
 }

@@ -10,13 +10,13 @@ use forge_domain::{
     ModelRef, Part, Prompt, ProviderId, TokenCounter, Tokens, ToolCall, ToolDefinition, ToolName, ToolResult,
 };
 use forge_transcript::{Draft, read};
-use forge_wire::{Delivery, anthropic, ollama, openai};
+use forge_wire::{Delivery, anthropic, gemini, ollama, openai, responses};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Map, Value, json};
 
 /// Models with and without what is special to their names: their own servers, pauses, and the key of the output limit.
-const MODELS: [&str; 4] = ["gpt-4o", "o3-mini", "mistral-small", "llama3:8b"];
+const MODELS: [&str; 5] = ["gpt-4o", "o3-mini", "mistral-small", "llama3:8b", "gemini-3.5-flash"];
 
 struct Characters;
 impl TokenCounter for Characters {
@@ -60,6 +60,11 @@ fn differences(conversation: &Conversation) -> Vec<String> {
                 whole::openai(&prompt, delivery),
             ),
             (
+                "responses",
+                serde_json::to_string(&responses::request(&prompt, delivery)).unwrap(),
+                whole::responses(&prompt, delivery),
+            ),
+            (
                 "anthropic",
                 serde_json::to_string(&anthropic::request(
                     &prompt,
@@ -74,6 +79,7 @@ fn differences(conversation: &Conversation) -> Vec<String> {
                 serde_json::to_string(&ollama::request(&prompt, window, delivery)).unwrap(),
                 whole::ollama(&prompt, window, delivery),
             ),
+            ("gemini", serde_json::to_string(&gemini::request(&prompt)).unwrap(), whole::gemini(&prompt)),
         ] {
             let whole = whole.to_string();
             if joined != whole {
@@ -146,6 +152,7 @@ fn extra() -> impl Strategy<Value = Map<String, Value>> {
         1 => Just(json!({"function_call": {"name": "f", "arguments": "{}"}, "reasoning_details": [1]})),
         1 => Just(json!({"reasoning_content": "so", "reasoning_details": [2.5], "tool_name": null})),
         1 => Just(json!({(anthropic::THINKING): [{"type": "thinking", "thinking": "hm", "signature": "s"}]})),
+        1 => Just(json!({(forge_domain::THOUGHT_SIGNATURES): [{"text": "hm", "thought": true}, {"thoughtSignature": "s"}]})),
     ];
     fields.prop_map(|fields| fields.as_object().cloned().unwrap())
 }
@@ -200,13 +207,35 @@ fn peculiar() -> impl Strategy<Value = Vec<Message>> {
             {"type": "tool_use", "id": "a:b", "name": "read", "input": {"b": 1, "a": 2}}]}),
         json!({"role": "assistant", "content": [{"type": "redacted_thinking", "data": "AA"}]}),
     ];
+    let of_responses = [
+        json!({"type": "message", "id": "m", "role": "developer", "content": [{"type": "input_text", "text": "a"}]}),
+        json!({"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_file", "file_id": "f"}]}),
+        json!({"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "AA=="}),
+        json!({"type": "message", "role": "assistant", "phase": "commentary", "content": [
+            {"type": "output_text", "text": "ü", "annotations": []}, {"type": "refusal", "refusal": "no"}]}),
+        json!({"type": "custom_tool_call", "call_id": "call_1", "name": "patch", "input": "x"}),
+        json!({"type": "never_seen", "a": null}),
+    ];
     let openai =
         prop::sample::select(of_openai.to_vec()).prop_map(|entry| vec![openai::read_message(entry).unwrap()]);
     let ollama = prop::sample::subsequence(of_ollama.to_vec(), 1..=3)
         .prop_map(|entries| ollama::read_messages(&entries).unwrap());
     let anthropic = prop::sample::select(of_anthropic.to_vec())
         .prop_map(|entry| anthropic::read_entry_whole(entry).unwrap());
-    prop_oneof![openai, ollama, anthropic]
+    let responses = prop::sample::subsequence(of_responses.to_vec(), 1..=6)
+        .prop_map(|items| responses::read_items(items).unwrap());
+    let of_gemini = [
+        json!([{"role": "model", "parts": [{"text": "hm", "thought": true},
+            {"functionCall": {"name": "read", "args": {"b": 1, "a": []}}, "thoughtSignature": "s"},
+            {"functionCall": {"id": "x", "name": "list", "args": {}}}]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {"lines": 2}}},
+                {"functionResponse": {"id": "x", "name": "list", "response": {"output": "out"}}}, {"text": "so"}]}]),
+        json!([{"role": "model", "parts": [{"executableCode": {"code": "1"}}, {"text": "", "thoughtSignature": "s"}]}]),
+        json!([{"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": "AA=="}}]}]),
+    ];
+    let gemini = prop::sample::select(of_gemini.to_vec())
+        .prop_map(|contents| gemini::read_contents(contents.as_array().unwrap()).unwrap());
+    prop_oneof![openai, ollama, anthropic, responses, gemini]
 }
 
 #[test]

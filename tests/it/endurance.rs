@@ -20,7 +20,14 @@ async fn nothing_is_lost_whatever_the_server_does() {
         words: 120,
     };
     assert!(endurance.n_faults() >= 16, "{}", endurance.n_faults());
-    for kind in [ProviderKind::OpenAi, ProviderKind::Anthropic, ProviderKind::Ollama] {
+    let kinds = [
+        ProviderKind::OpenAiChat,
+        ProviderKind::Responses,
+        ProviderKind::Anthropic,
+        ProviderKind::Ollama,
+        ProviderKind::Gemini,
+    ];
+    for kind in kinds {
         let server = ScriptedServer::start(endurance.script());
         let folder = tempfile::tempdir().unwrap();
         let place = SqlitePlace::new(folder.path().join("runs.db"));

@@ -10,7 +10,8 @@ use forge_domain::{
     Tokens, ToolCall, ToolDefinition, ToolName,
 };
 use forge_infra::{
-    AnthropicProvider, Exchange, Key, OllamaProvider, OpenAiProvider, Playback, ProviderSetupError, Secret,
+    AnthropicProvider, Exchange, GeminiProvider, Key, OllamaProvider, OpenAiProvider, Playback,
+    ProviderSetupError, ResponsesProvider, Secret,
 };
 use forge_tests::{SHOWN_WINDOW, ScriptedServer, Step};
 use futures::{StreamExt, TryStreamExt};
@@ -57,13 +58,19 @@ fn openai(server: &ScriptedServer) -> OpenAiProvider {
 type Adapter = fn(&ScriptedServer) -> Arc<dyn Provider>;
 
 /// Every adapter over HTTP, and where it posts its prompts.
-const ADAPTERS: [(&str, &str, Adapter); 3] = [
+const ADAPTERS: [(&str, &str, Adapter); 5] = [
     ("OpenAiProvider", "/v1/chat/completions", |server| Arc::new(openai(server))),
+    ("ResponsesProvider", "/v1/responses", |server| {
+        Arc::new(ResponsesProvider::new(id(), &server.base_url(), secret()).unwrap())
+    }),
     ("AnthropicProvider", "/v1/messages", |server| {
         Arc::new(AnthropicProvider::new(id(), &server.base_url(), secret()).unwrap())
     }),
     ("OllamaProvider", "/api/chat", |server| {
         Arc::new(OllamaProvider::new(id(), &server.base_url(), secret()).unwrap())
+    }),
+    ("GeminiProvider", "/v1/models/gpt-x:streamGenerateContent", |server| {
+        Arc::new(GeminiProvider::new(id(), &server.base_url(), secret()).unwrap())
     }),
 ];
 
@@ -167,12 +174,14 @@ async fn a_request_that_goes_out_is_the_prompt_with_the_key() {
 
 #[tokio::test]
 async fn each_protocol_is_asked_in_its_own_words() {
-    let server = ScriptedServer::start(vec![Step::text("hi"), Step::text("hi")]);
+    let server = ScriptedServer::start(vec![Step::text("hi"); 4]);
     let headers = [("anthropic-beta", &Secret::new("context-1m"))];
     let anthropic = AnthropicProvider::new(id(), &server.base_url(), secret()).unwrap();
     ask(&anthropic.with_headers(headers).unwrap()).await.unwrap();
     ask(&OllamaProvider::new(id(), &server.base_url(), Key::None).unwrap()).await.unwrap();
-    let [anthropic, ollama] = server.requests().try_into().unwrap();
+    ask(&ResponsesProvider::new(id(), &server.base_url(), secret()).unwrap()).await.unwrap();
+    ask(&GeminiProvider::new(id(), &server.base_url(), secret()).unwrap()).await.unwrap();
+    let [anthropic, ollama, responses, gemini] = server.requests().try_into().unwrap();
     let mark = json!({"type": "ephemeral"});
     let text = |text: &str| json!([{"type": "text", "text": text, "cache_control": mark}]);
     assert_eq!(anthropic["system"], text("Be brief."));
@@ -180,7 +189,17 @@ async fn each_protocol_is_asked_in_its_own_words() {
     assert_eq!(anthropic["max_tokens"], json!(2_000));
     // The window is what the budget has, as the server's is larger.
     assert_eq!(ollama["options"], json!({"num_ctx": 8_000}));
-    assert_eq!(server.authorizations(), [Some(SECRET.to_owned()), None]);
+    assert_eq!(responses["instructions"], json!("Be brief."));
+    assert_eq!(responses["input"], json!([{"role": "user", "content": "What is in a and b?"}]));
+    assert_eq!(responses["tools"][0]["name"], json!("read"));
+    let keys = [Some(SECRET.to_owned()), None, Some(format!("Bearer {SECRET}")), Some(SECRET.to_owned())];
+    assert_eq!(server.authorizations(), keys);
+    let says = |text: &str| json!({"parts": [{"text": text}]});
+    assert_eq!(gemini["systemInstruction"], says("Be brief."));
+    assert_eq!(gemini["contents"], json!([{"role": "user", "parts": [{"text": "What is in a and b?"}]}]));
+    let read = json!({"name": "read", "description": "Reads a file.",
+        "parametersJsonSchema": {"type": "object", "properties": {"path": {"type": "string"}}}});
+    assert_eq!(gemini["tools"], json!([{"functionDeclarations": [read]}]));
 }
 
 #[tokio::test]
@@ -394,7 +413,9 @@ async fn an_answer_without_end_is_stopped() {
         let is_ollama = name == "OllamaProvider";
         let empty = match name {
             "OllamaProvider" => "{}\n",
+            "ResponsesProvider" => "data: {\"type\": \"response.in_progress\"}\n\n",
             "AnthropicProvider" => "event: ping\ndata: {\"type\": \"ping\"}\n\n",
+            "GeminiProvider" => "data: {\"candidates\": []}\n\n",
             _ => "data: {\"choices\": []}\n\n",
         };
         for (what, head, more, expected) in [
@@ -483,13 +504,15 @@ async fn who_answers_in_another_protocol_is_told_by_name_and_not_asked_again() {
     const ANTHROPIC: &str = "event: message_start\ndata: {\"type\": \"message_start\", \"message\": {\"content\": []}}\n\n\
          event: message_stop\ndata: {\"type\": \"message_stop\"}\n\n";
     const OLLAMA: &str = "{\"message\": {\"content\": \"hi\"}, \"done\": false}\n{\"message\": {\"content\": \"\"}, \"done\": true}\n";
+    const GEMINI: &str = "data: {\"candidates\": [{\"content\": {\"parts\": [{\"text\": \"hi\"}]}, \"finishReason\": \"STOP\"}]}\r\n\r\n";
     const RESPONSES: &str =
         "event: response.created\ndata: {\"type\": \"response.created\", \"response\": {}}\n\n";
     const COMPLETIONS: &str = "data: {\"choices\": [{\"index\": 0, \"text\": \"hi\"}]}\n\ndata: [DONE]\n\n";
-    let openai = "it answers in OpenAI's chat protocol; set `kind: openai` for this provider";
+    let openai = "it answers in OpenAI's chat protocol; set `kind: openai-chat` for this provider";
     let anthropic = "it answers in Anthropic's messages protocol; set `kind: anthropic` for this provider";
     let ollama = "it answers in Ollama's own protocol; set `kind: ollama` for this provider";
-    let responses = "it answers in OpenAI's responses protocol, which is not known here; is base_url right?";
+    let gemini = "it answers in Gemini's own protocol; set `kind: gemini` for this provider";
+    let responses = "it answers in OpenAI's responses protocol; set `kind: responses` for this provider";
     let completions =
         "it answers in OpenAI's protocol for plain completions, which is not known here; is base_url right?";
     let page = "it answered with a web page; is base_url right?";
@@ -501,7 +524,8 @@ async fn who_answers_in_another_protocol_is_told_by_name_and_not_asked_again() {
         // What is said of the content may be wrong.
         ("application/json", OLLAMA, ollama, "OllamaProvider"),
         ("text/plain", OPENAI, openai, "OpenAiProvider"),
-        (sse, RESPONSES, responses, ""),
+        (sse, GEMINI, gemini, "GeminiProvider"),
+        (sse, RESPONSES, responses, "ResponsesProvider"),
         (sse, COMPLETIONS, completions, ""),
         ("text/html; charset=utf-8", "<html>", page, ""),
     ] {
@@ -539,7 +563,9 @@ async fn who_answers_in_another_protocol_is_told_by_name_and_not_asked_again() {
 fn at(name: &str, base_url: &str) -> Arc<dyn Provider> {
     match name {
         "OpenAiProvider" => Arc::new(OpenAiProvider::new(id(), base_url, Key::None).unwrap()),
+        "ResponsesProvider" => Arc::new(ResponsesProvider::new(id(), base_url, Key::None).unwrap()),
         "AnthropicProvider" => Arc::new(AnthropicProvider::new(id(), base_url, Key::None).unwrap()),
+        "GeminiProvider" => Arc::new(GeminiProvider::new(id(), base_url, Key::None).unwrap()),
         _ => Arc::new(OllamaProvider::new(id(), base_url, Key::None).unwrap()),
     }
 }

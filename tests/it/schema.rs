@@ -91,7 +91,7 @@ fn what_the_schema_rejects_is_rejected_by_check() {
         "models: { m: { window: -1 } }".to_owned(),
         "models: { m: { window: lots } }".to_owned(),
         "models: { m: { provider: '' } }".to_owned(),
-        "providers: { p: { kind: gemini } }".to_owned(),
+        "providers: { p: { kind: bedrock } }".to_owned(),
         "providers: { p: { url: 'http://h' } }".to_owned(),
         "providers: { p: { retries: -1, base_url: 'http://h' } }".to_owned(),
         "providers: { p: { headers: [a], base_url: 'http://h' } }".to_owned(),

@@ -53,7 +53,7 @@ fn no_secret_comes_out_anywhere() {
         body: String::new(),
     };
     let mut found = String::new();
-    for kind in ["openai", "anthropic", "ollama"] {
+    for kind in ["openai", "responses", "anthropic", "ollama"] {
         for (what, script) in [
             ("a run with compactions", vec![list(), list(), list(), list(), Step::text("done")]),
             ("a refused key", vec![Step::status(401, &said)]),
@@ -135,7 +135,7 @@ fn editing(kind: &str, server: &ScriptedServer) -> Forge {
 
 #[test]
 fn a_placeholder_for_a_key_changes_nothing_anywhere() {
-    for kind in ["openai", "anthropic", "ollama"] {
+    for kind in ["openai", "responses", "anthropic", "ollama"] {
         for key in ["ollama", "lm-studio", "not-needed", "sk-no-key-required"] {
             let text = format!("start {key} first\n");
             let write = json!({"path": "a.txt", "content": text}).to_string();
@@ -172,7 +172,7 @@ fn a_key_in_a_file_survives_the_models_edits_and_is_shown_to_nobody() {
         {"old_text": before, "new_text": format!("KEY={KEY}\nDEBUG=1\n")}]})
     .to_string();
     let copy = json!({"path": "copy.env", "content": before}).to_string();
-    for kind in ["openai", "anthropic", "ollama"] {
+    for kind in ["openai", "responses", "anthropic", "ollama"] {
         let said = format!("the key is still {KEY}");
         let server = ScriptedServer::start(vec![
             Step::calls(&[("read", r#"{"path": ".env"}"#)]),

@@ -6,8 +6,10 @@ use serde_json::{Value, json};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     OpenAi,
+    Responses,
     Anthropic,
     Ollama,
+    Gemini,
 }
 
 impl Dialect {
@@ -16,8 +18,10 @@ impl Dialect {
         let path = line.strip_prefix("POST ")?.split('?').next()?;
         let ends = [
             ("/chat/completions", Self::OpenAi),
+            ("/responses", Self::Responses),
             ("/v1/messages", Self::Anthropic),
             ("/api/chat", Self::Ollama),
+            (":streamGenerateContent", Self::Gemini),
         ];
         ends.into_iter().find(|(end, _)| path.ends_with(end)).map(|(_, dialect)| dialect)
     }
@@ -25,7 +29,9 @@ impl Dialect {
     /// One event of a stream, framing included.
     pub(crate) fn frame(self, event: &str) -> String {
         match self {
-            Self::OpenAi => format!("data: {event}\n\n"),
+            // The events of Responses have a name and a number too: readers need neither.
+            Self::OpenAi | Self::Responses => format!("data: {event}\n\n"),
+            Self::Gemini => format!("data: {event}\r\n\r\n"),
             // The name is told twice; readers need but one of the two.
             Self::Anthropic => format!("event: ping\ndata: {{\"type\": \"ping\"}}\n\ndata: {event}\n\n"),
             Self::Ollama => format!("{event}\n"),
@@ -39,7 +45,7 @@ impl Dialect {
 
     pub(crate) const fn content_type(self) -> &'static str {
         match self {
-            Self::OpenAi | Self::Anthropic => "text/event-stream",
+            Self::OpenAi | Self::Responses | Self::Anthropic | Self::Gemini => "text/event-stream",
             Self::Ollama => "application/x-ndjson",
         }
     }
@@ -82,7 +88,8 @@ impl Answer {
                 .iter()
                 .map(|call| call.name.chars().count() + call.arguments.chars().count())
                 .sum::<usize>();
-        let prompt_tokens = request["messages"].to_string().chars().count() / 4;
+        let said = ["messages", "contents", "input"].iter().find_map(|key| request.get(key));
+        let prompt_tokens = said.map_or(0, |said| said.to_string().chars().count() / 4);
         let completion_tokens = n_chars.div_ceil(4);
         let usage = json!({
             "prompt_tokens": prompt_tokens,
@@ -101,9 +108,57 @@ impl Answer {
     pub(crate) fn chunks(&self, dialect: Dialect) -> Vec<Value> {
         match dialect {
             Dialect::OpenAi => self.openai_chunks(),
+            Dialect::Responses => self.responses_events(),
             Dialect::Anthropic => self.anthropic_events(),
             Dialect::Ollama => self.ollama_lines(),
+            Dialect::Gemini => self.gemini_events(),
         }
+    }
+
+    /// The events of a response: each item begins, grows and is told whole.
+    fn responses_events(&self) -> Vec<Value> {
+        let mut events =
+            vec![json!({"type": "response.created", "response": self.response("in_progress", &[])})];
+        let mut items: Vec<Value> = Vec::new();
+        let mut item = |begun: Value, kind: &str, pieces: Vec<String>, done: Value| {
+            let at = items.len();
+            let event = |kind: &str| json!({"type": format!("response.{kind}"), "output_index": at});
+            let mut added = event("output_item.added");
+            added["item"] = begun;
+            events.push(added);
+            for piece in pieces {
+                let mut delta = event(&format!("{kind}.delta"));
+                delta["delta"] = json!(piece);
+                events.push(delta);
+            }
+            let mut told = event("output_item.done");
+            told["item"] = done.clone();
+            events.push(told);
+            items.push(done);
+        };
+        if let Some(text) = &self.text {
+            let begun = json!({"type": "message", "id": "msg_1", "status": "in_progress", "role": "assistant",
+                "content": []});
+            item(begun, "output_text", split(text, 4).collect(), message_item(text));
+        }
+        for call in &self.calls {
+            let mut begun = call_item(call);
+            begun["arguments"] = json!("");
+            item(begun, "function_call_arguments", split(&call.arguments, 3).collect(), call_item(call));
+        }
+        let status = if self.is_cut { "incomplete" } else { "completed" };
+        events.push(json!({"type": format!("response.{status}"), "response": self.response(status, &items)}));
+        events
+    }
+
+    fn response(&self, status: &str, output: &[Value]) -> Value {
+        let reason = (status == "incomplete").then(|| json!({"reason": "max_output_tokens"}));
+        let usage = (status != "in_progress").then(|| {
+            json!({"input_tokens": self.usage["prompt_tokens"], "input_tokens_details": {"cached_tokens": 0},
+                "output_tokens": self.usage["completion_tokens"], "output_tokens_details": {"reasoning_tokens": 0}})
+        });
+        json!({"id": "resp_scripted", "object": "response", "status": status, "model": "scripted", "output": output,
+            "error": null, "incomplete_details": reason, "usage": usage})
     }
 
     fn anthropic_events(&self) -> Vec<Value> {
@@ -168,6 +223,31 @@ impl Answer {
         lines
     }
 
+    fn gemini_events(&self) -> Vec<Value> {
+        let event = |parts: Value, reason: Option<&str>| {
+            let mut candidate = json!({"content": {"role": "model", "parts": parts}, "index": 0});
+            candidate["finishReason"] = json!(reason);
+            json!({"candidates": [candidate], "modelVersion": "scripted", "usageMetadata": {
+                "promptTokenCount": self.usage["prompt_tokens"],
+                "candidatesTokenCount": self.usage["completion_tokens"],
+                "totalTokenCount": self.usage["total_tokens"]}})
+        };
+        let text = self.text.as_deref().unwrap_or_default();
+        let mut events: Vec<Value> =
+            split(text, 4).map(|text| event(json!([{"text": text}]), None)).collect();
+        for call in &self.calls {
+            let arguments = serde_json::from_str::<Value>(&call.arguments);
+            // The server sends calls whole, and of half a call nothing.
+            if self.is_cut && arguments.is_err() {
+                continue;
+            }
+            let spelt = json!({"id": call.id, "name": call.name, "args": arguments.unwrap_or_default()});
+            events.push(event(json!([{"functionCall": spelt}]), None));
+        }
+        events.push(event(json!([{"text": ""}]), Some(if self.is_cut { "MAX_TOKENS" } else { "STOP" })));
+        events
+    }
+
     /// The chunks of a stream of OpenAI's, the last of which is the usage.
     fn openai_chunks(&self) -> Vec<Value> {
         let mut deltas = vec![json!({"role": "assistant", "content": null})];
@@ -215,6 +295,16 @@ impl Answer {
 
 fn whole_call(call: &Call) -> Value {
     json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}})
+}
+
+fn message_item(text: &str) -> Value {
+    json!({"type": "message", "id": "msg_1", "status": "completed", "role": "assistant",
+        "content": [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]})
+}
+
+fn call_item(call: &Call) -> Value {
+    json!({"type": "function_call", "id": format!("fc_{}", call.id), "status": "completed", "call_id": call.id,
+        "name": call.name, "arguments": call.arguments})
 }
 
 fn choice(key: &str, says: &Value, finish_reason: Option<&str>) -> Value {

@@ -10,9 +10,11 @@ use forge_domain::{
     RunId, ToolCall, ToolDefinition, ToolName, ToolResult, ToolService, UnknownToolError, Workflow,
     openai_breaches,
 };
-use forge_infra::{AnthropicProvider, Key, OllamaProvider, OpenAiProvider, SystemClock};
+use forge_infra::{
+    AnthropicProvider, GeminiProvider, Key, OllamaProvider, OpenAiProvider, ResponsesProvider, SystemClock,
+};
 use forge_services::{RetryPolicy, RetryingProvider};
-use forge_wire::{Delivery, anthropic, ollama, openai};
+use forge_wire::{Delivery, anthropic, gemini, ollama, openai, responses};
 use serde_json::json;
 
 use crate::Step;
@@ -75,8 +77,13 @@ impl Endurance {
     ) -> Endured {
         let id = ProviderId::new("p").expect("a name");
         let provider: Arc<dyn Provider> = match kind {
-            ProviderKind::Genai => panic!("the scripted server speaks none of its protocols"),
-            ProviderKind::OpenAi => {
+            ProviderKind::Gemini => {
+                Arc::new(GeminiProvider::new(id.clone(), base_url, Key::None).expect("set up"))
+            }
+            ProviderKind::Responses => {
+                Arc::new(ResponsesProvider::new(id.clone(), base_url, Key::None).expect("set up"))
+            }
+            ProviderKind::OpenAi | ProviderKind::OpenAiChat => {
                 Arc::new(OpenAiProvider::new(id.clone(), base_url, Key::None).expect("set up"))
             }
             ProviderKind::Anthropic => {
@@ -143,7 +150,9 @@ fn body_bytes(kind: ProviderKind, prompt: &Prompt) -> usize {
         ProviderKind::Ollama => {
             serde_json::to_vec(&ollama::request(prompt, prompt.window(), Delivery::Stream))
         }
-        ProviderKind::OpenAi | ProviderKind::Genai => {
+        ProviderKind::Gemini => serde_json::to_vec(&gemini::request(prompt)),
+        ProviderKind::Responses => serde_json::to_vec(&responses::request(prompt, Delivery::Stream)),
+        ProviderKind::OpenAi | ProviderKind::OpenAiChat => {
             serde_json::to_vec(&openai::request(prompt, Delivery::Stream))
         }
     };

@@ -16,8 +16,8 @@ use crate::told::told;
 /// Longest wait for a client to go away.
 const HANG_UP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A server on 127.0.0.1 that answers each request to `/chat/completions`, `/v1/messages` or `/api/chat` by the next step
-/// of its script, streamed where the request asks for it, and each to `/models` with one model named `scripted`. Beyond
+/// A server on 127.0.0.1 that answers each request to `/chat/completions`, `/responses`, `/v1/messages`, `/api/chat` or
+/// `:streamGenerateContent` by the next step of its script, streamed where the request asks for it, and each to `/models` with one model named `scripted`. Beyond
 /// the script's end it answers 500. It stops when it is dropped.
 #[derive(Debug)]
 pub struct ScriptedServer {
@@ -258,7 +258,7 @@ fn read_request(connection: &TcpStream) -> io::Result<Request> {
         let Some((name, value)) = header.trim().split_once(':') else { break };
         match name.to_ascii_lowercase().as_str() {
             "content-length" => length = value.trim().parse().map_err(io::Error::other)?,
-            "authorization" | "x-api-key" => authorization = Some(value.trim().to_owned()),
+            "authorization" | "x-api-key" | "x-goog-api-key" => authorization = Some(value.trim().to_owned()),
             "expect" => (&mut &*connection).write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?,
             _ => {}
         }
@@ -360,7 +360,7 @@ fn send_answer(
     request: &Request,
     answer: &Answer,
 ) -> io::Result<()> {
-    if request.body["stream"] != Value::Bool(true) {
+    if dialect != Dialect::Gemini && request.body["stream"] != Value::Bool(true) {
         return send_json(connection, 200, &answer.whole().to_string());
     }
     open_stream(connection, dialect)?;

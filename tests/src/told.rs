@@ -10,6 +10,8 @@ pub(crate) fn told(line: &str) -> Option<Value> {
     let path = line.split([' ', '?']).nth(1)?;
     let model = json!({"id": "scripted", "object": "model", "owned_by": "tests"});
     match path.rsplit('/').next()? {
+        // Only those who ask in Gemini's protocol say how many they want.
+        "models" if line.contains("pageSize") => Some(json!({"models": [{"name": "models/scripted"}]})),
         "models" => Some(json!({"object": "list", "data": [model]})),
         "tags" => Some(json!({"models": [{"name": "scripted", "model": "scripted"}]})),
         "show" => Some(json!({"model_info": {"test.context_length": SHOWN_WINDOW}})),

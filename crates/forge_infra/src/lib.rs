@@ -4,8 +4,7 @@
 mod anthropic;
 mod checkpoint_store;
 mod file_session_sink;
-#[cfg(feature = "genai")]
-mod genai;
+mod gemini;
 mod http;
 mod kept_copy;
 #[cfg(feature = "mcp")]
@@ -15,6 +14,7 @@ mod openai;
 mod process;
 mod process_holder;
 mod recorded;
+mod responses;
 mod sandbox;
 mod shell_hook;
 #[cfg(unix)]
@@ -24,8 +24,6 @@ mod system_pause;
 mod tools;
 mod whole_file;
 
-#[cfg(feature = "genai")]
-pub use self::genai::GenaiProvider;
 pub use anthropic::AnthropicProvider;
 pub use checkpoint_store::{
     Access, MemoryCheckpointStore, OpeningCheckpointStore, SqliteCheckpointStore, SqlitePlace, StoreUrl,
@@ -34,6 +32,7 @@ pub use checkpoint_store::{
 #[cfg(feature = "postgres")]
 pub use checkpoint_store::{PostgresCheckpointStore, PostgresPlace};
 pub use file_session_sink::{FileSessionSink, RecordPathError};
+pub use gemini::GeminiProvider;
 pub use http::{Key, ProviderSetupError, Secret, fetch_text, install_tls_provider};
 pub use kept_copy::keep_copy;
 #[cfg(feature = "mcp")]
@@ -43,6 +42,7 @@ pub use openai::OpenAiProvider;
 pub use process::examine_sandbox;
 pub use process_holder::ProcessHolder;
 pub use recorded::{Exchange, Playback};
+pub use responses::ResponsesProvider;
 pub use sandbox::{CommandSandbox, SandboxNotice, SandboxSurroundings};
 pub use shell_hook::ShellHook;
 #[cfg(unix)]

@@ -1,6 +1,10 @@
 //! The body of an error, in whichever of its many dialects.
 
+use std::time::Duration;
+
 use serde_json::Value;
+
+use crate::wait;
 
 /// A server's description of an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +18,8 @@ pub struct ErrorBody {
     pub(crate) kinds: Vec<String>,
     /// The HTTP status in the body, which routers send inside a stream that began well.
     pub(crate) status: Option<u16>,
+    /// The wait that the server asks for, if it is in a field of its own.
+    pub(crate) wait: Option<Duration>,
     /// Tokens of the prompt and of the window, if they are in fields of their own.
     pub(crate) figures: (Option<u64>, Option<u64>),
     /// All its words, in lower case and with single blanks, for those who look for meaning in them.
@@ -33,6 +39,8 @@ pub fn read_error(body: &[u8]) -> ErrorBody {
 
 /// Returns the error in `body`, if it is one in spite of its successful status.
 pub(crate) fn refused(body: &Value) -> Option<ErrorBody> {
+    // A stream of Gemini's that is refused as a whole is a list.
+    let body = body.get(0).unwrap_or(body);
     let error = body.get("error").is_some_and(|error| !error.is_null());
     let named = ["object", "type"].iter().any(|key| body.get(*key).and_then(Value::as_str) == Some("error"));
     (error || named).then(|| error_of(body))
@@ -44,14 +52,20 @@ fn text_error(text: &str) -> ErrorBody {
     ErrorBody { message: shorten(text), text: words.join(" "), ..ErrorBody::default() }
 }
 
-fn error_of(body: &Value) -> ErrorBody {
+/// Returns the error that `body` describes. An event of a response that failed has it inside.
+pub(crate) fn error_of(body: &Value) -> ErrorBody {
     let body = body.get(0).unwrap_or(body);
+    let body = body.get("response").filter(|response| response["error"].is_object()).unwrap_or(body);
     let found: Vec<&Value> =
         ["/error/code", "/error/type", "/error/status", "/error/error_type", "/code", "/type", "/error_type"]
             .iter()
             .filter_map(|place| body.pointer(place))
             .collect();
-    let words: Vec<&str> = found.iter().filter_map(|value| value.as_str()).collect();
+    let details =
+        body.pointer("/error/details").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let in_details = |key: &str| details.iter().find_map(|detail| detail.get(key)?.as_str());
+    let words: Vec<&str> =
+        found.iter().filter_map(|value| value.as_str()).chain(in_details("reason")).collect();
     let number = found.iter().find_map(|value| value.as_u64());
     let figure = |keys: [&str; 2]| {
         let places = [body.get("error"), body.pointer("/error/metadata"), Some(body)];
@@ -61,6 +75,7 @@ fn error_of(body: &Value) -> ErrorBody {
         code: words.first().map(|&word| word.to_owned()).or_else(|| number.map(|number| number.to_string())),
         kinds: words.iter().map(|word| word.to_lowercase()).collect(),
         status: number.and_then(|number| u16::try_from(number).ok()).filter(|n| (400..600).contains(n)),
+        wait: in_details("retryDelay").and_then(wait::of_text),
         figures: (figure(["n_prompt_tokens", "prompt_tokens"]), figure(["n_ctx", "max_context_length"])),
         ..text_error(&message(body))
     }

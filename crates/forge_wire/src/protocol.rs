@@ -24,10 +24,12 @@ impl Protocol {
     /// Returns the protocol's name as the `kind` of a provider, if it can be one.
     pub const fn kind(self) -> Option<&'static str> {
         match self {
-            Self::OpenAi => Some("openai"),
+            Self::OpenAi => Some("openai-chat"),
             Self::Anthropic => Some("anthropic"),
             Self::Ollama => Some("ollama"),
-            Self::Completions | Self::Responses | Self::Gemini => None,
+            Self::Responses => Some("responses"),
+            Self::Gemini => Some("gemini"),
+            Self::Completions => None,
         }
     }
 
@@ -73,7 +75,10 @@ impl Protocol {
         if has("message", Value::is_object) && has("done", Value::is_boolean) {
             return Some(Self::Ollama);
         }
-        has("candidates", Value::is_array).then_some(Self::Gemini)
+        let is_gemini = has("candidates", Value::is_array)
+            || has("usageMetadata", Value::is_object)
+            || has("promptFeedback", Value::is_object);
+        is_gemini.then_some(Self::Gemini)
     }
 }
 
@@ -83,7 +88,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{StreamEvent, WireError, anthropic, ollama, openai};
+    use crate::{StreamEvent, WireError, anthropic, gemini, ollama, openai, responses};
 
     #[test]
     fn an_answer_of_another_protocol_is_known_for_what_it_is() {
@@ -111,6 +116,8 @@ mod tests {
             (&created, Some(Protocol::Responses)),
             (&response, Some(Protocol::Responses)),
             (&candidates, Some(Protocol::Gemini)),
+            (&json!({"promptFeedback": {"blockReason": "SAFETY"}}), Some(Protocol::Gemini)),
+            (&json!({"usageMetadata": {"promptTokenCount": 1}}), Some(Protocol::Gemini)),
             // Of any protocol, or of what is added to one.
             (&json!({"type": "ping"}), None),
             (&json!({"type": "never_seen", "index": 3}), None),
@@ -133,9 +140,19 @@ mod tests {
                     anthropic::read_answer(text.as_bytes()).map(drop),
                 ),
                 (
+                    Protocol::Responses,
+                    responses::ResponsesReplyReader::default().read(&text).map(drop),
+                    responses::read_answer(text.as_bytes()).map(drop),
+                ),
+                (
                     Protocol::Ollama,
                     ollama::OllamaReplyReader::default().read(&text).map(drop),
                     ollama::read_answer(text.as_bytes()).map(drop),
+                ),
+                (
+                    Protocol::Gemini,
+                    gemini::GeminiReplyReader::default().read(&text).map(drop),
+                    gemini::read_answer(text.as_bytes()).map(drop),
                 ),
             ] {
                 let foreign = |read: Result<(), WireError>| match read {

@@ -33,10 +33,12 @@ enum Meaning {
 
 /// Words of servers' own for the kind of error, in lower case. They say more than the status, and the earlier
 /// line decides: some servers give a limit of tokens per minute the status of an overlong prompt.
-const KINDS: [(&str, Meaning); 28] = [
+const KINDS: [(&str, Meaning); 35] = [
     ("insufficient_quota", Meaning::Spent),
     ("billing_error", Meaning::Spent),
     ("billing_hard_limit_reached", Meaning::Spent),
+    ("usage_limit_reached", Meaning::Spent),
+    ("usage_not_included", Meaning::Spent),
     ("rate_limit_exceeded", Meaning::RateLimit),
     ("rate_limit_error", Meaning::RateLimit),
     ("ratelimitreached", Meaning::RateLimit),
@@ -55,20 +57,26 @@ const KINDS: [(&str, Meaning); 28] = [
     ("authentication_error", Meaning::Auth),
     ("permission_error", Meaning::Auth),
     ("invalid_api_key", Meaning::Auth),
+    ("api_key_invalid", Meaning::Auth),
     ("unauthenticated", Meaning::Auth),
     ("permission_denied", Meaning::Auth),
     ("overloaded_error", Meaning::Trouble),
+    ("server_is_overloaded", Meaning::Trouble),
+    ("slow_down", Meaning::Trouble),
     ("server_error", Meaning::Trouble),
     ("internal_server_error", Meaning::Trouble),
     ("timeout_error", Meaning::Trouble),
     ("unavailable", Meaning::Trouble),
+    // In a stream of the Responses protocol, where the status says nothing.
+    ("invalid_prompt", Meaning::Other),
+    ("cyber_policy", Meaning::Other),
 ];
 
 /// Returns the typed error for what `error` describes.
 pub fn provider_error(refusal: HttpRefusal<'_>, error: ErrorBody) -> ProviderError {
     // A body under a successful status contains the status that it should have had.
     let status = if refusal.status < 400 { error.status.unwrap_or(refusal.status) } else { refusal.status };
-    let retry_after = refusal.retry_after.or_else(|| wait::in_words(&error.text));
+    let retry_after = refusal.retry_after.or(error.wait).or_else(|| wait::in_words(&error.text));
     let meaning = meaning(status, refusal.model, &error);
     let message = error.message;
     match (meaning, refusal.model) {
@@ -363,6 +371,42 @@ mod tests {
     }
 
     #[test]
+    fn the_details_of_a_refusal_are_read() {
+        let kind = |name: &str| format!("type.googleapis.com/google.rpc.{name}");
+        for (status, code, details, expected) in [
+            (
+                429,
+                "RESOURCE_EXHAUSTED",
+                json!([{"@type": kind("Help"), "links": []}, {"@type": kind("RetryInfo"), "retryDelay": "48.5s"}]),
+                "rate Some(48.5s)",
+            ),
+            (429, "RESOURCE_EXHAUSTED", json!([]), "rate None"),
+            (
+                400,
+                "INVALID_ARGUMENT",
+                json!([{"@type": kind("ErrorInfo"), "reason": "API_KEY_INVALID", "domain": "googleapis.com"}]),
+                "auth",
+            ),
+            (403, "PERMISSION_DENIED", json!([]), "auth"),
+            (400, "FAILED_PRECONDITION", json!([]), "invalid 400"),
+            (500, "INTERNAL", json!([]), "trouble 500"),
+            (503, "UNAVAILABLE", json!([]), "trouble 503"),
+            (504, "DEADLINE_EXCEEDED", json!([]), "trouble 504"),
+        ] {
+            let error = json!({"code": status, "message": "no", "status": code, "details": details});
+            check(status, &json!({"error": error.clone()}), expected);
+            check(status, &json!([{"error": error}]), expected);
+        }
+        let unknown =
+            "models/gpt-x is not found for API version v1beta, or is not supported for generateContent.";
+        check(
+            404,
+            &json!({"error": {"code": 404, "message": unknown, "status": "NOT_FOUND"}}),
+            "unknown model",
+        );
+    }
+
+    #[test]
     fn refusals_are_told_apart() {
         for (status, body, expected) in [
             (401, json!({"error": "Unauthorized"}), "auth"),
@@ -386,6 +430,29 @@ mod tests {
             (200, json!({"error": {"code": 502, "message": "Upstream idle timeout"}}), "trouble 502"),
             (200, json!({"error": {"code": 429, "message": "slow down"}}), "rate None"),
             (200, json!({"error": "out of memory"}), "trouble 200"),
+            (
+                200,
+                json!({"type": "response.failed", "response": {"status": "failed", "error":
+                    {"code": "server_is_overloaded", "message": "Our servers are overloaded."}}}),
+                "trouble 200",
+            ),
+            (
+                200,
+                json!({"type": "response.failed", "response": {"error": {"code": "invalid_prompt", "message": "no"}}}),
+                "invalid 200",
+            ),
+            (
+                200,
+                json!({"type": "response.failed", "response": {"error": {"code": "context_length_exceeded",
+                    "message": "Your input exceeds the context window of this model."}}}),
+                "too long ?/?",
+            ),
+            (
+                200,
+                json!({"type": "error", "code": "rate_limit_exceeded", "param": null,
+                    "message": "Rate limit reached. Please try again in 11.054s."}),
+                "rate Some(11.054s)",
+            ),
             (503, json!("upstream connect error"), "trouble 503"),
             (400, json!({"error": {"message": "no"}}), "invalid 400"),
         ] {

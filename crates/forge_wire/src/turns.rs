@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 const BETWEEN: &str = "\n\n";
 /// The assistant's text between tool results and a user message, for templates that demand one. They refuse
 /// an empty text there.
-const PAUSE: &str = "...";
+pub(crate) const PAUSE: &str = "...";
 
 /// Merges adjacent entries of one role: system, user, and assistant messages that are not preceded by a tool
 /// call. Texts are joined by an empty line; media and foreign keys stay unchanged. Entries stay separate if
@@ -242,7 +242,7 @@ fn parts_of(content: &Value) -> Vec<Value> {
     }
 }
 
-fn join_texts(one: &str, other: &str) -> String {
+pub(crate) fn join_texts(one: &str, other: &str) -> String {
     match (one, other) {
         ("", text) | (text, "") => text.to_owned(),
         (one, other) => format!("{one}{BETWEEN}{other}"),

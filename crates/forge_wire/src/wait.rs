@@ -10,6 +10,11 @@ const LONGEST: f64 = 366.0 * 24.0 * 3600.0;
 pub(crate) fn in_words(text: &str) -> Option<Duration> {
     let words = ["again in ", "retry in ", "retry after ", "again after "];
     let rest = words.iter().find_map(|words| text.split_once(words)).map(|(_, rest)| rest)?;
+    of_text(rest)
+}
+
+/// Reads the wait that `text` begins with: "18.642s", "1m30s", "about 20 seconds".
+pub(crate) fn of_text(rest: &str) -> Option<Duration> {
     let (mut rest, mut seconds, mut is_any) = (rest.trim_start_matches("about "), 0.0, false);
     while let Some(end) = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|end| *end > 0) {
         let Ok(number) = rest[..end].trim_end_matches('.').parse::<f64>() else { break };

@@ -49,7 +49,7 @@ const VARIANTS: [(&str, &str); 44] = [
     ),
     ("providers: { openai: { base_url: 'URL/v1' } }", "send requests of provider `openai`"),
     ("providers: { openai: { kind: anthropic } }", "send requests of provider `openai`"),
-    ("providers: { openai: { kind: genai } }", "send requests of provider `openai`"),
+    ("providers: { openai: { kind: gemini } }", "send requests of provider `openai`"),
     ("providers: { openai: { api_key_env: PLANTED } }", "give the variable PLANTED to provider `openai`"),
     ("providers: { openai: { headers: { a: $PLANTED } } }", "give the variable PLANTED to provider `openai`"),
     ("providers: { openai: { headers: { a: text } } }", "send the header `a` to provider `openai`"),

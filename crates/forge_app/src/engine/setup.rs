@@ -2,8 +2,8 @@
 
 use forge_domain::compaction::{Compact, CompactionSettings, ContextCompactor, Rehearsal, Trigger};
 use forge_domain::{
-    Agent, Budget, Conversation, Model, ModelRef, Price, ProviderKind, Scale, TokenCounter, ToolDefinition,
-    WindowSource, tools_tokens,
+    Agent, Budget, ChatOptions, Conversation, Model, ModelRef, Price, ProviderConfig, ProviderKind, Scale,
+    TokenCounter, ToolDefinition, WindowSource, tools_tokens,
 };
 
 use super::Engine;
@@ -41,7 +41,8 @@ impl PromptLimits {
         model: &Model,
         tools: Vec<ToolDefinition>,
     ) -> Result<Self, RunError> {
-        let options = agent.chat_options(model);
+        let run = engine.run_id();
+        let options = ChatOptions { cache_key: run.map(|run| run.to_string()), ..agent.chat_options(model) };
         let budget = Budget::new(model.limits, options, tools, &*engine.services.counter);
         let block = agent.compact.clone().unwrap_or_default();
         let invalid = |source| RunError::Compact { agent: agent.id.to_string(), source };
@@ -162,8 +163,8 @@ impl Engine {
                 .notice_once(&format!("`{name}` refuses to have its sampling set; not sent: {refused}"));
         }
         let provider = self.services.workflow.providers.get(&name.provider);
-        let kind = provider.and_then(|provider| provider.kind).unwrap_or(ProviderKind::OpenAi);
-        let unsent = kind.unsent(&agent.request_options().or(&model.request));
+        let protocol = provider.map_or(ProviderKind::OpenAi, ProviderConfig::protocol);
+        let unsent = protocol.unsent(&agent.request_options().or(&model.request));
         if !unsent.is_empty() {
             let unsent = unsent.join(", ");
             self.events

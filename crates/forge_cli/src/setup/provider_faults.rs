@@ -13,13 +13,6 @@ pub(crate) enum Fault {
     /// Its address is missing.
     #[error("provider `{0}` has no address: set `providers: {{ {0}: {{ base_url: http://HOST:PORT/v1 }} }}`")]
     NoAddress(ProviderId),
-    /// Its kind was left out of this build of Forge.
-    #[cfg_attr(feature = "genai", expect(dead_code, reason = "it was built with it"))]
-    #[error(
-        "provider `{0}` is of kind `genai`, which this Forge was built without: build it with \
-         `cargo install --path crates/forge_cli --features genai`"
-    )]
-    NotBuilt(ProviderId),
     /// Its settings are invalid.
     #[error("{error}{}", because(.error))]
     Setup {
@@ -50,7 +43,6 @@ impl Fault {
             Self::Setup { error: ProviderSetupError::Header { header, .. } } => {
                 (format!(".headers.{header}"), None)
             }
-            Self::NotBuilt(_) => (".kind".to_owned(), None),
             Self::NoAddress(_) | Self::Setup { error: ProviderSetupError::Client { .. } } => {
                 (String::new(), None)
             }

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use forge_domain::{Provider, ProviderConfig, ProviderId, ProviderKind, Workflow};
-use forge_infra::{AnthropicProvider, Key, OllamaProvider, OpenAiProvider, Secret, SystemPause};
+use forge_infra::{
+    AnthropicProvider, GeminiProvider, Key, OllamaProvider, OpenAiProvider, ResponsesProvider, Secret,
+    SystemPause,
+};
 use forge_services::workflow::{Finding, Layers};
 use forge_services::{RetryPolicy, RetryingProvider};
 
@@ -42,7 +45,6 @@ pub(crate) fn key_is_there(workflow: &Workflow, id: &ProviderId) -> anyhow::Resu
 }
 
 fn provider(id: &ProviderId, config: &ProviderConfig) -> Result<Arc<dyn Provider>, Fault> {
-    let kind = config.kind.unwrap_or(ProviderKind::OpenAi);
     let Some(base_url) = config.address() else {
         return Err(Fault::NoAddress(id.clone()));
     };
@@ -57,7 +59,7 @@ fn provider(id: &ProviderId, config: &ProviderConfig) -> Result<Arc<dyn Provider
     // What is missing is told when the provider is asked: the others can be used.
     let key = missing.map_or(key, |variable| Key::Missing { variable });
     let headers = headers.iter().map(|(name, value)| (*name, value));
-    let provider = adapter(kind, id.clone(), base_url, key, headers)?;
+    let provider = adapter(config.protocol(), id.clone(), base_url, key, headers)?;
     let usual = RetryPolicy::default();
     let retries = config.retries.map_or(usual.retries, |retries| retries as usize);
     Ok(Arc::new(RetryingProvider::new(
@@ -81,18 +83,17 @@ fn adapter<'a>(
     headers: impl Iterator<Item = (&'a str, &'a Secret)>,
 ) -> Result<Arc<dyn Provider>, Fault> {
     Ok(match kind {
-        ProviderKind::OpenAi => Arc::new(OpenAiProvider::new(id, base_url, key)?.with_headers(headers)?),
+        ProviderKind::OpenAi | ProviderKind::OpenAiChat => {
+            Arc::new(OpenAiProvider::new(id, base_url, key)?.with_headers(headers)?)
+        }
+        ProviderKind::Responses => {
+            Arc::new(ResponsesProvider::new(id, base_url, key)?.with_headers(headers)?)
+        }
         ProviderKind::Anthropic => {
             Arc::new(AnthropicProvider::new(id, base_url, key)?.with_headers(headers)?)
         }
         ProviderKind::Ollama => Arc::new(OllamaProvider::new(id, base_url, key)?.with_headers(headers)?),
-        #[cfg(feature = "genai")]
-        ProviderKind::Genai => {
-            let base_url = Some(base_url).filter(|url| !url.is_empty());
-            Arc::new(forge_infra::GenaiProvider::new(id, base_url, key)?.with_headers(headers))
-        }
-        #[cfg(not(feature = "genai"))]
-        ProviderKind::Genai => return Err(Fault::NotBuilt(id)),
+        ProviderKind::Gemini => Arc::new(GeminiProvider::new(id, base_url, key)?.with_headers(headers)?),
     })
 }
 

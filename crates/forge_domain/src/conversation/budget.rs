@@ -52,6 +52,8 @@ pub struct ChatOptions {
     pub max_output_tokens: Option<Tokens>,
     /// The other options, which not every provider has.
     pub request: RequestOptions,
+    /// A name that all calls of a run share, by which a provider can find its cache of their prompts.
+    pub cache_key: Option<String>,
 }
 
 impl ChatOptions {
@@ -63,6 +65,7 @@ impl ChatOptions {
             top_p: None,
             max_output_tokens: None,
             request: RequestOptions::default(),
+            cache_key: None,
         }
     }
 }

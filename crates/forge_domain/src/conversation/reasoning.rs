@@ -19,8 +19,10 @@ use crate::{Body, Message, ModelId, Role, THINKING_BLOCKS, TokenCounter, Tokens}
 /// details.
 pub const REASONING_DETAILS: &str = "reasoning_details";
 /// The key of [`Message::extra`] for the reasoning items of OpenAI's responses, encrypted content included.
+/// The message's form has their places.
 pub const REASONING_ITEMS: &str = "reasoning_items";
-/// The key of [`Message::extra`] for the thought signatures of Gemini's parts.
+/// The key of [`Message::extra`] for the thoughts of a model of Gemini's protocol: for each part of the
+/// message null, the part's signature, or a whole part.
 pub const THOUGHT_SIGNATURES: &str = "thought_signatures";
 
 /// The keys of [`Message::extra`] for reasoning that is bound to the view in which it was made.

@@ -190,6 +190,7 @@ impl Agent {
             top_p: self.top_p.filter(|_| is_sampled).map(|top_p| top_p.0),
             max_output_tokens: self.max_output_tokens.map(|tokens| Tokens::new(tokens.get() as u64)),
             request: self.request_options().or(&model.request),
+            cache_key: None,
         }
     }
 

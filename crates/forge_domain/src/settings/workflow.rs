@@ -109,15 +109,19 @@ pub enum Counting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProviderKind {
-    /// OpenAI's chat completions, which most servers offer.
+    /// OpenAI's responses at OpenAI's own address, and its chat completions everywhere else.
     OpenAi,
+    /// OpenAI's chat completions at any address; most servers offer them.
+    #[serde(rename = "openai-chat")]
+    OpenAiChat,
+    /// OpenAI's responses at any address.
+    Responses,
     /// Anthropic's messages.
     Anthropic,
     /// Ollama's own chat, in which the window can be read and set.
     Ollama,
-    /// Any provider that the crate `genai` knows, by the model's name (`gemini-2.5-flash`,
-    /// `cohere::command-r-plus`); only if Forge was built with the feature of that name.
-    Genai,
+    /// Gemini's own, of the Gemini API and of Vertex AI.
+    Gemini,
 }
 
 /// A provider, and the way to reach it.
@@ -125,12 +129,13 @@ pub enum ProviderKind {
 #[serde(deny_unknown_fields)]
 #[merge(strategy = later)]
 pub struct ProviderConfig {
-    /// Protocol of the provider. Unset: OpenAI's chat completions.
+    /// Protocol of the provider. Unset: OpenAI's chat completions, or its responses at OpenAI's own address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "openai", "examples" = ["openai"]))]
     pub kind: Option<ProviderKind>,
     /// Address of the provider: it begins with http:// or https:// and ends before `/chat/completions`,
-    /// `/v1/messages` or `/api/chat`. Unset: the usual one of `anthropic` and `ollama`; `openai` needs one.
+    /// `/responses`, `/v1/messages`, `/api/chat` or `/models/MODEL`. Unset: the usual one of `anthropic`,
+    /// `ollama` and `gemini`; the others need one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["http://localhost:8080/v1"]))]
     pub base_url: Option<String>,
@@ -200,7 +205,8 @@ pub struct ModelConfig {
 }
 
 impl ProviderKind {
-    /// Returns the keys of `options` that are set and that the protocol has no field for.
+    /// Returns the keys of `options` that are set and that the protocol has no field for. That of
+    /// [`ProviderKind::OpenAi`] depends on the address ([`ProviderConfig::protocol`]).
     pub fn unsent(self, options: &RequestOptions) -> Vec<&'static str> {
         let is_object =
             options.response_format.as_ref().is_some_and(|format| format.kind == ResponseKind::JsonObject);
@@ -218,7 +224,8 @@ impl ProviderKind {
             ("extra_body", options.extra_body.is_some()),
         ];
         let lacking: &[&str] = match self {
-            Self::OpenAi => &["reasoning.budget_tokens", "cache"],
+            Self::OpenAi | Self::OpenAiChat => &["reasoning.budget_tokens", "cache"],
+            Self::Responses => &["reasoning.budget_tokens", "stop", "seed", "cache"],
             Self::Anthropic => &["seed", "response_format", "routing"],
             Self::Ollama => &[
                 "reasoning.budget_tokens",
@@ -228,9 +235,7 @@ impl ProviderKind {
                 "routing",
                 "cache",
             ],
-            Self::Genai => {
-                return set.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect();
-            }
+            Self::Gemini => &["parallel_tool_calls", "routing", "cache"],
         };
         set.into_iter().filter(|(key, is_set)| *is_set && lacking.contains(key)).map(|(key, _)| key).collect()
     }
@@ -249,17 +254,33 @@ impl ModelConfig {
 }
 
 impl ProviderConfig {
-    /// Returns the address that is asked: the one that is configured, else the usual one of its kind. That of
-    /// the kind `genai` is empty: the names of its models say it.
+    /// Returns the address that is asked: the one that is configured, else the usual one of its kind.
     pub fn address(&self) -> Option<&str> {
         let usual = match self.kind.unwrap_or(ProviderKind::OpenAi) {
-            ProviderKind::OpenAi => None,
-            ProviderKind::Genai => Some(""),
+            ProviderKind::OpenAi | ProviderKind::OpenAiChat | ProviderKind::Responses => None,
             ProviderKind::Anthropic => Some("https://api.anthropic.com"),
             ProviderKind::Ollama => Some("http://localhost:11434"),
+            ProviderKind::Gemini => Some("https://generativelanguage.googleapis.com/v1beta"),
         };
         self.base_url.as_deref().or(usual)
     }
+
+    /// Returns the protocol that is spoken, never [`ProviderKind::OpenAi`], whose protocol depends on the
+    /// address.
+    pub fn protocol(&self) -> ProviderKind {
+        match self.kind.unwrap_or(ProviderKind::OpenAi) {
+            ProviderKind::OpenAi if self.address().is_some_and(is_openais) => ProviderKind::Responses,
+            ProviderKind::OpenAi => ProviderKind::OpenAiChat,
+            kind => kind,
+        }
+    }
+}
+
+/// Checks whether an address is OpenAI's own, in whichever region.
+fn is_openais(address: &str) -> bool {
+    let rest = address.trim().split_once("://").map_or(address, |(_, rest)| rest);
+    let host = rest.split(['/', '?', '#', ':']).next().unwrap_or_default().to_ascii_lowercase();
+    host == "api.openai.com" || host.ends_with(".api.openai.com")
 }
 
 impl Workflow {

@@ -26,8 +26,6 @@ pub(crate) use self::client::client_builder;
 pub(crate) use self::client::same_server;
 pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::error::RequestContext;
-#[cfg(feature = "genai")]
-pub(crate) use self::error::wait_in;
 pub(crate) use self::framing::Framing;
 use self::limits::Broken;
 pub(crate) use self::reply::reply;
@@ -82,6 +80,8 @@ pub(crate) enum KeyHeader {
     Bearer,
     /// `x-api-key: KEY`.
     ApiKey,
+    /// `x-goog-api-key: KEY`.
+    GoogApiKey,
 }
 
 /// One provider's address, headers and client.
@@ -247,6 +247,7 @@ impl Connection {
             Key::Given(secret) => match (self.key_header, key_value(self.key_header, secret)) {
                 (KeyHeader::Bearer, Some(value)) => request.header(reqwest::header::AUTHORIZATION, value),
                 (KeyHeader::ApiKey, Some(value)) => request.header("x-api-key", value),
+                (KeyHeader::GoogApiKey, Some(value)) => request.header("x-goog-api-key", value),
                 (_, None) => request,
             },
         };
@@ -304,7 +305,7 @@ pub async fn fetch_text(url: &str) -> Result<String, ProviderError> {
 fn key_value(header: KeyHeader, secret: &Secret) -> Option<HeaderValue> {
     let text = match header {
         KeyHeader::Bearer => format!("Bearer {}", secret.expose()),
-        KeyHeader::ApiKey => secret.expose().to_owned(),
+        KeyHeader::ApiKey | KeyHeader::GoogApiKey => secret.expose().to_owned(),
     };
     let mut value = HeaderValue::from_str(&text).ok()?;
     value.set_sensitive(true);

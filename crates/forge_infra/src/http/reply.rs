@@ -292,13 +292,13 @@ mod tests {
     use std::time::Duration;
 
     use forge_domain::{Reply, ReplyParts};
-    use forge_wire::{anthropic, ollama, openai};
+    use forge_wire::{anthropic, gemini, ollama, openai, responses};
     use futures::FutureExt;
     use pretty_assertions::assert_eq;
 
     use super::*;
 
-    const PROTOCOLS: [&str; 3] = ["openai", "anthropic", "ollama"];
+    const PROTOCOLS: [&str; 5] = ["openai", "responses", "anthropic", "ollama", "gemini"];
 
     fn asked() -> RequestContext {
         RequestContext { url: "http://host/v1".into(), model: None, secrets: [].into() }
@@ -310,9 +310,17 @@ mod tests {
                 let mut reader = openai::OpenAiReplyReader::default();
                 read(bytes, asked(), Framing::Sse, openai::read_answer, move |data| reader.read(data))
             }
+            "responses" => {
+                let mut reader = responses::ResponsesReplyReader::default();
+                read(bytes, asked(), Framing::Sse, responses::read_answer, move |data| reader.read(data))
+            }
             "anthropic" => {
                 let mut reader = anthropic::AnthropicReplyReader::default();
                 read(bytes, asked(), Framing::Sse, anthropic::read_answer, move |data| reader.read(data))
+            }
+            "gemini" => {
+                let mut reader = gemini::GeminiReplyReader::default();
+                read(bytes, asked(), Framing::Sse, gemini::read_answer, move |data| reader.read(data))
             }
             _ => {
                 let mut reader = ollama::OllamaReplyReader::default();
@@ -328,10 +336,19 @@ mod tests {
                 "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\
                  \"function\":{\"name\":\"read\",\"arguments\":\"{}\"}}]}}]}\n\n"
             }
+            "responses" => {
+                "data: {\"type\":\"response.output_item.added\",\"output_index\":0,\"item\":{\"type\":\"function_call\",\
+                 \"call_id\":\"a\",\"name\":\"read\",\"arguments\":\"\"}}\n\ndata: {\"type\":\"response.function_call_arguments.delta\",\
+                 \"output_index\":0,\"delta\":\"{}\"}\n\n"
+            }
             "anthropic" => {
                 "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"tool_use\",\"id\":\"a\",\
                  \"name\":\"read\"}}\n\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":\
                  {\"type\":\"input_json_delta\",\"partial_json\":\"{}\"}}\n\n"
+            }
+            "gemini" => {
+                "data: {\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"id\":\"a\",\"name\":\"read\",\
+                 \"args\":{}}}]}}]}\n\n"
             }
             _ => {
                 "{\"message\":{\"content\":\"\",\"tool_calls\":[{\"id\":\"a\",\"function\":{\"name\":\"read\",\
@@ -347,9 +364,15 @@ mod tests {
             "openai" => {
                 format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n")
             }
+            "responses" => format!(
+                "data: {{\"type\":\"response.output_text.delta\",\"output_index\":1,\"delta\":\"{text}\"}}\n\n"
+            ),
             "anthropic" => format!(
                 "data: {{\"type\":\"content_block_start\",\"index\":1,\"content_block\":\
                  {{\"type\":\"text\",\"text\":\"{text}\"}}}}\n\n"
+            ),
+            "gemini" => format!(
+                "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\"{text}\"}}]}}}}]}}\n\n"
             ),
             _ => format!("{{\"message\":{{\"content\":\"{text}\"}},\"done\":false}}\n"),
         }
@@ -361,7 +384,11 @@ mod tests {
             "openai" => {
                 "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n"
             }
+            "responses" => {
+                "data: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\",\"output\":[]}}\n\n"
+            }
             "anthropic" => "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"}}\n\n",
+            "gemini" => "data: {\"candidates\":[{\"finishReason\":\"STOP\"}]}\n\n",
             _ => "{\"message\":{\"content\":\"\"},\"done\":true}\n",
         }
     }
@@ -375,7 +402,9 @@ mod tests {
     fn empty(protocol: &str) -> &'static str {
         match protocol {
             "openai" => "data: {\"choices\":[]}\n\n",
+            "responses" => "data: {\"type\":\"response.in_progress\"}\n\n",
             "anthropic" => "data: {\"type\":\"ping\"}\n\n",
+            "gemini" => "data: {\"candidates\":[]}\n\n",
             _ => "{}\n",
         }
     }
@@ -449,7 +478,7 @@ mod tests {
             let (_, error) = outcome(reading(protocol, endless("", " ", now_and_then))).await;
             assert!(error.unwrap().to_string().ends_with("no content came for 600 s"), "{protocol}");
         }
-        for protocol in ["openai", "anthropic"] {
+        for protocol in ["openai", "responses", "anthropic", "gemini"] {
             let (_, error) = outcome(reading(protocol, endless("", &" ".repeat(1_000), at_once))).await;
             assert!(
                 error.unwrap().to_string().ends_with("a beginning of blanks of more than 64 KiB"),

@@ -11,7 +11,7 @@ use crate::http::{Connection, Framing, Key, KeyHeader, ProviderSetupError, Secre
 /// A provider that speaks OpenAI's chat protocol over HTTP.
 #[derive(Clone, Debug)]
 pub struct OpenAiProvider {
-    connection: Connection,
+    pub(crate) connection: Connection,
 }
 
 impl OpenAiProvider {

@@ -42,6 +42,14 @@ impl Explanation {
                         .to_owned(),
                 ),
             },
+            Error::SerdeUnknownVariant { variant, .. } if is_removed_kind(path, variant) => Self {
+                what: format!("`kind: {variant}` was removed"),
+                hint: Some(
+                    "write `kind: gemini` for Gemini and Vertex AI, `kind: openai` with the provider's \
+                     OpenAI-compatible `base_url` for Cohere, Bedrock and others"
+                        .to_owned(),
+                ),
+            },
             Error::SerdeUnknownVariant { variant, expected, .. } => {
                 unknown(&format!("{} `{variant}`", kind_of_value(path)), variant, expected)
             }
@@ -119,6 +127,11 @@ fn unknown(what: &str, word: &str, known: &[&'static str]) -> Explanation {
         (None, known) => format!("use one of {}", known.join(", ")),
     };
     Explanation { what: format!("unknown {what}"), hint: Some(hint) }
+}
+
+/// Checks whether `word` is a kind of provider that earlier versions had.
+fn is_removed_kind(path: &KeyPath, word: &str) -> bool {
+    path.last_key() == Some("kind") && word == "genai"
 }
 
 /// Checks whether `word` is a way to choose among strategies that earlier versions had.

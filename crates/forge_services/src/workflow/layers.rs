@@ -424,16 +424,25 @@ agents:
     #[test]
     fn what_is_built_in_is_there_without_any_file() {
         let workflow = load(&Layers::default()).unwrap();
-        assert_eq!(workflow.provider_names(), "anthropic, ollama, openai, openrouter");
+        assert_eq!(workflow.provider_names(), "anthropic, gemini, ollama, openai, openrouter");
         let actual: Vec<_> =
             workflow.providers.values().map(|provider| provider.api_key_env.as_deref()).collect();
         assert_eq!(
             actual,
-            [Some("ANTHROPIC_API_KEY"), None, Some("OPENAI_API_KEY"), Some("OPENROUTER_API_KEY")]
+            [
+                Some("ANTHROPIC_API_KEY"),
+                Some("GEMINI_API_KEY"),
+                None,
+                Some("OPENAI_API_KEY"),
+                Some("OPENROUTER_API_KEY")
+            ]
         );
         let kinds: Vec<_> = workflow.providers.values().filter_map(|provider| provider.kind).collect();
         let openai = ProviderKind::OpenAi;
-        assert_eq!(kinds, [ProviderKind::Anthropic, ProviderKind::Ollama, openai, openai]);
+        assert_eq!(
+            kinds,
+            [ProviderKind::Anthropic, ProviderKind::Gemini, ProviderKind::Ollama, openai, openai]
+        );
         let model = workflow.model(&ModelId::new("gpt-4o").unwrap()).unwrap();
         let actual = (model.reference.to_string(), model.limits.window, model.limits.max_output);
         assert_eq!(actual, ("openai:gpt-4o".to_owned(), Tokens::new(128_000), Some(Tokens::new(16_384))));
@@ -619,7 +628,7 @@ agents:
             ),
             (
                 layers(&[], None, Some("x")),
-                "there is no provider `x`\n  --> flag --provider\nhelp: use one of anthropic, local, ollama, \
+                "there is no provider `x`\n  --> flag --provider\nhelp: use one of anthropic, gemini, local, ollama, \
                  openai, openrouter",
             ),
             (

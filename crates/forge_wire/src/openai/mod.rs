@@ -10,4 +10,5 @@ mod request;
 pub use answer::{OpenAiReplyReader, read_answer};
 pub use message::{message_json, read_message};
 pub use models::{is_of_llama_cpp, read_models, read_props};
+pub(crate) use request::effort_word;
 pub use request::{messages_json, request};

@@ -171,6 +171,55 @@ pub(crate) fn anthropic(events: &[Value]) -> Said {
     said
 }
 
+pub(crate) fn responses(events: &[Value]) -> Said {
+    let mut said = Said::default();
+    // The last event of a response has all of it; a recording may hold those of several calls.
+    let end = events.iter().find(|event| {
+        let is_end =
+            ["completed", "incomplete", "failed"].iter().any(|end| word(event, "/type").ends_with(end));
+        (is_end && event["response"].is_object()) || event["output"].is_array()
+    });
+    let Some(end) = end else { return said };
+    let response = end.get("response").unwrap_or(end);
+    said.is_refused = response["error"].is_object();
+    said.is_whole = !said.is_refused;
+    // What was told item by item counts where the end repeats nothing of it.
+    let done: Vec<Value> = events
+        .iter()
+        .take_while(|event| !std::ptr::eq(*event, end))
+        .filter(|event| word(event, "/type") == "response.output_item.done")
+        .map(|event| event["item"].clone())
+        .collect();
+    let output = response["output"].as_array().filter(|output| !output.is_empty()).cloned().unwrap_or(done);
+    let mut reasoning = Vec::new();
+    for item in &output {
+        let parts = |key: &str| item[key].as_array().cloned().unwrap_or_default();
+        match word(item, "/type") {
+            "message" => said.text.extend(
+                parts("content").iter().map(|part| word(part, "/text").to_owned() + word(part, "/refusal")),
+            ),
+            "reasoning" => {
+                let texts = parts("summary").into_iter().chain(parts("content"));
+                reasoning.extend(texts.map(|part| word(&part, "/text").to_owned()));
+            }
+            "function_call" => {
+                said.calls.push((word(item, "/name").to_owned(), arguments(word(item, "/arguments"))));
+            }
+            "custom_tool_call" => {
+                said.calls.push((word(item, "/name").to_owned(), arguments(word(item, "/input"))));
+            }
+            _ => {}
+        }
+    }
+    said.reasoning = reasoning.join("\n\n");
+    said.usage = response["usage"]["input_tokens"].as_u64().map(|input| {
+        let usage = &response["usage"];
+        let details = |key: &str| number(usage, &format!("/input_tokens_details/{key}"));
+        [input, number(usage, "/output_tokens"), details("cached_tokens"), details("cache_write_tokens")]
+    });
+    said
+}
+
 pub(crate) fn ollama(events: &[Value]) -> Said {
     let mut said = Said::default();
     for event in events {
@@ -183,6 +232,34 @@ pub(crate) fn ollama(events: &[Value]) -> Said {
         said.is_whole |= event["done"] == true;
         if event["prompt_eval_count"].is_u64() || event["eval_count"].is_u64() {
             said.usage = Some([number(event, "/prompt_eval_count"), number(event, "/eval_count"), 0, 0]);
+        }
+    }
+    said
+}
+
+pub(crate) fn gemini(events: &[Value]) -> Said {
+    let mut said = Said::default();
+    for event in events {
+        said.is_refused |= event["error"].is_object();
+        for part in
+            event.pointer("/candidates/0/content/parts").and_then(Value::as_array).into_iter().flatten()
+        {
+            let of = if part["thought"] == true { &mut said.reasoning } else { &mut said.text };
+            of.push_str(word(part, "/text"));
+            if let Some(call) = part.get("functionCall") {
+                let arguments = call.get("args").cloned().unwrap_or_else(|| arguments(""));
+                said.calls.push((word(call, "/name").to_owned(), arguments));
+            }
+        }
+        said.is_whole |= event.pointer("/candidates/0/finishReason").is_some_and(Value::is_string);
+        if let Some(usage) = event.get("usageMetadata") {
+            let answer = number(usage, "/candidatesTokenCount") + number(usage, "/thoughtsTokenCount");
+            said.usage = Some([
+                number(usage, "/promptTokenCount"),
+                answer,
+                number(usage, "/cachedContentTokenCount"),
+                0,
+            ]);
         }
     }
     said

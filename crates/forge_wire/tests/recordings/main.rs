@@ -12,7 +12,7 @@ mod tape;
 
 use forge_domain::{ChatCompletionMessage, FinishReason, ProviderError, ReplyParts, Tokens};
 use forge_wire::{HttpRefusal, RequestBody, StreamEvent, WireError, provider_error, read_error};
-use forge_wire::{anthropic, ollama, openai};
+use forge_wire::{anthropic, gemini, ollama, openai, responses};
 use pretty_assertions::assert_eq;
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ struct Protocol {
 
 type Reader = dyn FnMut(&str) -> Result<StreamEvent, WireError>;
 
-const PROTOCOLS: [Protocol; 3] = [
+const PROTOCOLS: [Protocol; 5] = [
     Protocol {
         api: "openai.chat",
         whole: openai::read_answer,
@@ -41,6 +41,16 @@ const PROTOCOLS: [Protocol; 3] = [
         },
         expected: expected::openai,
         answer_key: "choices",
+    },
+    Protocol {
+        api: "openai.responses",
+        whole: responses::read_answer,
+        stream: || {
+            let mut reader = responses::ResponsesReplyReader::default();
+            Box::new(move |data| reader.read(data))
+        },
+        expected: expected::responses,
+        answer_key: "output",
     },
     Protocol {
         api: "anthropic.messages",
@@ -61,6 +71,16 @@ const PROTOCOLS: [Protocol; 3] = [
         },
         expected: expected::ollama,
         answer_key: "message",
+    },
+    Protocol {
+        api: "gemini",
+        whole: gemini::read_answer,
+        stream: || {
+            let mut reader = gemini::GeminiReplyReader::default();
+            Box::new(move |data| reader.read(data))
+        },
+        expected: expected::gemini,
+        answer_key: "candidates",
     },
 ];
 
@@ -201,6 +221,30 @@ fn a_reply_that_was_cut_off_anywhere_has_only_complete_calls() {
     assert!(n_cut_calls > 0, "no call was cut off");
 }
 
+/// The items of every recorded request, those of other agents included, are read and written byte for byte; so are
+/// those of every reply.
+#[test]
+fn every_recorded_item_is_written_as_it_was_read() {
+    let Some(root) = recordings("items") else { return };
+    let (mut n_items, mut n_captured) = (0, 0);
+    for exchange in exchanges(&root, "openai.responses") {
+        let request: Value = serde_json::from_str(&exchange.request).unwrap_or_default();
+        let ends = expected::events(&exchange.body);
+        let replies = ends.iter().map(|event| event.get("response").unwrap_or(event)["output"].clone());
+        for items in std::iter::once(request["input"].clone()).chain(replies) {
+            let Value::Array(items) = items else { continue };
+            let messages = responses::read_items(items.clone()).unwrap();
+            let again: Vec<Value> = messages.iter().flat_map(responses::message_items).collect();
+            let text = |items: &[Value]| serde_json::to_string(items).unwrap();
+            assert_eq!(text(&again), text(&items), "{}", exchange.file);
+            n_items += items.len();
+            n_captured += if exchange.file.contains("codex") { items.len() } else { 0 };
+        }
+    }
+    eprintln!("{n_items} items, {n_captured} of them captured");
+    assert!(n_captured > 0, "no request of an agent was read");
+}
+
 #[test]
 fn every_recorded_request_is_written_as_it_was_read() {
     let Some(root) = recordings("requests") else { return };
@@ -208,6 +252,10 @@ fn every_recorded_request_is_written_as_it_was_read() {
     for protocol in PROTOCOLS {
         for exchange in exchanges(&root, protocol.api) {
             let Ok(request) = serde_json::from_str::<Value>(&exchange.request) else { continue };
+            if let Some(contents) = request["contents"].as_array() {
+                n_messages += contents.len();
+                assert_eq!(&gemini_again(contents), contents, "{}", exchange.file);
+            }
             if !request["messages"].is_array() {
                 continue;
             }
@@ -242,6 +290,19 @@ fn again(api: &str, messages: &[Value], file: &str) -> Vec<Value> {
         }
         _ => messages.iter().map(|message| anthropic_again(message, file)).collect(),
     }
+}
+
+/// The contents, read into the domain and written again; adjacent messages of one role are one content.
+fn gemini_again(contents: &[Value]) -> Vec<Value> {
+    let messages = gemini::read_contents(contents).unwrap();
+    let mut again: Vec<Value> = Vec::new();
+    for (role, parts) in messages.iter().map(|message| gemini::content_parts(message).unwrap()) {
+        match again.last_mut() {
+            Some(last) if last["role"] == role => last["parts"].as_array_mut().unwrap().extend(parts),
+            _ => again.push(serde_json::json!({"role": role, "parts": parts})),
+        }
+    }
+    again
 }
 
 fn anthropic_again(message: &Value, file: &str) -> Value {

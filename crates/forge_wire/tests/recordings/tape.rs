@@ -29,7 +29,11 @@ pub(crate) fn recordings(what: &str) -> Option<PathBuf> {
 pub(crate) fn exchanges(root: &Path, api: &str) -> Vec<Exchange> {
     let mut exchanges = indexed(root);
     exchanges.extend(captures(&root.join("local_captures")));
-    exchanges.retain(|exchange| exchange.api == api);
+    // One file of events was written by hand, and not all of its lines are JSON.
+    let is_event = |line: &str| line.trim().is_empty() || serde_json::from_str::<Value>(line).is_ok();
+    let is_whole =
+        |exchange: &Exchange| !exchange.file.ends_with(".chunks.txt") || exchange.body.lines().all(is_event);
+    exchanges.retain(|exchange| exchange.api == api && is_whole(exchange));
     exchanges
 }
 
@@ -52,7 +56,11 @@ fn indexed(root: &Path) -> Vec<Exchange> {
     for line in text(&root.join("index.jsonl")).lines() {
         let entry: Value = serde_json::from_str(line).unwrap();
         let file = entry["file"].as_str().unwrap().to_owned();
-        let api = entry["api"].as_str().unwrap().to_owned();
+        // The index has a name for what is asked most; the rest is known by its address.
+        let api = match entry["url"].as_str() {
+            Some(url) if url.contains("enerateContent") => "gemini".to_owned(),
+            _ => entry["api"].as_str().unwrap().to_owned(),
+        };
         let text = text(&root.join(&file));
         let status = entry["status"].as_u64().map_or(200, |status| status as u16);
         if !file.ends_with(".yaml") && !file.ends_with(".yml") {
@@ -77,6 +85,7 @@ fn captures(folder: &Path) -> Vec<Exchange> {
             let exchange: Value = serde_json::from_str(line).unwrap();
             let api = match exchange["path"].as_str().unwrap_or_default() {
                 "/v1/chat/completions" => "openai.chat",
+                "/v1/responses" => "openai.responses",
                 "/v1/messages" => "anthropic.messages",
                 "/api/chat" => "ollama.chat",
                 _ => continue,

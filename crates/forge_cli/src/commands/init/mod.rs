@@ -87,9 +87,10 @@ struct KnownProvider {
     model: Option<&'static str>,
 }
 
-const KNOWN: [KnownProvider; 4] = [
+const KNOWN: [KnownProvider; 5] = [
     KnownProvider { name: "openai", variable: Some("OPENAI_API_KEY"), model: Some("gpt-4o-mini") },
     KnownProvider { name: "anthropic", variable: Some("ANTHROPIC_API_KEY"), model: Some("claude-haiku-4-5") },
+    KnownProvider { name: "gemini", variable: Some("GEMINI_API_KEY"), model: Some("gemini-2.5-flash") },
     KnownProvider {
         name: "openrouter",
         variable: Some("OPENROUTER_API_KEY"),

@@ -650,17 +650,6 @@ help: did you mean `keep`?
 ",
     );
     check(
-        "providers:\n  x: { kind: gemini }\n",
-        r"
-unknown kind `gemini`
-  --> forge.yaml:2:14: providers.x.kind
-  |
-2 |   x: { kind: gemini }
-  |              ^
-help: use one of openai, anthropic, ollama, genai
-",
-    );
-    check(
         "agents:\n  a:\n    compact:\n      strategies:\n        - truncation: {}\n          sliding_window: {}\n",
         r"
 one strategy for each entry of the list: give `sliding_window` an entry of its own
@@ -669,6 +658,32 @@ one strategy for each entry of the list: give `sliding_window` an entry of its o
 5 |         - truncation: {}
   |           ^
 help: for example `strategies: [extraction, sliding_window]`
+",
+    );
+}
+
+#[test]
+fn an_unknown_kind_of_provider_is_answered_with_what_to_write() {
+    check(
+        "providers:\n  x: { kind: bedrock }\n",
+        r"
+unknown kind `bedrock`
+  --> forge.yaml:2:14: providers.x.kind
+  |
+2 |   x: { kind: bedrock }
+  |              ^
+help: use one of openai, openai-chat, responses, anthropic, ollama, gemini
+",
+    );
+    check(
+        "providers:\n  x: { kind: genai }\n",
+        r"
+`kind: genai` was removed
+  --> forge.yaml:2:14: providers.x.kind
+  |
+2 |   x: { kind: genai }
+  |              ^
+help: write `kind: gemini` for Gemini and Vertex AI, `kind: openai` with the provider's OpenAI-compatible `base_url` for Cohere, Bedrock and others
 ",
     );
 }

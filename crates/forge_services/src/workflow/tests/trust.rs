@@ -82,11 +82,8 @@ const ASKING: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "providers: { g: { kind: genai } }",
-        &[
-            "1: send requests of provider `g` to the providers of its models",
-            "1: give the variable that the names of its models choose to provider `g`",
-        ],
+        "providers: { g: { kind: gemini } }",
+        &["1: send requests of provider `g` to https://generativelanguage.googleapis.com/v1beta"],
     ),
     ("providers: { corp: { retries: 9 } }", &["1: raise `providers.corp.retries` to 9"]),
     ("models: { plan: { provider: openai } }", &["1: use the model `plan` of `openai`"]),
@@ -323,8 +320,7 @@ fn keys_go_only_where_the_persons_own_layers_send_them() {
             "providers: { p: { base_url: 'http://h', headers: { x: $CORP_KEY } } }",
             Some("providers.p.base_url"),
         ),
-        ("providers: { g: { kind: genai, api_key_env: OPENAI_API_KEY } }", Some("providers.g.base_url")),
-        ("providers: { g: { kind: genai, base_url: 'http://h' } }", Some("providers.g.base_url")),
+        ("providers: { g: { kind: gemini, api_key_env: OPENAI_API_KEY } }", Some("providers.g.base_url")),
         ("mcp_servers: { s: { url: 'http://h', headers: { x: $CORP_KEY } } }", Some("mcp_servers.s.url")),
         (
             "tool_settings: { web_search: { endpoint: 'http://h/{query}', api_key_env: CORP_KEY } }",

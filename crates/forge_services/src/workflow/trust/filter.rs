@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forge_domain::{
     CheckpointPolicy, FetchSettings, HookCommands, HookPoint, McpServerConfig, McpServerId, ModelConfig,
-    ModelId, Permissions, ProviderConfig, ProviderId, ProviderKind, SECRETS, ShellSettings, StoreSetting,
-    ToolSettings, WebSearchSettings, Workflow, without_secrets,
+    ModelId, Permissions, ProviderConfig, ProviderId, SECRETS, ShellSettings, StoreSetting, ToolSettings,
+    WebSearchSettings, Workflow, without_secrets,
 };
 use merge::Merge;
 use serde::Serialize;
@@ -149,11 +149,7 @@ impl LayerFilter<'_> {
         let whom = format!("provider `{id}`");
         let address = config.address().map_or_else(|| "(no address)".to_owned(), without_secrets);
         self.request(Power::SendTo { whom: whom.clone(), address }, below(path, "base_url"), config);
-        let usual_key = || {
-            let is_genai = config.kind == Some(ProviderKind::Genai);
-            is_genai.then(|| "that the names of its models choose".to_owned())
-        };
-        if let Some(variable) = config.api_key_env.clone().or_else(usual_key) {
+        if let Some(variable) = config.api_key_env.clone() {
             let power = Power::ReadVariable { variable, whom: whom.clone() };
             self.request(power, below(path, "api_key_env"), config);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forge_domain::{ProviderKind, Workflow};
+use forge_domain::Workflow;
 
 use super::super::Finding;
 
@@ -32,20 +32,6 @@ pub(in super::super) fn misplaced(own: &Workflow, merged: &Workflow) -> Vec<Find
                 "name this address in your own ~/.config/forge/forge.yaml, or a variable other than {variable} here"
             )),
         });
-    }
-    for (id, config) in &merged.providers {
-        let is_keyless = config.kind == Some(ProviderKind::Genai)
-            && config.base_url.is_some()
-            && config.api_key_env.is_none();
-        if is_keyless && own.providers.get(id) != Some(config) {
-            findings.push(Finding {
-                path: format!("providers.{id}.base_url"),
-                what: "the key that the name of a model chooses would be sent to this address".to_owned(),
-                hint: Some(
-                    "name the variable that holds this server's own key: `api_key_env: NAME`".to_owned(),
-                ),
-            });
-        }
     }
     findings
 }

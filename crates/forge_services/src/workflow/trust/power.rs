@@ -153,9 +153,6 @@ impl fmt::Display for Power {
                 let start: String = sha256.chars().take(12).collect();
                 write!(f, "use the file {file} (sha256 {start}…)")
             }
-            Self::SendTo { whom, address } if address.is_empty() => {
-                write!(f, "send requests of {whom} to the providers of its models")
-            }
             Self::SendTo { whom, address } => write!(f, "send requests of {whom} to {address}"),
             Self::SendHeader { whom, header } => write!(f, "send the header `{header}` to {whom}"),
             Self::SendOption { whom, key } => {
