@@ -3,14 +3,16 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Format;
+use crate::agents::{CODEX, SWE_AGENT, WHO_AND_WHEN};
 use crate::anthropic::Anthropic;
 use crate::claude_code::ClaudeCode;
 use crate::codec::Codec;
 use crate::openai::OpenAi;
-use crate::tau_bench::TauBench;
+use crate::tau_bench::TAU_BENCH;
 
 /// All formats, from the most general to the most specific: the last one that recognizes a file reads it.
-pub(crate) const FORMATS: &[&dyn Codec] = &[&OpenAi, &Anthropic, &TauBench, &ClaudeCode];
+pub(crate) const FORMATS: &[&dyn Codec] =
+    &[&OpenAi, &Anthropic, &TAU_BENCH, &ClaudeCode, SWE_AGENT, WHO_AND_WHEN, CODEX];
 
 /// Returns the line of `format` in the table.
 pub(crate) fn codec(format: Format) -> &'static dyn Codec {

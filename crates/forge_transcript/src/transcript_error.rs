@@ -27,6 +27,15 @@ pub enum TranscriptError {
         /// Offset of the first byte that is not text, counted from zero.
         byte: usize,
     },
+    /// It is compressed, and cannot be unpacked.
+    #[error("{origin} cannot be unpacked: {source}; copy the whole file")]
+    Packed {
+        /// Name of the file.
+        origin: String,
+        /// The fault.
+        #[source]
+        source: std::io::Error,
+    },
     /// Its one JSON value ends too early.
     #[error(
         "{origin} is cut off at line {line}, column {column}: the JSON does not end; copy the whole file"
@@ -112,6 +121,19 @@ pub enum TranscriptError {
         /// The fault, and its key.
         #[source]
         source: WireError,
+    },
+    /// None of its entries holds a message.
+    #[error(
+        "{origin} was recognized as {name}, but none of its {entries} entries holds a message; if it is of \
+         another format, name it with --from"
+    )]
+    Mute {
+        /// Name of the file.
+        origin: String,
+        /// The name of the format.
+        name: &'static str,
+        /// The number of its entries.
+        entries: usize,
     },
     /// A line claims to be a message, and is not.
     #[error("{origin}: line {line} is not a message of {agent}: {source}; fix that line, or remove it")]

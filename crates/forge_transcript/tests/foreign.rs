@@ -98,14 +98,6 @@ fn files() -> Vec<(String, &'static str, &'static str)> {
         ),
         (
             lines(&[
-                json!({"timestamp": "t", "type": "session_meta", "payload": {"id": "1"}}),
-                json!({"timestamp": "t", "type": "response_item", "payload": {"type": "message"}}),
-            ]),
-            "Codex rollout",
-            "",
-        ),
-        (
-            lines(&[
                 json!({"type": "session", "version": 3, "id": "1", "cwd": "/"}),
                 json!({"type": "message", "message": {"role": "user", "content": "hi"}}),
             ]),
@@ -119,12 +111,6 @@ fn files() -> Vec<(String, &'static str, &'static str)> {
             ]),
             "Copilot CLI",
             "",
-        ),
-        (
-            json!({"environment": "main", "history": [{"role": "user", "content": "hi"}], "trajectory": []})
-                .to_string(),
-            "SWE-agent",
-            ".history",
         ),
         (
             chat(&json!({"role": "assistant", "content": [{"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}]})),

@@ -1,19 +1,25 @@
 //! The interface of a format, and the forms in which its folder gets a file and a session.
 
+mod entries;
 mod evidence;
 mod input;
 mod message_list;
 mod message_stream;
 mod revision;
 mod source;
+mod traces;
+mod window;
 
-pub(crate) use evidence::{Evidence, Layout, value_of};
-pub(crate) use input::{Input, file_name};
+pub(crate) use entries::{EntryFormat, Listing};
+pub(crate) use evidence::{Evidence, Fields, Layout, value_of};
+pub(crate) use input::{Input, file_name, is_packed, unpack};
 pub(crate) use message_list::{MessageList, is_anthropics, is_message_list};
 pub use revision::RewriteError;
 pub(crate) use revision::{Line, Revision, Says};
 pub use source::Opener;
 pub(crate) use source::{Source, Visit};
+pub(crate) use traces::{Effect, Trace};
+pub(crate) use window::Window;
 
 use crate::{Format, Record, RecordedCompaction, Session, StreamError, StreamedSession, TranscriptError};
 
@@ -52,10 +58,27 @@ pub(crate) trait Codec: Sync {
         Vec::new()
     }
 
-    /// Returns the first record of what the model would see: the whole session, or what follows its last
+    /// Returns the records of what the model would see: the whole session, or what follows its last
     /// compaction together with what that left in the context.
-    fn window_start(&self, _records: &[Record]) -> usize {
-        0
+    fn window(&self, _records: &[Record]) -> Window {
+        Window::default()
+    }
+
+    /// Checks whether a record holds what one of its agent's compactions put in place of earlier records.
+    fn is_summary(&self, _record: &Record) -> bool {
+        false
+    }
+
+    /// Checks whether a file in which nothing is replaced stays as it is, even if no provider accepts its
+    /// messages: its agent does.
+    fn keeps_form(&self) -> bool {
+        false
+    }
+
+    /// Checks whether a record repeats messages that earlier records hold, as a compaction does that keeps
+    /// some of them.
+    fn is_repeat(&self, _record: &Record) -> bool {
+        false
     }
 
     /// Checks whether the messages that a recorded compaction summarizes are still in the file.
