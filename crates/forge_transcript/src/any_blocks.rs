@@ -36,7 +36,7 @@ const fn form(
 }
 
 const CALLS: &[Form] = &[
-    form("tool_use", &["/id"], &["/name"], &["/input"]),
+    form("tool_use", &["/id"], &["/name"], &["/input", "/arguments"]),
     form("server_tool_use", &["/id"], &["/name"], &["/input"]),
     form("mcp_tool_use", &["/id"], &["/name"], &["/input"]),
     form("toolCall", &["/id"], &["/name"], &["/arguments"]),

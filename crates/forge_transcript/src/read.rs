@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::codec::{Evidence, Input, is_packed, unpack};
-use crate::formats::{FORMATS, codec, known_formats};
+use crate::formats::{codec, formats, known_formats};
 use crate::record::Shelf;
 use crate::{Format, Session, TranscriptError};
 
@@ -57,7 +57,7 @@ fn read_input(
 
 fn detect(bytes: &[u8], origin: &str) -> Result<Format, TranscriptError> {
     let evidence = Evidence::of(bytes);
-    match FORMATS.iter().rev().find(|codec| codec.detect(&evidence)) {
+    match formats().rev().find(|codec| codec.detect(&evidence)) {
         Some(codec) => Ok(codec.format()),
         None => Err(evidence.into_error(origin)),
     }

@@ -191,7 +191,7 @@ impl TranscriptError {
     }
 }
 
-/// Returns `text` as a clause of its own; nothing if it is empty.
+/// Returns the place `text` as the end of a sentence; nothing if it is empty.
 fn clause(text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!(" ({text})") }
+    if text.is_empty() { String::new() } else { format!(" there ({text})") }
 }

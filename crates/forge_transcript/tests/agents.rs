@@ -153,8 +153,217 @@ fn team_samples() -> Vec<Sample> {
     ]
 }
 
+fn pi_samples() -> Vec<Sample> {
+    let head =
+        json!({"type": "session", "version": 3, "id": "s", "timestamp": "2026-01-01T10:00:00Z", "cwd": "/"});
+    let entry = |id: &str, parent: Option<&str>, message: Value| json!({"type": "message", "id": id, "parentId": parent, "timestamp": "2026-01-01T10:00:00Z", "message": message});
+    let user = |text: &str| json!({"role": "user", "content": [{"type": "text", "text": text}]});
+    let call = json!({"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."},
+        {"type": "toolCall", "id": "c", "name": "f", "arguments": {}}]});
+    let result = json!({"role": "toolResult", "toolCallId": "c", "toolName": "f", "content": [{"type": "text", "text": "out"}]});
+    let exchange = |id: &str| [entry("b", Some(id), call.clone()), entry("c", Some("b"), result.clone())];
+    let compaction = json!({"type": "compaction", "id": "e", "parentId": "d", "summary": "It was sought.",
+        "firstKeptEntryId": "d", "tokensBefore": 99});
+    let mut long = vec![head.clone(), entry("a", None, user("Find it."))];
+    long.extend(exchange("a"));
+    let mut branched = long.clone();
+    branched.extend([
+        json!({"type": "label", "id": "l", "parentId": "c", "label": "x"}),
+        entry("x", Some("l"), user("Not so.")),
+        entry("d", Some("l"), user("So.")),
+    ]);
+    long.extend([entry("d", Some("c"), user("Now.")), compaction, entry("g", Some("e"), user("And?"))]);
+    let old =
+        |message: Value| json!({"type": "message", "timestamp": "2026-01-01T10:00:00Z", "message": message});
+    vec![
+        sample("pi", lines(&branched), "u:Find it. | a:+f(c) | r(c):out | u:So."),
+        Sample {
+            format: "pi",
+            text: lines(&long),
+            expected: "u*:It was sought. | u:Now. | u:And?",
+            before: "u:Find it. | a:+f(c) | r(c):out | u:Now. | u:And?",
+        },
+        Sample {
+            format: "pi",
+            text: lines(&[
+                head,
+                old(user("One.")),
+                old(user("Two.")),
+                json!({"type": "compaction", "summary": "One.", "firstKeptEntryIndex": 2, "tokensBefore": 9}),
+                old(json!({"role": "bashExecution", "command": "ls", "output": "x"})),
+            ]),
+            expected: "u*:One. | u:Two. | n:Ran `ls`\nx",
+            before: "u:One. | u:Two. | n:Ran `ls`\nx",
+        },
+    ]
+}
+
+fn gemini_cli_samples() -> Vec<Sample> {
+    let head = json!({"sessionId": "s", "projectHash": "h", "startTime": "t"});
+    let user = |id: &str, text: &str| json!({"id": id, "timestamp": "2026-01-01T10:00:00Z", "type": "user", "content": [{"text": text}]});
+    let reply = |result: Value| {
+        json!({"id": "b", "timestamp": "2026-01-01T10:00:00Z", "type": "gemini", "content": "I look.",
+            "toolCalls": [{"id": "c", "name": "f", "args": {}, "status": "success", "result": result}]})
+    };
+    let result = json!([{"functionResponse": {"id": "c", "name": "f", "response": {"output": "out"}}}]);
+    let all = [
+        user("a", "Find it."),
+        reply(result.clone()),
+        json!({"id": "i", "type": "info", "content": "Update!"}),
+    ];
+    let document = json!({"sessionId": "s", "projectHash": "h", "messages": all}).to_string();
+    vec![
+        sample("gemini-cli", document, "u:Find it. | a:I look.+f(c) | r(c):out"),
+        sample(
+            "gemini-cli",
+            lines(&[
+                head.clone(),
+                user("a", "Find it."),
+                reply(Value::Null),
+                reply(result),
+                json!({"$set": {"summary": "x"}}),
+                user("d", "No."),
+                json!({"$rewindTo": "d"}),
+                user("e", "Yes."),
+            ]),
+            "u:Find it. | a:I look.+f(c) | r(c):out | u:Yes.",
+        ),
+        sample(
+            "gemini-cli",
+            lines(&[
+                head,
+                user("a", "Find it."),
+                json!({"$set": {"messages": [user("z", "Sum.")]}}),
+                user("d", "Now."),
+            ]),
+            "u:Sum. | u:Now.",
+        ),
+    ]
+}
+
+fn copilot_samples() -> Vec<Sample> {
+    let event = |kind: &str, data: Value| json!({"type": kind, "data": data, "id": "1", "timestamp": "2026-01-01T10:00:00Z"});
+    let mut events = vec![
+        event("session.start", json!({"sessionId": "s", "producer": "copilot-agent"})),
+        event("system.message", json!({"role": "system", "content": "Be brief."})),
+        event(
+            "user.message",
+            json!({"content": "Find it.", "transformedContent": "<current_datetime>x</current_datetime>\n\nFind it."}),
+        ),
+        event(
+            "assistant.message",
+            json!({"content": "", "toolRequests": [{"toolCallId": "c", "name": "f", "arguments": {}}]}),
+        ),
+        event(
+            "tool.execution_complete",
+            json!({"toolCallId": "c", "success": false, "error": {"message": "no", "code": "x"}}),
+        ),
+        event("system.message", json!({"role": "system", "content": "Be brief."})),
+        event("user.message", json!({"content": "And?"})),
+    ];
+    let seen = "s:Be brief. | n:<current_datetime>x</current_datetime>\n\n | u:Find it. | a:+f(c) | r!(c):{\"message\": \"no\", \"code\": \"x\"} | u:And?";
+    let plain = sample("copilot", lines(&events), seen);
+    events.push(event(
+        "session.compaction_complete",
+        json!({"success": true, "summaryContent": "It was sought.", "preCompactionTokens": 9}),
+    ));
+    let compacted = Sample {
+        format: "copilot",
+        text: lines(&events),
+        expected: "s:Be brief. | u*:It was sought.",
+        before: seen,
+    };
+    vec![plain, compacted]
+}
+
+fn openhands_samples() -> Vec<Sample> {
+    let metadata = json!({"function_name": "f", "tool_call_id": "c", "model_response": {"id": "m",
+        "choices": [{"message": {"tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{\"a\": 1}"}}]}}]}});
+    let history = json!([
+        {"id": 0, "source": "agent", "action": "system", "args": {"content": "Be brief."}},
+        {"id": 1, "source": "user", "action": "message", "args": {"content": "Find it."}},
+        {"id": 2, "source": "user", "action": "recall", "args": {"query": "Find it."}},
+        {"id": 3, "source": "agent", "action": "run", "args": {"command": "ls", "thought": "I look."}, "tool_call_metadata": metadata},
+        {"id": 4, "source": "agent", "observation": "run", "content": "out", "cause": 3, "tool_call_metadata": metadata},
+        {"id": 5, "source": "agent", "action": "finish", "args": {"final_thought": "Here."}},
+    ]);
+    let seen = "s:Be brief. | u:Find it. | a:I look.+f(c) | r(c):out | a:Here.";
+    let older = json!({"issue": {}, "instruction": "x", "history": [
+        {"action": "message", "content": "Find it."},
+        {"action": "run", "command": "ls", "thought": "I look."},
+        {"observation": "run", "command": "ls", "content": "out"}]});
+    let event = |kind: &str, more: Value| {
+        let mut event =
+            json!({"id": kind, "timestamp": "2026-01-01T10:00:00Z", "source": "agent", "kind": kind});
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        event
+    };
+    let action = |id: &str| {
+        event(
+            "ActionEvent",
+            json!({"id": id, "thought": [], "tool_name": "f", "tool_call_id": id,
+            "tool_call": {"id": id, "name": "f", "arguments": "{}"}, "llm_response_id": "m"}),
+        )
+    };
+    let result = |id: &str| {
+        event(
+            "ObservationEvent",
+            json!({"id": format!("{id}r"), "tool_call_id": id,
+            "observation": {"content": [{"type": "text", "text": "out"}]}}),
+        )
+    };
+    let mut events = vec![
+        event("SystemPromptEvent", json!({"system_prompt": {"type": "text", "text": "Be brief."}})),
+        event(
+            "MessageEvent",
+            json!({"llm_message": {"role": "user", "content": [{"type": "text", "text": "Find it."}]}}),
+        ),
+        action("a"),
+        action("b"),
+        result("a"),
+        result("b"),
+    ];
+    let plain = sample(
+        "openhands-events",
+        lines(&events),
+        "s:Be brief. | u:Find it. | a:+f(a)+f(b) | r(a):out | r(b):out",
+    );
+    events.push(event(
+        "Condensation",
+        json!({"forgotten_event_ids": ["a", "b", "ar", "br"], "summary": "It was sought."}),
+    ));
+    vec![
+        sample("openhands", history.to_string(), seen),
+        sample("openhands", format!("{}\n{older}\n", json!({"instance_id": "i", "history": history})), seen),
+        sample("openhands", older.to_string(), "u:Find it. | a:I look.+run(call_0) | r(call_0):out"),
+        plain,
+        sample("openhands-events", lines(&events), "s:Be brief. | u:Find it. | u*:It was sought."),
+        sample("openhands-events", json!(events).to_string(), "s:Be brief. | u:Find it. | u*:It was sought."),
+        sample(
+            "inspect",
+            json!({"version": 2, "eval": {}, "samples": [{"id": 1, "epoch": 1, "messages": [
+                {"role": "user", "content": "Find it."},
+                {"role": "assistant", "content": [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "I look."}],
+                    "tool_calls": [{"id": "c", "function": "f", "arguments": {}}]},
+                {"role": "tool", "tool_call_id": "c", "content": "", "error": {"type": "timeout", "message": "late"}}]}]})
+            .to_string(),
+            "u:Find it. | a:I look.+f(c) | r!(c):{\"type\": \"timeout\", \"message\": \"late\"}",
+        ),
+    ]
+}
+
 fn samples() -> Vec<Sample> {
-    [codex_samples(), team_samples()].into_iter().flatten().collect()
+    [
+        codex_samples(),
+        team_samples(),
+        pi_samples(),
+        gemini_cli_samples(),
+        copilot_samples(),
+        openhands_samples(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 #[test]
@@ -225,7 +434,7 @@ fn damaged_lines_leave_the_others() {
         }
         let unknown = "{\"type\":\"from_the_future\",\"said\":\"x\"}";
         let damaged = format!(
-            "{}\n{unknown}\n{}{}\n{}\n{{\"type\":\"cut off",
+            "{}\n{}{}\n{}\n{unknown}\n{{\"type\":\"cut off",
             lines[0],
             lines[1],
             lines[2],

@@ -77,7 +77,7 @@ fn every_recorded_file_is_read_whole_or_refused_by_name() {
 }
 
 /// The formats that are read message by message.
-const STREAMED: [&str; 4] = ["openai", "anthropic", "claude-code", "codex"];
+const STREAMED: [&str; 6] = ["openai", "anthropic", "claude-code", "codex", "pi", "copilot"];
 
 /// Checks that a session that is read message by message says what it says where it is read at once.
 fn streams_the_same(bytes: &[u8], file: &str, sessions: &[Session]) {

@@ -43,17 +43,6 @@ fn files() -> Vec<(String, &'static str, &'static str)> {
         (json!([{"role": "user", "parts": [{"text": "hi"}]}]).to_string(), "Gemini contents", "`parts`"),
         (chat(&json!({"role": "model", "content": "hi"})), "Gemini contents", "`role` is `model`"),
         (
-            json!({"sessionId": "s", "projectHash": "h", "messages": [{"id": "1", "type": "user", "content": "hi"}]})
-                .to_string(),
-            "Gemini CLI",
-            "`role` is missing",
-        ),
-        (
-            lines(&[json!({"sessionId": "s", "projectHash": "h"}), json!({"type": "gemini", "content": "hi"})]),
-            "Gemini CLI",
-            "",
-        ),
-        (
             json!({"model": "m", "input": [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}]})
                 .to_string(),
             "OpenAI Responses",
@@ -95,22 +84,6 @@ fn files() -> Vec<(String, &'static str, &'static str)> {
             chat(&json!({"role": "assistant", "content": [{"type": "toolRequest", "id": "c", "toolCall": {}}]})),
             "goose",
             "`toolRequest`",
-        ),
-        (
-            lines(&[
-                json!({"type": "session", "version": 3, "id": "1", "cwd": "/"}),
-                json!({"type": "message", "message": {"role": "user", "content": "hi"}}),
-            ]),
-            "a pi session",
-            "",
-        ),
-        (
-            lines(&[
-                json!({"type": "session.start", "data": {"sessionId": "s", "producer": "copilot-agent"}}),
-                json!({"type": "user.message", "data": {"content": "hi"}}),
-            ]),
-            "Copilot CLI",
-            "",
         ),
         (
             chat(&json!({"role": "assistant", "content": [{"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}]})),

@@ -1,11 +1,25 @@
 //! The formats of other agents, one file each. They are read, and not written.
 
 mod codex;
+mod copilot;
+mod gemini_cli;
+mod inspect;
+mod openhands;
+mod pi;
 mod swe_agent;
 mod who_and_when;
 
 use crate::codec::Codec;
 
-pub(crate) const CODEX: &dyn Codec = &codex::Codex;
-pub(crate) const SWE_AGENT: &dyn Codec = &swe_agent::SWE_AGENT;
-pub(crate) const WHO_AND_WHEN: &dyn Codec = &who_and_when::WhoAndWhen;
+/// The formats, from the most general to the most specific.
+pub(crate) const AGENTS: &[&dyn Codec] = &[
+    &swe_agent::SWE_AGENT,
+    &who_and_when::WhoAndWhen,
+    &inspect::Inspect,
+    &openhands::Trajectories,
+    &openhands::Events,
+    &gemini_cli::GeminiCli,
+    &copilot::Copilot,
+    &pi::Pi,
+    &codex::Codex,
+];

@@ -18,7 +18,8 @@ pub(super) const SWE_AGENT: MessageLists = MessageLists {
 };
 
 fn detect(evidence: &Evidence<'_>) -> bool {
-    let is_own = |file: &Fields<'_>| file.has(&["environment"]) || file.has(&["trajectory"]);
+    let is_own =
+        |file: &Fields<'_>| ["environment", "trajectory", "info"].iter().any(|key| file.contains(key));
     evidence.document().is_some_and(|file| file.has_list("history") && is_own(file))
 }
 

@@ -1,7 +1,6 @@
 //! Formats whose files are lists of entries, each with messages of its own: most agents' sessions.
 
 use std::collections::VecDeque;
-use std::io::Read;
 use std::sync::Arc;
 
 use forge_domain::{Body, Message, ToolName};
@@ -17,8 +16,6 @@ use crate::session::Names;
 use crate::written::split;
 use crate::{Format, Record, RecordedCompaction, Session, StreamError, StreamedSession, TranscriptError};
 
-/// The number of bytes by which a file is recognized that is read entry by entry.
-const HEAD: u64 = 1024 * 1024;
 /// The number of entries of which at least one has to hold a message.
 const SOME_ENTRIES: usize = 20;
 
@@ -92,6 +89,12 @@ impl<'a> Listing<'a> {
             listing.skipped_lines += each_record(line, &mut |record| listing.entries.push(record));
         }
         listing
+    }
+
+    /// Lists the items of a file that is one list.
+    pub(crate) fn of_list(text: &'a str) -> Result<Self, serde_json::Error> {
+        let items: Vec<&RawValue> = serde_json::from_str(text)?;
+        Ok(Self { entries: items.into_iter().map(RawValue::get).collect(), ..Self::default() })
     }
 
     /// Lists the items of lists, in order; a key that is missing has none, and a text counts as one item.
@@ -334,9 +337,10 @@ struct Survey {
 
 impl Survey {
     fn of<F: EntryFormat>(source: &mut Source<'_>) -> std::io::Result<Option<Self>> {
-        let mut head = Vec::new();
-        source.reader()?.take(HEAD).read_to_end(&mut head)?;
-        if !F::detect(&Evidence::of(&head)) {
+        // A document may have the same fields as the lines of another file.
+        let sample = source.sample()?;
+        let evidence = Evidence::of(&sample);
+        if source.head()?.is_some() || evidence.text.starts_with('[') || !F::detect(&evidence) {
             return Ok(None);
         }
         let mut survey = Self::default();

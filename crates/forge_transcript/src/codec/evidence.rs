@@ -36,6 +36,11 @@ impl<'a> Fields<'a> {
         keys.iter().all(|key| value_of(&self.0, key).is_some())
     }
 
+    /// Checks whether `key` is there, with a value or null.
+    pub(crate) fn contains(&self, key: &str) -> bool {
+        self.0.iter().any(|(name, _)| name == key)
+    }
+
     /// Checks whether the value of `key` is a list.
     pub(crate) fn has_list(&self, key: &str) -> bool {
         self.get(key).starts_with('[')
@@ -49,11 +54,6 @@ impl<'a> Fields<'a> {
     /// Returns the string under `key`; an empty one if it is anything else.
     pub(crate) fn text(&self, key: &str) -> String {
         serde_json::from_str(self.get(key)).unwrap_or_default()
-    }
-
-    /// Returns the fields of the object under `key`.
-    pub(crate) fn at(&self, key: &str) -> Self {
-        Self::of(self.get(key))
     }
 
     /// Returns the items of the list under `key`.

@@ -21,6 +21,8 @@ pub(crate) enum Effect {
     None,
     /// The entries before it with the same id no longer count.
     Replaces,
+    /// It counts only if no entry before it has its id.
+    Repeats,
     /// The last turns no longer count.
     DropsTurns(usize),
     /// The entry of this id, and all after it, no longer count.
@@ -44,6 +46,7 @@ pub(crate) fn active_entries(traces: &[Trace]) -> Vec<bool> {
                     active[before] = false;
                 }
             }
+            Effect::Repeats => active[place] &= trace.id.as_deref().and_then(earlier).is_none(),
             Effect::DropsTurns(turns) => drop_turns(traces, &mut active, place, *turns),
             Effect::RewindsTo(id) => {
                 let start = earlier(id).unwrap_or_default();
@@ -97,7 +100,7 @@ mod tests {
     use super::*;
 
     /// Parses entries from `id<parent!effect`: `t1` as an effect drops a turn, `>a` rewinds to `a`, `-a`
-    /// forgets `a`, `=` replaces, `0` resets; a capital is a turn.
+    /// forgets `a`, `=` replaces, `+` repeats, `0` resets; a capital is a turn.
     fn traces(text: &str) -> Vec<Trace> {
         let trace = |word: &str| {
             let (word, effect) = word.split_once('!').unwrap_or((word, ""));
@@ -108,6 +111,7 @@ mod tests {
                 (">", id) => Effect::RewindsTo(id.into()),
                 ("-", id) => Effect::Forgets(vec![id.into()]),
                 ("=", _) => Effect::Replaces,
+                ("+", _) => Effect::Repeats,
                 ("0", _) => Effect::Resets,
                 _ => Effect::None,
             };
@@ -127,6 +131,7 @@ mod tests {
             ("a b d!>x", "d"),
             ("a b c!-a", "bc"),
             ("a b a!=", "ba"),
+            ("a b a!+", "ab"),
             ("a b c!0 d", "cd"),
             ("a< b<a c<a d<c", "acd"),
             ("a< b<x c<b", "abc"),
