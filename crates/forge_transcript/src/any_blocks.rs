@@ -4,6 +4,7 @@ use forge_domain::{Body, Content, HIDDEN_TOKENS, Message, Part, Role, ToolCall, 
 use forge_wire::anthropic::media_part;
 use serde_json::{Value, json};
 
+use crate::arguments::object_fields;
 use crate::flat_text::{flat_value, is_image};
 
 /// One block of a content.
@@ -182,7 +183,8 @@ pub(crate) fn call(id: &str, name: &str, arguments: &Value) -> ToolCall {
         Value::Null => "{}".to_owned(),
         Value::Object(_) => arguments.to_string(),
         Value::String(text) if text.trim().is_empty() => "{}".to_owned(),
-        Value::String(text) if text.trim_start().starts_with('{') => text.clone(),
+        // A call that was interrupted has half of its arguments.
+        Value::String(text) if object_fields(text).is_ok() => text.clone(),
         other => json!({"input": other}).to_string(),
     };
     ToolCall { id: id.to_owned(), name: ToolName::new(name).unwrap_or_else(|_| plain()), arguments }

@@ -177,7 +177,17 @@ fn leaves(value: &Value, texts: &mut Vec<String>) {
             .filter(|(key, _)| {
                 !matches!(
                     key.as_str(),
-                    "type" | "id" | "tool_use_id" | "name" | "signature" | "thinking" | "data"
+                    "type"
+                        | "id"
+                        | "tool_use_id"
+                        | "name"
+                        | "signature"
+                        | "thinking"
+                        | "data"
+                        | "thinkingSignature"
+                        | "textSignature"
+                        | "mimeType"
+                        | "partialJson"
                 )
             })
             .for_each(|(_, field)| leaves(field, texts)),

@@ -1,9 +1,12 @@
 //! The formats of other agents, one file each. They are read, and not written.
 
+mod aider;
+mod blocks;
 mod codex;
 mod copilot;
 mod gemini_cli;
 mod inspect;
+mod json_lines;
 mod openhands;
 mod pi;
 mod swe_agent;
@@ -13,6 +16,15 @@ use crate::codec::Codec;
 
 /// The formats, from the most general to the most specific.
 pub(crate) const AGENTS: &[&dyn Codec] = &[
+    &json_lines::JSON_LINES,
+    &blocks::LangChain,
+    &blocks::Gemini,
+    &blocks::Responses,
+    &blocks::Vercel,
+    &blocks::Cline,
+    &blocks::ClaudeTurns,
+    &blocks::ForgeCode,
+    &aider::Aider,
     &swe_agent::SWE_AGENT,
     &who_and_when::WhoAndWhen,
     &inspect::Inspect,

@@ -23,7 +23,7 @@ const SOME_ENTRIES: usize = 20;
 ///
 /// It has to recognize its files and to read one entry by itself. What entries mean for each other, such as
 /// rewinds, branches and compactions, it tells as facts; the rest is the same for all such formats.
-pub(crate) trait EntryFormat: Sync {
+pub(crate) trait EntryFormat: Sync + Sized {
     /// Its names.
     const FACTS: &'static FormatFacts;
     /// True if its files have a record a line.
@@ -44,6 +44,11 @@ pub(crate) trait EntryFormat: Sync {
     /// Reads the messages of an entry.
     fn messages(entry: &Value) -> Vec<Message>;
 
+    /// Reads the messages of an entry from its text, which is JSON in nearly all formats.
+    fn text_messages(entry: &str) -> Vec<Message> {
+        entry_messages::<Self>(&parse(entry).unwrap_or_default())
+    }
+
     /// Returns the name of the session, if this entry has it.
     fn session_id(_entry: &Value) -> Option<String> {
         None
@@ -57,6 +62,11 @@ pub(crate) trait EntryFormat: Sync {
     /// Returns the id of the reply of which an entry is a piece.
     fn reply(_entry: &Value) -> Option<String> {
         None
+    }
+
+    /// Returns the id of the reply of which an entry, given as text, is a piece.
+    fn reply_of(entry: &str) -> Option<String> {
+        Self::reply(&parse(entry).unwrap_or_default())
     }
 
     /// Returns the compaction that an entry holds; its record is set by the caller.
@@ -245,7 +255,7 @@ fn file_stem(origin: &str) -> &str {
 
 /// Reads the messages of an entry that was read before, without what the entries before it say.
 fn read_again<F: EntryFormat>(raw: &str) -> Vec<Message> {
-    entry_messages::<F>(&parse(raw).unwrap_or_default())
+    F::text_messages(raw)
 }
 
 fn entry_messages<F: EntryFormat>(entry: &Value) -> Vec<Message> {
@@ -271,11 +281,10 @@ impl EntryReader {
         if !active {
             return Record::new(raw, Vec::new());
         }
-        let entry: Value = parse(raw).unwrap_or_default();
-        let mut messages = entry_messages::<F>(&entry);
+        let mut messages = F::text_messages(raw);
         self.links.link(&mut messages);
         self.names.name(&mut messages);
-        let reply = if F::JOINS_REPLIES { self.piece(&messages) } else { F::reply(&entry) };
+        let reply = if F::JOINS_REPLIES { self.piece(&messages) } else { F::reply_of(raw) };
         Record::new(raw, messages).part_of(reply, None)
     }
 

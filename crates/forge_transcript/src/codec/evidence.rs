@@ -22,7 +22,7 @@ pub(crate) struct Evidence<'a> {
 }
 
 /// The fields of a JSON object. Their values stay text.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Fields<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'a> Fields<'a> {

@@ -9,6 +9,8 @@ pub(crate) struct Trace {
     pub(crate) id: Option<Box<str>>,
     /// The entry that it follows, in a format whose entries are a tree: an empty id is the root.
     pub(crate) parent: Option<Box<str>>,
+    /// The id of the entry that hides it, as long as that one is there.
+    pub(crate) hidden_by: Option<Box<str>>,
     /// True if a turn begins with it.
     pub(crate) is_turn: bool,
     pub(crate) effect: Effect,
@@ -60,6 +62,9 @@ pub(crate) fn active_entries(traces: &[Trace]) -> Vec<bool> {
         if let Some(id) = &trace.id {
             by_id.insert(id, place);
         }
+    }
+    for (active, trace) in active.iter_mut().zip(traces) {
+        *active &= trace.hidden_by.as_deref().is_none_or(|id| !by_id.contains_key(id));
     }
     active
 }
@@ -115,7 +120,8 @@ mod tests {
                 ("0", _) => Effect::Resets,
                 _ => Effect::None,
             };
-            Trace { id: Some(id.into()), parent, is_turn: id.chars().all(char::is_uppercase), effect }
+            let is_turn = id.chars().all(char::is_uppercase);
+            Trace { id: Some(id.into()), parent, hidden_by: None, is_turn, effect }
         };
         text.split_whitespace().map(trace).collect()
     }

@@ -30,6 +30,8 @@ pub(crate) struct NamedList<'a> {
     entries: Vec<&'a RawValue>,
     /// True if it has a message on each line, rather than being a JSON list.
     is_lines: bool,
+    /// Lines that are no message.
+    skipped_lines: usize,
 }
 
 impl<'a> NamedList<'a> {
@@ -39,7 +41,19 @@ impl<'a> NamedList<'a> {
         place: impl Into<String>,
         text: &'a str,
     ) -> Result<Self, serde_json::Error> {
-        Ok(Self { id, place: place.into(), text, entries: serde_json::from_str(text)?, is_lines: false })
+        let entries = serde_json::from_str(text)?;
+        Ok(Self { id, place: place.into(), text, entries, is_lines: false, skipped_lines: 0 })
+    }
+
+    /// Reads the list that has a message on each line of `text`.
+    pub(crate) fn of_lines(
+        text: &'a str,
+        lines: &[&'a str],
+        skipped_lines: usize,
+    ) -> Result<Self, serde_json::Error> {
+        let entries: Result<Vec<&RawValue>, _> =
+            lines.iter().map(|line| serde_json::from_str(line)).collect();
+        Ok(Self { id: None, place: "lines".into(), text, entries: entries?, is_lines: true, skipped_lines })
     }
 }
 
@@ -62,7 +76,7 @@ impl Codec for MessageLists {
         let session = |list: NamedList<'_>| {
             let records = read_records(&list.entries, &list.place, input)?;
             let id = list.id.unwrap_or_else(|| file_name(input.origin).to_owned());
-            Ok(Session::new(id, input.format, records))
+            Ok(Session { skipped_lines: list.skipped_lines, ..Session::new(id, input.format, records) })
         };
         lists.into_iter().map(session).collect()
     }
