@@ -72,7 +72,7 @@ fn files() -> Vec<(String, &'static str, &'static str)> {
             "",
         ),
         (
-            json!([{"lc": 1, "type": "constructor", "id": ["langchain"], "kwargs": {"content": "hi"}}]).to_string(),
+            json!([{"lc": 1, "type": "constructor", "id": ["langchain", "HumanMessage"], "kwargs": {"content": "hi"}}]).to_string(),
             "LangChain",
             "",
         ),
