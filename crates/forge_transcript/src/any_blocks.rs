@@ -258,7 +258,8 @@ fn block(value: &Value) -> Block {
     match fields.get("text").or_else(|| fields.get("refusal")) {
         Some(Value::String(text)) if !is_image(fields) => Block::Text(text.clone()),
         _ if is_media(kind, value) => Block::Media(openai_media(value)),
-        _ if matches!(kind, "step-start" | "step-finish" | "text" | "snapshot") => Block::Text(String::new()),
+        _ if matches!(kind, "step-start" | "step-finish" | "snapshot") => Block::Text(String::new()),
+        _ if kind == "text" && !fields.contains_key("content") => Block::Text(String::new()),
         _ => Block::Text(flat_value(value)),
     }
 }

@@ -66,8 +66,6 @@ const DOCUMENTS: &[(&[&str], Foreign)] = &[
     (&["context", "title"], FORGE_CODE),
     (&["mapping", "current_node"], CHAT_GPT),
     (&["chat_messages"], CLAUDE_AI),
-    (&["conversation", "working_dir"], GOOSE),
-    (&["working_dir", "description"], GOOSE),
     (&["conversations"], SHARE_GPT),
     (
         &["custom_id", "body"],

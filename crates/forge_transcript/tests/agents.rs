@@ -452,6 +452,62 @@ fn block_samples() -> Vec<Sample> {
     ]
 }
 
+fn export_samples() -> Vec<Sample> {
+    let seen = "u:Find it. | a:I look.+f(c) | r(c):out | a:Here.";
+    let say = |text: &str| json!({"type": "text", "text": text});
+    let goose = |role: &str, content: Value| json!({"role": role, "created": 1, "content": content, "metadata": {"agentVisible": true}});
+    let value = |name: &str, value: Value| json!({"status": "success", name: value});
+    let code = |role: &str, parts: Value| json!({"info": {"id": "m", "role": role}, "parts": parts});
+    let part = |role: &str, parts: Value| json!({"role": role, "parts": parts});
+    let input = json!([
+        part("user", json!([{"type": "text", "content": "Find it."}])),
+        part(
+            "assistant",
+            json!([{"type": "text", "content": "I look."}, {"type": "tool_call", "id": "c", "name": "f", "arguments": {}}])
+        ),
+        part("tool", json!([{"type": "tool_call_response", "id": "c", "response": "out"}])),
+    ]);
+    let output = json!([part("assistant", json!([{"type": "text", "content": "Here."}]))]);
+    let attribute = |key: &str, list: &Value| json!({"key": key, "value": {"stringValue": list.to_string()}});
+    let span = |input: &Value| {
+        json!({"name": "chat", "attributes": [attribute("gen_ai.input.messages", input),
+        attribute("gen_ai.output.messages", &output)]})
+    };
+    let spans = json!({"resourceSpans": [{"scopeSpans": [{"spans": [span(&json!([])), span(&input), {"name": "other"}]}]}]});
+    vec![
+        sample("goose", json!({"id": "g", "working_dir": "/", "conversation": [goose("user", json!([say("Find it.")])),
+            goose("assistant", json!([say("I look."), {"type": "toolRequest", "id": "c", "toolCall": value("value", json!({"name": "f", "arguments": {}}))}])),
+            goose("user", json!([{"type": "toolResponse", "id": "c", "toolResult": value("value", json!([say("out")]))}])),
+            goose("assistant", json!([say("Here.")]))]}).to_string(), seen),
+        sample("opencode", json!({"info": {"id": "s"}, "messages": [code("user", json!([say("Find it.")])),
+            code("assistant", json!([{"type": "step-start"}, say("I look."), {"type": "tool", "callID": "c", "tool": "f",
+                "state": {"status": "completed", "input": {}, "output": "out"}}, {"type": "step-finish"},
+                {"type": "step-start"}, say("Here.")]))]}).to_string(), seen),
+        sample("otel", spans.to_string(), seen),
+        sample("atif", json!({"schema_version": "ATIF-v1.4", "session_id": "s", "agent": {"name": "x", "version": "1"}, "steps": [
+            {"step_id": 1, "source": "user", "message": "Find it."},
+            {"step_id": 2, "source": "agent", "message": "I look.", "tool_calls": [{"tool_call_id": "c", "function_name": "f", "arguments": {}}],
+                "observation": {"results": [{"source_call_id": "c", "content": "out"}]}},
+            {"step_id": 3, "source": "agent", "message": "Here."}]}).to_string(), seen),
+    ]
+}
+
+/// What is written as ATIF says the same as what it was written from.
+#[test]
+fn every_session_can_be_written_as_atif() {
+    let atif = forge_transcript::Format::named("atif").unwrap();
+    for Sample { text, .. } in samples() {
+        for (nth, session) in read(text.as_bytes(), "f").unwrap().iter().enumerate() {
+            let draft = Draft::open(session, nth);
+            let written = draft.rewrite(text.as_bytes(), &[], atif).unwrap();
+            let again = read(&written, "f").unwrap().remove(0);
+            let texts =
+                |messages: Vec<Message>| -> Vec<String> { messages.iter().map(Message::to_text).collect() };
+            assert_eq!(texts(messages(&again)), texts(draft.messages().collect()), "{text}");
+        }
+    }
+}
+
 fn samples() -> Vec<Sample> {
     [
         codex_samples(),
@@ -461,6 +517,7 @@ fn samples() -> Vec<Sample> {
         copilot_samples(),
         openhands_samples(),
         block_samples(),
+        export_samples(),
     ]
     .into_iter()
     .flatten()

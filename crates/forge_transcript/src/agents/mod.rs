@@ -1,9 +1,10 @@
-//! The formats of other agents, one file each. They are read, and not written.
+//! The formats of other agents, one file each. They are read; only ATIF is also written.
 
 mod aider;
 mod blocks;
 mod codex;
 mod copilot;
+mod exports;
 mod gemini_cli;
 mod inspect;
 mod json_lines;
@@ -24,6 +25,10 @@ pub(crate) const AGENTS: &[&dyn Codec] = &[
     &blocks::Cline,
     &blocks::ClaudeTurns,
     &blocks::ForgeCode,
+    &exports::Goose,
+    &exports::OpenCode,
+    &exports::Spans,
+    &exports::Atif,
     &aider::Aider,
     &swe_agent::SWE_AGENT,
     &who_and_when::WhoAndWhen,

@@ -8,13 +8,15 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::traces::{Trace, active_entries};
-use super::{Codec, Evidence, Fields, Input, Source, Visit, Window, file_name};
+use super::{Codec, Evidence, Fields, Input, Revision, Source, Visit, Window, file_name};
 use crate::format::FormatFacts;
 use crate::json_text::parse;
 use crate::reply_pieces::Joiner;
 use crate::session::Names;
 use crate::written::split;
-use crate::{Format, Record, RecordedCompaction, Session, StreamError, StreamedSession, TranscriptError};
+use crate::{
+    Format, Record, RecordedCompaction, RewriteError, Session, StreamError, StreamedSession, TranscriptError,
+};
 
 /// The number of entries of which at least one has to hold a message.
 const SOME_ENTRIES: usize = 20;
@@ -72,6 +74,11 @@ pub(crate) trait EntryFormat: Sync + Sized {
     /// Returns the compaction that an entry holds; its record is set by the caller.
     fn compaction(_entry: &Value) -> Option<RecordedCompaction> {
         None
+    }
+
+    /// Writes a session in this format, from whatever format it came.
+    fn write(revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {
+        Err(revision.refuse_conversion("Forge only reads this format"))
     }
 
     /// Checks whether an entry, given as text, stays in the context of the model after a compaction.
@@ -170,6 +177,10 @@ impl<F: EntryFormat> Codec for F {
         visit: Visit<'_>,
     ) -> Result<Option<StreamedSession>, StreamError> {
         if F::IS_LINES { stream_lines::<F>(source, visit) } else { Ok(None) }
+    }
+
+    fn write(&self, revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {
+        F::write(revision)
     }
 
     fn compactions(&self, records: &[Record]) -> Vec<RecordedCompaction> {
