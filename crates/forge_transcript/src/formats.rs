@@ -34,7 +34,7 @@ pub(crate) fn known_formats() -> String {
 impl Format {
     /// Returns all formats that are read.
     pub fn all() -> impl Iterator<Item = Self> {
-        formats().map(|codec| codec.format())
+        formats().map(Codec::format)
     }
 
     /// Returns the format named `id` on the command line; `None` if there is none.

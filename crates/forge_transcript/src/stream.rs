@@ -3,7 +3,7 @@
 
 use forge_domain::Message;
 
-use crate::codec::{Evidence, Source};
+use crate::codec::{Codec, Evidence, Source};
 use crate::formats::{formats, known_formats};
 use crate::{Opener, StreamError, StreamedSession};
 
@@ -26,7 +26,7 @@ pub fn stream(
     let evidence = Evidence::of(&sample);
     // A format whose messages have a form of their own is never read as another.
     let own = formats().rev().find(|codec| codec.detect(&evidence));
-    let own = own.map(|codec| codec.format()).filter(|format| format.protocol().is_none());
+    let own = own.map(Codec::format).filter(|format| format.protocol().is_none());
     for codec in formats().rev().filter(|codec| own.is_none_or(|own| own == codec.format())) {
         let streamed = codec.stream(&mut source, visit).map_err(|error| match error {
             StreamError::Transcript(error) => error.with_known(&known_formats()).into(),

@@ -36,9 +36,10 @@ impl EntryFormat for Aider {
         let mut last = None;
         let mut at = 0;
         for line in text.split_inclusive('\n') {
-            if line.starts_with(START) {
+            let title = line.strip_prefix(START);
+            if let Some(title) = title {
                 close(&text[start..at], &mut last, &mut chats);
-                chats.push(Listing::default().named(line[START.len()..].trim()));
+                chats.push(Listing::default().named(title.trim()));
             } else if Speaker::of(line).is_some_and(|speaker| last != Some(speaker)) {
                 close(&text[start..at], &mut last, &mut chats);
                 last = Speaker::of(line);
@@ -46,7 +47,7 @@ impl EntryFormat for Aider {
                 at += line.len();
                 continue;
             }
-            start = if line.starts_with(START) { at + line.len() } else { at };
+            start = if title.is_some() { at + line.len() } else { at };
             at += line.len();
         }
         close(&text[start..], &mut last, &mut chats);

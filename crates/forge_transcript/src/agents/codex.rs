@@ -71,7 +71,7 @@ fn is_own(line: &Fields<'_>) -> bool {
     const TYPES: [&str; 6] =
         ["session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state"];
     (line.has(&["payload"]) && TYPES.contains(&line.text("type").as_str()))
-        || (line.has(&["id", "timestamp"]) && line.get("instructions") != "" && !line.has(&["type"]))
+        || (line.has(&["id", "timestamp"]) && !line.get("instructions").is_empty() && !line.has(&["type"]))
         || line.text("record_type") == "state"
 }
 
