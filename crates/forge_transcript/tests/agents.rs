@@ -353,6 +353,7 @@ fn openhands_samples() -> Vec<Sample> {
 }
 
 /// The same short exchange in formats that differ in their containers and blocks.
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn block_samples() -> Vec<Sample> {
     let seen = "u:Find it. | a:I look.+f(c) | r(c):out | a:Here.";
     let nameless = "u:Find it. | a:I look.+f(call_0) | r(call_0):out | a:Here.";
