@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::traces::{Trace, active_entries};
-use super::{Codec, Evidence, Fields, Input, Revision, Source, Visit, Window, file_name};
+use super::{Codec, Evidence, Fields, Input, READ_ONLY, Revision, Source, Visit, Window, file_name};
 use crate::format::FormatFacts;
 use crate::json_text::parse;
 use crate::reply_pieces::Joiner;
@@ -78,7 +78,7 @@ pub(crate) trait EntryFormat: Sync + Sized {
 
     /// Writes a session in this format, from whatever format it came.
     fn write(revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {
-        Err(revision.refuse_conversion("Forge only reads this format"))
+        Err(revision.refuse_conversion(READ_ONLY))
     }
 
     /// Checks whether an entry, given as text, stays in the context of the model after a compaction.

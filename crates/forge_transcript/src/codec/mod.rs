@@ -23,6 +23,9 @@ pub(crate) use window::Window;
 
 use crate::{Format, Record, RecordedCompaction, Session, StreamError, StreamedSession, TranscriptError};
 
+/// The reason why a format is not written.
+pub(crate) const READ_ONLY: &str = "Forge only reads this format; write openai, anthropic or atif instead";
+
 /// A format of recorded sessions: one folder that implements this, and one line of the table of formats.
 ///
 /// A format has to recognize its files and to read them. The rest has defaults: a format that is only read,
@@ -50,7 +53,7 @@ pub(crate) trait Codec: Sync {
 
     /// Writes the file with its session revised. Messages that were not touched stay byte for byte.
     fn write(&self, revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {
-        Err(revision.refuse_conversion("Forge only reads this format"))
+        Err(revision.refuse_conversion(READ_ONLY))
     }
 
     /// Returns the compactions that the recording agent made, oldest first.
