@@ -83,7 +83,7 @@ impl Codec for MessageLists {
 
     fn write(&self, revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {
         if revision.from() != self.format() {
-            return Err(revision.refuse_conversion("its files hold more than messages"));
+            return Err(revision.refuse_conversion("there is no task or run for the messages to belong to"));
         }
         let entries = write_entries(revision)?;
         let mut lists = (self.lists)(revision.text()).map_err(|_| RewriteError::OtherFile)?.into_iter();
