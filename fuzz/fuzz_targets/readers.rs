@@ -18,6 +18,8 @@ fuzz_target!(|bytes: &[u8]| {
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
     for (nth, session) in sessions.iter().enumerate() {
+        // Looking behind the agent's own compactions.
+        Draft::messages_of(&session.clone().before_compaction());
         let draft = Draft::open(session, nth);
         let messages: Vec<_> = draft.messages().collect();
         let is_exchange = |rule: &forge_domain::Rule| *rule != forge_domain::Rule::Empty;

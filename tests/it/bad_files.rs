@@ -48,9 +48,9 @@ fn table() -> Vec<Bad> {
         bad(
             "foreign",
             Some(
-                br#"{"messages":[{"role":"user","content":"hi"},{"role":"tool","content":[{"type":"tool-result","toolCallId":"c","output":{"type":"text","value":"x"}}]}]}"#,
+                br#"{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":[{"toolUse":{"toolUseId":"c","name":"f","input":{}}}]}]}"#,
             ),
-            ["looks like model messages of the Vercel AI SDK", "create one with --dry-run", "use one of"],
+            ["looks like Amazon Bedrock Converse messages", "create one with --dry-run", "use one of"],
         ),
         bad(
             "odd",

@@ -9,6 +9,7 @@ use forge_domain::{
 use serde_json::{Value, json};
 use smallvec::smallvec;
 
+use crate::codec::Window;
 use crate::harness::without_user;
 use crate::item::{Item, Place, Said, Sources, from_sources};
 use crate::repair::repair;
@@ -40,8 +41,9 @@ pub struct Draft<'a> {
 impl<'a> Draft<'a> {
     /// Opens the `nth` session of a file, counted from 0.
     pub fn open(session: &'a Session, nth: usize) -> Self {
-        let start = session.window_start();
-        let read = open_messages(session, start);
+        let window = session.window();
+        let start = window.start;
+        let read = open_messages(session, &window);
         let breaches = breaches(&read.iter().map(|item| &*item.message).collect::<Vec<_>>());
         let whole = |item: &OpenMessage| match item.is_outline {
             true => from_sources(&session.records, &item.sources),
@@ -108,7 +110,7 @@ impl<'a> Draft<'a> {
             true => from_sources(&session.records, &item.sources),
             false => *item.message,
         };
-        open_messages(session, session.window_start()).into_iter().map(whole).collect()
+        open_messages(session, &session.window()).into_iter().map(whole).collect()
     }
 
     /// Returns what had to be repaired.
@@ -169,9 +171,10 @@ impl OpenMessage {
     }
 }
 
-fn open_messages(session: &Session, start: usize) -> Vec<OpenMessage> {
+fn open_messages(session: &Session, window: &Window) -> Vec<OpenMessage> {
     let mut opened: Vec<OpenMessage> = Vec::new();
-    for (record, read) in session.records.iter().enumerate().skip(start) {
+    for record in window.places(session.records.len()) {
+        let read = &session.records[record];
         for (message, said) in read.messages().iter().enumerate() {
             let place = Place { record, message };
             let is_outline = !read.is_open();

@@ -40,7 +40,6 @@ const LANGCHAIN: Foreign =
     with_way("LangChain messages", "write them with `langchain_core.messages.convert_to_openai_messages`");
 const GOOSE: Foreign = foreign_format("a goose session");
 const PI: Foreign = foreign_format("a pi session");
-const CODEX: Foreign = foreign_format("a Codex rollout");
 const CLINE: Foreign = foreign_format("a Cline or Roo task");
 const MICROSOFT: Foreign =
     foreign_format("messages of the Microsoft Agent Framework or Microsoft.Extensions.AI");
@@ -55,7 +54,6 @@ const SHARE_GPT: Foreign = foreign_format("ShareGPT conversations");
 const FORGE_CODE: Foreign = foreign_format("a Forge Code conversation");
 const GEMINI_CLI: Foreign = foreign_format("a Gemini CLI session");
 const QWEN_CODE: Foreign = foreign_format("a Qwen Code session");
-const OPENHANDS: Foreign = foreign_format("OpenHands events");
 const COHERE: Foreign = foreign_format("a Cohere chat history");
 const CHAT_GPT: Foreign = foreign_format("a ChatGPT export");
 const CLAUDE_AI: Foreign = foreign_format("a Claude.ai export");
@@ -63,22 +61,11 @@ const CLAUDE_AI: Foreign = foreign_format("a Claude.ai export");
 /// A format by the keys that its documents have at the top. Where the document is a list or has a record a
 /// line, they are those of the first record.
 const DOCUMENTS: &[(&[&str], Foreign)] = &[
-    (&["payload", "type", "timestamp"], CODEX),
-    (&["record_type", "state"], CODEX),
     (&["contents"], GEMINI),
     (&["candidates"], foreign_format("an answer of Gemini's API, which is not a session")),
-    (&["sessionId", "projectHash"], GEMINI_CLI),
-    (&["history", "trajectory"], SWE_AGENT),
-    (&["history", "environment"], SWE_AGENT),
-    (&["eval", "version"], foreign_format("an Inspect evaluation log")),
-    (&["instruction", "history", "metrics"], foreign_format("OpenHands evaluation output")),
     (&["context", "title"], FORGE_CODE),
-    (&["instance_id", "history"], foreign_format("OpenHands evaluation output")),
-    (&["question_ID", "history"], foreign_format("a Who&When failure log")),
     (&["mapping", "current_node"], CHAT_GPT),
     (&["chat_messages"], CLAUDE_AI),
-    (&["conversation", "working_dir"], GOOSE),
-    (&["working_dir", "description"], GOOSE),
     (&["conversations"], SHARE_GPT),
     (
         &["custom_id", "body"],
@@ -91,24 +78,14 @@ const DOCUMENTS: &[(&[&str], Foreign)] = &[
         &["content", "stop_reason"],
         foreign_format("an answer of Anthropic's messages, which is not a session"),
     ),
-    (&["kind", "source", "timestamp"], OPENHANDS),
-    (&["action", "source", "id"], OPENHANDS),
-    (&["observation", "source", "id"], OPENHANDS),
-    (&["type", "producer", "data"], COPILOT),
     (&["lc", "kwargs"], LANGCHAIN),
 ];
-
-const SWE_AGENT: Foreign =
-    with_way("a SWE-agent trajectory", "`jq '{messages: .history}' FILE` makes it OpenAI messages");
-const COPILOT: Foreign = foreign_format("Copilot CLI events");
 
 /// Recognizes the format of a document whose first record has these keys and whose `type`, if any, is `kind`.
 /// `layout` tells how the document holds its records.
 pub(crate) fn of_document(fields: &Map<String, Value>, layout: Layout) -> Option<Foreign> {
     let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
     let by_kind = match kind {
-        "session_meta" | "response_item" | "event_msg" | "turn_context" => Some(CODEX),
-        "session" if fields.contains_key("cwd") => Some(PI),
         "message_start" => {
             Some(foreign_format("a recorded stream of Anthropic's API, which is not a session"))
         }
@@ -116,7 +93,6 @@ pub(crate) fn of_document(fields: &Map<String, Value>, layout: Layout) -> Option
             Some(foreign_format("a recorded stream of OpenAI's Responses API, which is not a session"))
         }
         "session_start" => Some(foreign_format("a Factory Droid session")),
-        kind if kind.starts_with("session.") && fields.contains_key("data") => Some(COPILOT),
         _ => None,
     };
     let has = |keys: &[&str]| keys.iter().all(|key| fields.contains_key(*key));

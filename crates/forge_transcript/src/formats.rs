@@ -3,19 +3,26 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Format;
+use crate::agents::AGENTS;
 use crate::anthropic::Anthropic;
 use crate::claude_code::ClaudeCode;
 use crate::codec::Codec;
 use crate::openai::OpenAi;
-use crate::tau_bench::TauBench;
+use crate::tau_bench::TAU_BENCH;
 
-/// All formats, from the most general to the most specific: the last one that recognizes a file reads it.
-pub(crate) const FORMATS: &[&dyn Codec] = &[&OpenAi, &Anthropic, &TauBench, &ClaudeCode];
+/// The formats that are written as well, and tau-bench's results.
+const WRITTEN: &[&dyn Codec] = &[&OpenAi, &Anthropic, &TAU_BENCH, &ClaudeCode];
+
+/// Returns the lines of the table, from the most general format to the most specific: the last one that
+/// recognizes a file reads it.
+pub(crate) fn formats() -> impl DoubleEndedIterator<Item = &'static dyn Codec> {
+    WRITTEN.iter().chain(AGENTS).copied()
+}
 
 /// Returns the line of `format` in the table.
 pub(crate) fn codec(format: Format) -> &'static dyn Codec {
-    let line = FORMATS.iter().find(|codec| codec.format() == format);
-    *line.expect("only a line of the table makes a format")
+    let line = formats().find(|codec| codec.format() == format);
+    line.expect("only a line of the table makes a format")
 }
 
 /// Returns the formats that are read, in words.
@@ -27,7 +34,7 @@ pub(crate) fn known_formats() -> String {
 impl Format {
     /// Returns all formats that are read.
     pub fn all() -> impl Iterator<Item = Self> {
-        FORMATS.iter().map(|codec| codec.format())
+        formats().map(Codec::format)
     }
 
     /// Returns the format named `id` on the command line; `None` if there is none.

@@ -9,6 +9,8 @@ mod read;
 mod formats;
 mod format;
 mod codec;
+mod agents;
+mod any_blocks;
 mod anthropic;
 mod claude_code;
 mod openai;

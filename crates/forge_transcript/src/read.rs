@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::codec::{Evidence, Input};
-use crate::formats::{FORMATS, codec, known_formats};
+use crate::codec::{Evidence, Input, is_packed, unpack};
+use crate::formats::{codec, formats, known_formats};
 use crate::record::Shelf;
 use crate::{Format, Session, TranscriptError};
 
@@ -45,6 +45,11 @@ fn read_input(
     origin: &str,
     shelf: Shelf<'_>,
 ) -> Result<Vec<Session>, TranscriptError> {
+    if is_packed(bytes) {
+        let file = Arc::new(unpack(bytes, origin)?);
+        let is_small = matches!(shelf, Shelf::Small);
+        return read_input(format, &file, origin, if is_small { shelf } else { Shelf::Whole(&file) });
+    }
     let format = format.map_or_else(|| detect(bytes, origin), Ok);
     let sessions = format.and_then(|format| codec(format).read(&Input { format, bytes, origin, shelf }));
     sessions.map_err(|error| error.with_known(&known_formats()))
@@ -52,7 +57,7 @@ fn read_input(
 
 fn detect(bytes: &[u8], origin: &str) -> Result<Format, TranscriptError> {
     let evidence = Evidence::of(bytes);
-    match FORMATS.iter().rev().find(|codec| codec.detect(&evidence)) {
+    match formats().rev().find(|codec| codec.detect(&evidence)) {
         Some(codec) => Ok(codec.format()),
         None => Err(evidence.into_error(origin)),
     }
@@ -100,8 +105,9 @@ mod tests {
         for (bytes, expected) in [
             (&b""[..], "f is empty; was the session written to another file?"),
             (b" \n", "f is empty; was the session written to another file?"),
+            (b"\x28\xb5\x2f\xfd", "f cannot be unpacked: incomplete frame; copy the whole file"),
             (
-                b"\x28\xb5\x2f\xfd",
+                b"\x1f\x8b",
                 "f is not text: byte 1 is not UTF-8; sessions are JSON, so unpack or export it first",
             ),
             (b"{}\0", "f is not text: byte 2 is not UTF-8; sessions are JSON, so unpack or export it first"),

@@ -122,6 +122,11 @@ impl Record {
         Self { reply, attachment, ..self }
     }
 
+    /// Lets go of its messages, which then do not count.
+    pub(crate) fn without_messages(self) -> Self {
+        Self { said: Said::Here(Vec::new()), ..self }
+    }
+
     /// Returns its text, byte for byte: an entry of `messages`, or a line.
     pub fn raw(&self) -> &str {
         self.text.as_str()

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// A compaction that the recording agent made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RecordedCompaction {
     /// The record that holds the compaction, counted from 0.
     pub record: usize,
@@ -16,4 +16,7 @@ pub struct RecordedCompaction {
     /// The id of the first message before it that stayed in the context.
     #[serde(skip)]
     pub(crate) kept_from: Option<String>,
+    /// The first record before it that stayed in the context, if it is named by its place.
+    #[serde(skip)]
+    pub(crate) kept_record: Option<usize>,
 }

@@ -39,7 +39,8 @@ impl Session {
     /// Returns the session in normal form.
     pub fn recording(&self) -> Recording {
         let mut builder = Builder::default();
-        for record in self.records.iter() {
+        let codec = codec(self.format);
+        for record in self.records.iter().filter(|record| !codec.is_repeat(record)) {
             for message in record.messages().iter().filter(|message| !self.has_originals_of(message)) {
                 builder.push(message, record.reply.as_deref());
             }

@@ -50,7 +50,8 @@ impl Draft<'_> {
         to: Format,
     ) -> Result<Cow<'b, [u8]>, RewriteError> {
         let from = self.format();
-        if to == from && replacements.is_empty() && self.repairs().is_empty() {
+        let needs_repair = !self.repairs().is_empty() && !codec(from).keeps_form();
+        if to == from && replacements.is_empty() && !needs_repair {
             return Ok(Cow::Borrowed(bytes));
         }
         let revision = Revision {

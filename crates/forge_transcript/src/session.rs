@@ -18,9 +18,16 @@ pub struct Session {
     pub records: Arc<Vec<Record>>,
     /// Lines that are no record: cut off, run together, or no JSON at all. They were left out.
     pub skipped_lines: usize,
+    /// True if it is read as if its agent had never compacted it.
+    pub(crate) is_whole: bool,
 }
 
 impl Session {
+    /// Makes a session of `records`.
+    pub(crate) fn new(id: impl Into<String>, format: Format, records: Arc<Vec<Record>>) -> Self {
+        Self { id: id.into(), format, records, skipped_lines: 0, is_whole: false }
+    }
+
     /// Returns its messages in order, as recorded: a reply may still be in pieces and a call without its
     /// result. Summaries that the recording agent made are marked as compacted.
     pub fn messages(&self) -> impl Iterator<Item = Message> {

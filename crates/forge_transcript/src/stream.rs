@@ -3,8 +3,8 @@
 
 use forge_domain::Message;
 
-use crate::codec::Source;
-use crate::formats::{FORMATS, known_formats};
+use crate::codec::{Codec, Evidence, Source};
+use crate::formats::{formats, known_formats};
 use crate::{Opener, StreamError, StreamedSession};
 
 /// Reads the one session of a file and passes each message to `visit`, in order, as
@@ -22,7 +22,12 @@ pub fn stream(
     visit: &mut dyn FnMut(&Message),
 ) -> Result<Option<StreamedSession>, StreamError> {
     let mut source = Source::new(open, origin);
-    for codec in FORMATS.iter().rev() {
+    let sample = source.sample()?;
+    let evidence = Evidence::of(&sample);
+    // A format whose messages have a form of their own is never read as another.
+    let own = formats().rev().find(|codec| codec.detect(&evidence));
+    let own = own.map(Codec::format).filter(|format| format.protocol().is_none());
+    for codec in formats().rev().filter(|codec| own.is_none_or(|own| own == codec.format())) {
         let streamed = codec.stream(&mut source, visit).map_err(|error| match error {
             StreamError::Transcript(error) => error.with_known(&known_formats()).into(),
             StreamError::Io(_) => error,

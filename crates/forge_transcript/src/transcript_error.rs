@@ -27,6 +27,15 @@ pub enum TranscriptError {
         /// Offset of the first byte that is not text, counted from zero.
         byte: usize,
     },
+    /// It is compressed, and cannot be unpacked.
+    #[error("{origin} cannot be unpacked: {source}; copy the whole file")]
+    Packed {
+        /// Name of the file.
+        origin: String,
+        /// The fault.
+        #[source]
+        source: std::io::Error,
+    },
     /// Its one JSON value ends too early.
     #[error(
         "{origin} is cut off at line {line}, column {column}: the JSON does not end; copy the whole file"
@@ -113,6 +122,19 @@ pub enum TranscriptError {
         #[source]
         source: WireError,
     },
+    /// None of its entries holds a message.
+    #[error(
+        "{origin} was recognized as {name}, but none of its {entries} entries holds a message; if it is of \
+         another format, name it with --from"
+    )]
+    Mute {
+        /// Name of the file.
+        origin: String,
+        /// The name of the format.
+        name: &'static str,
+        /// The number of its entries.
+        entries: usize,
+    },
     /// A line claims to be a message, and is not.
     #[error("{origin}: line {line} is not a message of {agent}: {source}; fix that line, or remove it")]
     Record {
@@ -169,7 +191,7 @@ impl TranscriptError {
     }
 }
 
-/// Returns `text` as a clause of its own; nothing if it is empty.
+/// Returns the place `text` as the end of a sentence; nothing if it is empty.
 fn clause(text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!(" ({text})") }
+    if text.is_empty() { String::new() } else { format!(" there ({text})") }
 }

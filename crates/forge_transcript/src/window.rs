@@ -1,6 +1,9 @@
 //! The part of a session that the model would see, by what the recording agent did to it.
 
+use std::sync::Arc;
+
 use crate::attachments::Tally;
+use crate::codec::Window;
 use crate::formats::codec;
 use crate::{Attachments, RecordedCompaction, Session};
 
@@ -10,16 +13,29 @@ impl Session {
         codec(self.format).compactions(&self.records)
     }
 
-    /// Returns the first record of what the model would see: the whole session, or what follows its last
+    /// Returns the session as it would be if its agent had never compacted it: the messages that left are
+    /// there again, and the summaries in their place are gone.
+    #[must_use]
+    pub fn before_compaction(self) -> Self {
+        let codec = codec(self.format);
+        let records = Arc::unwrap_or_clone(self.records).into_iter();
+        let records = records.map(|record| {
+            let is_summary = codec.is_summary(&record);
+            if is_summary { record.without_messages() } else { record }
+        });
+        Self { records: Arc::new(records.collect()), is_whole: true, ..self }
+    }
+
+    /// Returns the records of what the model would see: the whole session, or what follows its last
     /// compaction together with what that left in the context.
-    pub(crate) fn window_start(&self) -> usize {
-        codec(self.format).window_start(&self.records)
+    pub(crate) fn window(&self) -> Window {
+        if self.is_whole { Window::default() } else { codec(self.format).window(&self.records) }
     }
 
     /// Returns what the recording agent itself added to the session, by kind.
     pub fn attachments(&self) -> Vec<Attachments> {
         let mut tally = Tally::default();
-        let start = self.window_start();
+        let start = self.window().start;
         for (place, record) in self.records.iter().enumerate() {
             let is_in_context = place >= start && record.n_messages() > 0;
             tally.add(record, is_in_context);

@@ -58,6 +58,7 @@ fn every_recorded_file_is_read_whole_or_refused_by_name() {
                 streams_the_same(&bytes, &file, &sessions);
                 holds_the_same(bytes, &file, &sessions);
                 for session in &sessions {
+                    check(session, &file);
                     says_all(session, &file);
                 }
             }
@@ -74,7 +75,12 @@ fn every_recorded_file_is_read_whole_or_refused_by_name() {
         }
     }
     eprintln!("{n_read} files were read, {n_refused} refused");
+    // The others are cassettes, single answers of a provider, and tables of questions.
+    assert!(n_read >= 183, "{n_read} files were read");
 }
+
+/// The formats that are read message by message.
+const STREAMED: [&str; 6] = ["openai", "anthropic", "claude-code", "codex", "pi", "copilot"];
 
 /// Checks that a session that is read message by message says what it says where it is read at once.
 fn streams_the_same(bytes: &[u8], file: &str, sessions: &[Session]) {
@@ -98,7 +104,10 @@ fn streams_the_same(bytes: &[u8], file: &str, sessions: &[Session]) {
             assert_eq!(streamed.attachments, session.attachments(), "{file}");
             assert_eq!(streamed.tools, request_tools(&bytes), "{file}");
         }
-        (None, sessions) => assert!(sessions[0].format.id() == "tau-bench", "{file} was not streamed"),
+        (None, sessions) => {
+            let format = sessions[0].format.id();
+            assert!(!STREAMED.contains(&format), "{file} ({format}) was not streamed");
+        }
         (Some(_), _) => panic!("{file} has several sessions"),
     }
 }
@@ -156,7 +165,10 @@ fn says_all(session: &Session, file: &str) {
             said += &read.concat();
         }
         for text in texts {
-            assert!(said.contains(&text), "{file}: this was left out:\n{text}\nof {}", record.raw());
+            // What a result has in objects of its own is printed as JSON.
+            let printed = Value::String(text.clone()).to_string();
+            let is_said = said.contains(&text) || said.contains(printed.trim_matches('"'));
+            assert!(is_said, "{file}: this was left out:\n{text}\nof {}", record.raw());
         }
     }
 }
@@ -171,7 +183,17 @@ fn leaves(value: &Value, texts: &mut Vec<String>) {
             .filter(|(key, _)| {
                 !matches!(
                     key.as_str(),
-                    "type" | "id" | "tool_use_id" | "name" | "signature" | "thinking" | "data"
+                    "type"
+                        | "id"
+                        | "tool_use_id"
+                        | "name"
+                        | "signature"
+                        | "thinking"
+                        | "data"
+                        | "thinkingSignature"
+                        | "textSignature"
+                        | "mimeType"
+                        | "partialJson"
                 )
             })
             .for_each(|(_, field)| leaves(field, texts)),

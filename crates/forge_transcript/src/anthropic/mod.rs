@@ -38,7 +38,7 @@ impl Codec for Anthropic {
         let list = MessageList::read(input.text()?, input.origin)?;
         let records = Arc::new(read::records(&list, input)?);
         let id = file_name(input.origin).to_owned();
-        Ok(vec![Session { id, format: input.format, records, skipped_lines: 0 }])
+        Ok(vec![Session::new(id, input.format, records)])
     }
 
     fn stream(

@@ -26,6 +26,12 @@ pub(super) fn window_start(records: &[Record]) -> usize {
     last.kept_from.as_ref().and_then(of_uuid).unwrap_or(last.record)
 }
 
+/// Checks whether a record holds the summary that follows a boundary.
+pub(super) fn is_summary(raw: &str) -> bool {
+    raw.contains("isCompactSummary")
+        && parse::<Value>(raw).is_ok_and(|line| line.get("isCompactSummary") == Some(&Value::Bool(true)))
+}
+
 /// Returns the compaction that a record holds; `None` if it holds none.
 pub(super) fn compaction(record: usize, raw: &str) -> Option<RecordedCompaction> {
     if !raw.contains("compact_boundary") {
@@ -43,6 +49,7 @@ pub(super) fn compaction(record: usize, raw: &str) -> Option<RecordedCompaction>
         pre_tokens: said.get("preTokens").and_then(Value::as_u64),
         post_tokens: said.get("postTokens").and_then(Value::as_u64),
         kept_from: text("/preservedSegment/headUuid").or_else(|| text("/preservedMessages/uuids/0")),
+        kept_record: None,
     })
 }
 
@@ -79,7 +86,7 @@ mod tests {
                 (compactions[0].trigger.as_deref(), compactions[0].pre_tokens),
                 (Some("auto"), Some(99))
             );
-            assert_eq!(session.window_start(), expected, "{kept}");
+            assert_eq!(session.window().start, expected, "{kept}");
         }
     }
 }

@@ -10,7 +10,7 @@ mod write;
 
 use forge_wire::Protocol;
 
-use crate::codec::{Codec, Evidence, Input, Layout, Revision, Source, Visit};
+use crate::codec::{Codec, Evidence, Input, Layout, Revision, Source, Visit, Window};
 use crate::format::FormatFacts;
 use crate::{
     Format, Record, RecordedCompaction, RewriteError, Session, StreamError, StreamedSession, TranscriptError,
@@ -61,8 +61,12 @@ impl Codec for ClaudeCode {
         boundary::compactions(records)
     }
 
-    fn window_start(&self, records: &[Record]) -> usize {
-        boundary::window_start(records)
+    fn window(&self, records: &[Record]) -> Window {
+        Window::from(boundary::window_start(records))
+    }
+
+    fn is_summary(&self, record: &Record) -> bool {
+        boundary::is_summary(record.raw())
     }
 
     fn keeps_summarized(&self) -> bool {

@@ -42,7 +42,7 @@ pub(super) fn session(input: &Input<'_>) -> Result<Session, TranscriptError> {
     }
     let records = Arc::new(records);
     let id = shape.id.unwrap_or_else(|| file_stem(origin).to_owned());
-    Ok(Session { id, format: input.format, records, skipped_lines: shape.skipped_lines })
+    Ok(Session { skipped_lines: shape.skipped_lines, ..Session::new(id, input.format, records) })
 }
 
 /// A reader of the records, one by one.

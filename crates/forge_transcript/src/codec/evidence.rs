@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::input::text;
-use crate::arguments::object_fields;
+use crate::arguments::{fields, object_fields};
 use crate::json_text::parse;
 use crate::{TranscriptError, foreign};
 
@@ -17,7 +17,53 @@ pub(crate) struct Evidence<'a> {
     pub(crate) text: &'a str,
     /// The structure of the text.
     pub(crate) layout: Layout<'a>,
+    /// The object that it is, or the first objects of its list or of its lines.
+    records: Vec<Fields<'a>>,
 }
+
+/// The fields of a JSON object. Their values stay text.
+#[derive(Clone, Default)]
+pub(crate) struct Fields<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'a> Fields<'a> {
+    /// Reads the fields of `text`; there are none if it is not an object.
+    pub(crate) fn of(text: &'a str) -> Self {
+        Self(fields(text).unwrap_or_default())
+    }
+
+    /// Checks whether each of `keys` has a value.
+    pub(crate) fn has(&self, keys: &[&str]) -> bool {
+        keys.iter().all(|key| value_of(&self.0, key).is_some())
+    }
+
+    /// Checks whether `key` is there, with a value or null.
+    pub(crate) fn contains(&self, key: &str) -> bool {
+        self.0.iter().any(|(name, _)| name == key)
+    }
+
+    /// Checks whether the value of `key` is a list.
+    pub(crate) fn has_list(&self, key: &str) -> bool {
+        self.get(key).starts_with('[')
+    }
+
+    /// Returns the text of the value of `key`; an empty one if it is missing or null.
+    pub(crate) fn get(&self, key: &str) -> &'a str {
+        value_of(&self.0, key).unwrap_or_default()
+    }
+
+    /// Returns the string under `key`; an empty one if it is anything else.
+    pub(crate) fn text(&self, key: &str) -> String {
+        serde_json::from_str(self.get(key)).unwrap_or_default()
+    }
+
+    /// Returns the items of the list under `key`.
+    pub(crate) fn items(&self, key: &str) -> Vec<&'a RawValue> {
+        serde_json::from_str(self.get(key)).unwrap_or_default()
+    }
+}
+
+/// The number of records that are looked at.
+const LOOKED_AT: usize = 60;
 
 /// The structure of a file.
 pub(crate) enum Layout<'a> {
@@ -35,14 +81,42 @@ impl<'a> Evidence<'a> {
     /// Looks at a file.
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         let Ok(text) = text(bytes, "").map(str::trim_start) else {
-            return Self { bytes, text: "", layout: Layout::Binary };
+            return Self { bytes, text: "", layout: Layout::Binary, records: Vec::new() };
         };
         let layout = if text.starts_with('[') {
             serde_json::from_str(text).map(Layout::List)
         } else {
             object_fields(text).map(Layout::Object)
         };
-        Self { bytes, text, layout: layout.unwrap_or_else(Layout::Text) }
+        let layout = layout.unwrap_or_else(Layout::Text);
+        let records = match &layout {
+            Layout::Object(fields) => vec![Fields(fields.clone())],
+            Layout::List(items) => items.iter().take(LOOKED_AT).map(|item| Fields::of(item.get())).collect(),
+            Layout::Text(_) => text.lines().take(LOOKED_AT).map(Fields::of).collect(),
+            Layout::Binary => Vec::new(),
+        };
+        Self { bytes, text, layout, records }
+    }
+
+    /// Returns the fields of the one object that the file is; none if it is anything else.
+    pub(crate) fn document(&self) -> Option<&Fields<'a>> {
+        self.records.first().filter(|_| matches!(self.layout, Layout::Object(_)))
+    }
+
+    /// Returns the first lines that are objects. A file of one line has one.
+    pub(crate) fn lines(&self) -> &[Fields<'a>] {
+        let is_lines = matches!(self.layout, Layout::Object(_)) || self.is_text();
+        if is_lines { &self.records } else { &[] }
+    }
+
+    /// Returns the first items of the list that the file is.
+    pub(crate) fn list(&self) -> &[Fields<'a>] {
+        if matches!(self.layout, Layout::List(_)) { &self.records } else { &[] }
+    }
+
+    /// Checks whether the file is text with a record a line, or no JSON at all.
+    fn is_text(&self) -> bool {
+        matches!(self.layout, Layout::Text(_)) && !self.text.starts_with('[')
     }
 
     /// Returns the error for a file that no format recognized: it names the format if it is a known one.

@@ -1,5 +1,7 @@
 //! A file of recorded sessions, as its reader gets it.
 
+use std::io::Read;
+
 use crate::record::Shelf;
 use crate::{Format, TranscriptError};
 
@@ -36,6 +38,23 @@ pub(crate) fn text<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str, Transcr
     }
     // JSON escapes it, and text has no use for it.
     text.find('\0').map_or(Ok(text), |byte| Err(binary(byte)))
+}
+
+/// Checks whether a file is compressed by zstd, as agents do with old sessions.
+pub(crate) fn is_packed(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x28\xb5\x2f\xfd")
+}
+
+/// Returns `bytes` unpacked. What was packed before the file was cut off is there.
+pub(crate) fn unpack(bytes: &[u8], origin: &str) -> Result<Vec<u8>, TranscriptError> {
+    let mut unpacked = Vec::new();
+    let read = zstd::Decoder::with_buffer(bytes).and_then(|mut reader| reader.read_to_end(&mut unpacked));
+    match read {
+        Err(source) if unpacked.is_empty() => {
+            Err(TranscriptError::Packed { origin: origin.to_owned(), source })
+        }
+        _ => Ok(unpacked),
+    }
 }
 
 /// Returns `bytes` without a byte order mark.

@@ -5,6 +5,7 @@ use std::io::Read;
 
 use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::message_list::{Signs, is_message};
@@ -16,7 +17,12 @@ pub(crate) struct Head {
     signs: Option<Signs>,
     pub(crate) system: Option<Box<RawValue>>,
     pub(crate) tools: Option<Box<RawValue>>,
+    /// A small document of the same looks: the same keys, and the first messages.
+    pub(crate) sample: String,
 }
+
+/// The size up to which an entry is part of a sample, and the number of those that are.
+const SAMPLED: (usize, usize) = (64 * 1024, 60);
 
 impl Head {
     /// Reads the head of a document; returns `None` if it is neither a list of messages nor a request with
@@ -54,6 +60,7 @@ impl<'de> Visitor<'de> for HeadVisitor<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let mut signs = Signs::default();
+        let mut sample = Sample::default();
         let mut is_first = true;
         while let Some(item) = items.next_element::<Box<RawValue>>()? {
             // The trials of tau-bench, and other lists, are not messages.
@@ -62,18 +69,23 @@ impl<'de> Visitor<'de> for HeadVisitor<'_> {
             }
             is_first = false;
             signs.look(item.get());
+            sample.add(item.get());
         }
         self.0.signs = (!is_first).then_some(signs);
+        self.0.sample = sample.list();
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        let mut sampled = Vec::new();
         while let Some(key) = fields.next_key::<String>()? {
+            let mut sample = Sample::default();
             match key.as_str() {
                 "messages" => {
                     let mut signs = Signs::default();
                     fields.next_value_seed(Each(&mut |entry: &str| {
                         signs.look(entry);
+                        sample.add(entry);
                         true
                     }))?;
                     self.0.signs = Some(signs);
@@ -84,8 +96,26 @@ impl<'de> Visitor<'de> for HeadVisitor<'_> {
                     fields.next_value::<IgnoredAny>()?;
                 }
             }
+            sampled.push(format!("{}:{}", Value::String(key), sample.list()));
         }
+        self.0.sample = format!("{{{}}}", sampled.join(","));
         Ok(())
+    }
+}
+
+/// The first entries of a list.
+#[derive(Default)]
+struct Sample(Vec<String>);
+
+impl Sample {
+    fn add(&mut self, entry: &str) {
+        if self.0.len() < SAMPLED.1 && entry.len() <= SAMPLED.0 {
+            self.0.push(entry.to_owned());
+        }
+    }
+
+    fn list(&self) -> String {
+        format!("[{}]", self.0.join(","))
     }
 }
 

@@ -1,21 +1,30 @@
 //! The interface of a format, and the forms in which its folder gets a file and a session.
 
+mod entries;
 mod evidence;
 mod input;
 mod message_list;
 mod message_stream;
 mod revision;
 mod source;
+mod traces;
+mod window;
 
-pub(crate) use evidence::{Evidence, Layout, value_of};
-pub(crate) use input::{Input, file_name};
+pub(crate) use entries::{EntryFormat, Listing};
+pub(crate) use evidence::{Evidence, Fields, Layout, value_of};
+pub(crate) use input::{Input, file_name, is_packed, unpack};
 pub(crate) use message_list::{MessageList, is_anthropics, is_message_list};
 pub use revision::RewriteError;
 pub(crate) use revision::{Line, Revision, Says};
 pub use source::Opener;
 pub(crate) use source::{Source, Visit};
+pub(crate) use traces::{Effect, Trace};
+pub(crate) use window::Window;
 
 use crate::{Format, Record, RecordedCompaction, Session, StreamError, StreamedSession, TranscriptError};
+
+/// The reason why a format is not written.
+pub(crate) const READ_ONLY: &str = "Forge only reads this format; write openai, anthropic or atif instead";
 
 /// A format of recorded sessions: one folder that implements this, and one line of the table of formats.
 ///
@@ -44,7 +53,7 @@ pub(crate) trait Codec: Sync {
 
     /// Writes the file with its session revised. Messages that were not touched stay byte for byte.
     fn write(&self, revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {
-        Err(revision.refuse_conversion("Forge only reads this format"))
+        Err(revision.refuse_conversion(READ_ONLY))
     }
 
     /// Returns the compactions that the recording agent made, oldest first.
@@ -52,10 +61,27 @@ pub(crate) trait Codec: Sync {
         Vec::new()
     }
 
-    /// Returns the first record of what the model would see: the whole session, or what follows its last
+    /// Returns the records of what the model would see: the whole session, or what follows its last
     /// compaction together with what that left in the context.
-    fn window_start(&self, _records: &[Record]) -> usize {
-        0
+    fn window(&self, _records: &[Record]) -> Window {
+        Window::default()
+    }
+
+    /// Checks whether a record holds what one of its agent's compactions put in place of earlier records.
+    fn is_summary(&self, _record: &Record) -> bool {
+        false
+    }
+
+    /// Checks whether a file in which nothing is replaced stays as it is, even if no provider accepts its
+    /// messages: its agent does.
+    fn keeps_form(&self) -> bool {
+        false
+    }
+
+    /// Checks whether a record repeats messages that earlier records hold, as a compaction does that keeps
+    /// some of them.
+    fn is_repeat(&self, _record: &Record) -> bool {
+        false
     }
 
     /// Checks whether the messages that a recorded compaction summarizes are still in the file.

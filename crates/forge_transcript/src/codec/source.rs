@@ -4,9 +4,13 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use forge_domain::Message;
 
-use super::input::file_name;
+use super::input::{file_name, is_packed};
 use super::message_stream::{Head, stream_entries};
 use crate::{Format, Record, StreamError, StreamedSession, TranscriptError, request_tools};
+
+const BUFFER: usize = 256 * 1024;
+/// The number of bytes by which a file is recognized that is read entry by entry.
+const SAMPLE: u64 = 1024 * 1024;
 
 /// A function that opens a file, each time at its beginning.
 pub type Opener<'o> = &'o mut dyn FnMut() -> io::Result<Box<dyn Read>>;
@@ -30,10 +34,14 @@ impl<'o> Source<'o> {
         Self { open, origin, head: None }
     }
 
-    /// Opens the file, and skips its byte order mark.
+    /// Opens the file, unpacks it if it is compressed, and skips its byte order mark.
     pub(crate) fn reader(&mut self) -> io::Result<BufReader<Box<dyn Read>>> {
         const MARK: &[u8] = b"\xef\xbb\xbf";
-        let mut reader = BufReader::with_capacity(256 * 1024, (self.open)()?);
+        let mut reader = BufReader::with_capacity(BUFFER, (self.open)()?);
+        if is_packed(reader.fill_buf()?) {
+            let unpacked: Box<dyn Read> = Box::new(zstd::Decoder::with_buffer(reader)?);
+            reader = BufReader::with_capacity(BUFFER, unpacked);
+        }
         if reader.fill_buf()?.starts_with(MARK) {
             reader.consume(MARK.len());
         }
@@ -46,6 +54,16 @@ impl<'o> Source<'o> {
             self.head = Some(Head::of(self.reader()?));
         }
         Ok(self.head.as_ref().and_then(Option::as_ref))
+    }
+
+    /// Returns a small file of the same format: its beginning, or a document of the same looks.
+    pub(crate) fn sample(&mut self) -> io::Result<Vec<u8>> {
+        if let Some(head) = self.head()? {
+            return Ok(head.sample.clone().into_bytes());
+        }
+        let mut beginning = Vec::new();
+        self.reader()?.take(SAMPLE).read_to_end(&mut beginning)?;
+        Ok(beginning)
     }
 
     /// Streams the list of messages that the file holds, each entry read by `read`, after the record of a

@@ -1,5 +1,6 @@
 //! Sessions as a list of chat-completions messages.
 
+mod lists;
 mod read;
 mod write;
 
@@ -11,6 +12,7 @@ use crate::codec::{
 use crate::format::FormatFacts;
 use crate::{Format, RewriteError, Session, StreamError, StreamedSession, TranscriptError};
 
+pub(crate) use lists::{MessageLists, NamedList};
 pub(crate) use read::read_records;
 pub(crate) use write::write_entries;
 
@@ -35,7 +37,7 @@ impl Codec for OpenAi {
         let list = MessageList::read(input.text()?, input.origin)?;
         let records = read_records(&list.entries, "messages", input)?;
         let id = file_name(input.origin).to_owned();
-        Ok(vec![Session { id, format: input.format, records, skipped_lines: 0 }])
+        Ok(vec![Session::new(id, input.format, records)])
     }
 
     fn stream(

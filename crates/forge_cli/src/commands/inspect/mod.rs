@@ -31,6 +31,9 @@ pub(crate) struct InspectArguments {
     /// The session to inspect if the file holds several: its id, or its number from 0 [default: all]
     #[arg(long = "session", value_name = "ID|INDEX")]
     picked: Option<String>,
+    /// Show the session as if its agent had never compacted it
+    #[arg(long, conflicts_with = "run")]
+    before_compaction: bool,
     #[command(flatten)]
     form: JsonFlag,
 }
@@ -40,7 +43,7 @@ impl InspectArguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let inspected = match (&self.run.run, &self.file) {
             (Some(word), _) => vec![of_run(word, self.run.store.as_deref())?],
-            (None, Some(file)) => of_file(file, self.picked.as_deref())?,
+            (None, Some(file)) => of_file(file, self.picked.as_deref(), self.before_compaction)?,
             (None, None) => Vec::new(),
         };
         if self.form.json {
@@ -93,13 +96,21 @@ fn of_run(word: &str, store: Option<&str>) -> anyhow::Result<InspectedSession> {
     })
 }
 
-fn of_file(path: &Path, picked: Option<&str>) -> anyhow::Result<Vec<InspectedSession>> {
+fn of_file(
+    path: &Path,
+    picked: Option<&str>,
+    before_compaction: bool,
+) -> anyhow::Result<Vec<InspectedSession>> {
     if picked.is_none()
+        && !before_compaction
         && let Some(session) = of_large_file(path)?
     {
         return Ok(vec![session]);
     }
-    let file = SessionFile::read(path, None)?;
+    let mut file = SessionFile::read(path, None)?;
+    if before_compaction {
+        file.sessions = file.sessions.into_iter().map(Session::before_compaction).collect();
+    }
     let tools = request_tools(&file.bytes).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools));
     let sessions: Vec<&Session> = match picked {
         None => file.sessions.iter().collect(),

@@ -1,0 +1,114 @@
+//! Rollouts of Codex: a record a line, of which the response items are what the model saw.
+
+use forge_domain::{Message, Role};
+use serde_json::Value;
+
+use crate::RecordedCompaction;
+use crate::any_blocks::{messages_of, role_of, text_at};
+use crate::codec::{Effect, EntryFormat, Evidence, Fields, Trace};
+use crate::format::FormatFacts;
+
+/// The format of Codex.
+pub(super) struct Codex;
+
+impl EntryFormat for Codex {
+    const FACTS: &'static FormatFacts = &FormatFacts {
+        id: "codex",
+        name: "Codex rollouts",
+        description: "JSONL of {\"type\", \"payload\"}, also as .zst",
+        protocol: None,
+    };
+    const COMPACTION: &'static str = "\"compacted\"";
+    const JOINS_REPLIES: bool = true;
+
+    fn detect(evidence: &Evidence<'_>) -> bool {
+        evidence.lines().iter().any(is_own)
+    }
+
+    fn messages(record: &Value) -> Vec<Message> {
+        let payload = record.get("payload");
+        match (text_at(record, "/type"), payload) {
+            ("session_meta", Some(meta)) => instructions(meta),
+            ("response_item", Some(item)) => item_messages(item),
+            ("compacted", Some(compacted)) => compacted_messages(compacted),
+            (_, Some(_)) => Vec::new(),
+            // Until August 2025 the lines were the items themselves, after one with the session's facts.
+            (_, None) if record.get("instructions").is_some() => instructions(record),
+            (_, None) => item_messages(record),
+        }
+    }
+
+    fn session_id(record: &Value) -> Option<String> {
+        let is_meta = text_at(record, "/type") == "session_meta" || record.get("instructions").is_some();
+        let meta = record.get("payload").unwrap_or(record);
+        meta.get("id").filter(|_| is_meta).and_then(Value::as_str).map(str::to_owned)
+    }
+
+    fn trace(record: &Value) -> Trace {
+        let turns = record.pointer("/payload/num_turns").and_then(Value::as_u64);
+        let is_back = text_at(record, "/payload/type") == "thread_rolled_back";
+        let effect = match turns.filter(|_| is_back) {
+            Some(turns) => Effect::DropsTurns(usize::try_from(turns).unwrap_or(usize::MAX)),
+            None => Effect::None,
+        };
+        let is_turn = text_at(record, "/payload/role") == "user"
+            && Self::messages(record)
+                .iter()
+                .any(|message| crate::written::split(message.clone()).iter().any(Message::starts_turn));
+        Trace { effect, is_turn, ..Trace::default() }
+    }
+
+    fn compaction(record: &Value) -> Option<RecordedCompaction> {
+        (text_at(record, "/type") == "compacted").then(RecordedCompaction::default)
+    }
+
+    fn is_standing(record: &str) -> bool {
+        record.contains("\"session_meta\"") && Fields::of(record).text("type") == "session_meta"
+    }
+}
+
+fn is_own(line: &Fields<'_>) -> bool {
+    const TYPES: [&str; 6] =
+        ["session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state"];
+    (line.has(&["payload"]) && TYPES.contains(&line.text("type").as_str()))
+        || (line.has(&["id", "timestamp"]) && !line.get("instructions").is_empty() && !line.has(&["type"]))
+        || line.text("record_type") == "state"
+}
+
+/// Returns the instructions that the model had from the start.
+fn instructions(meta: &Value) -> Vec<Message> {
+    let said = ["/base_instructions/text", "/instructions"].map(|at| text_at(meta, at));
+    let said = said.into_iter().find(|said| !said.is_empty());
+    said.map(Message::system).into_iter().collect()
+}
+
+/// Returns the messages of an item of the Responses API.
+pub(super) fn item_messages(item: &Value) -> Vec<Message> {
+    match (text_at(item, "/type"), role_of(text_at(item, "/role"))) {
+        ("message" | "agent_message" | "", Some(role)) => {
+            messages_of(role, item.get("content").unwrap_or(&Value::Null))
+        }
+        // The provider ran it, and its result is in no item.
+        ("reasoning" | "web_search_call" | "image_generation_call" | "ghost_snapshot", _) => Vec::new(),
+        ("compaction" | "compaction_summary" | "context_compaction", _) => {
+            let sealed = text_at(item, "/encrypted_content");
+            let summary = "[summary of earlier messages, encrypted by the provider]";
+            (!sealed.is_empty()).then(|| Message::user(summary).compacted()).into_iter().collect()
+        }
+        (kind, _) if kind.ends_with("_call") => messages_of(Role::Assistant, item),
+        (kind, _) if kind.ends_with("_output") => messages_of(Role::Tool, item),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns what a compaction put in place of the history: its items, and its summary.
+fn compacted_messages(compacted: &Value) -> Vec<Message> {
+    let items = compacted.get("replacement_history").and_then(Value::as_array);
+    let mut messages: Vec<Message> = items.into_iter().flatten().flat_map(item_messages).collect();
+    let summary = text_at(compacted, "/message");
+    let is_said = messages.iter().any(|message| message.to_text().contains(summary));
+    if !summary.is_empty() && !is_said {
+        messages.push(Message::user(summary).compacted());
+    }
+    messages
+}

@@ -1,0 +1,277 @@
+//! Exports of goose and opencode, spans of OpenTelemetry, and the interchange format ATIF.
+
+use forge_domain::{Body, Content, Message, Role};
+use serde_json::{Value, json};
+
+use crate::any_blocks::{answer, call, content_of, hidden_tokens, messages_of, reply, role_of, text_at};
+use crate::codec::{Effect, EntryFormat, Evidence, Fields, Listing, Revision, Trace};
+use crate::format::FormatFacts;
+use crate::splice::list;
+use crate::{RewriteError, json_text};
+
+/// The author of what an agent itself adds.
+const BY: &str = "agent";
+
+/// Exported sessions of goose.
+pub(super) struct Goose;
+
+impl EntryFormat for Goose {
+    const FACTS: &'static FormatFacts = &FormatFacts {
+        id: "goose",
+        name: "goose sessions",
+        description: "{\"working_dir\", \"conversation\": [...]}",
+        protocol: None,
+    };
+    const IS_LINES: bool = false;
+
+    fn detect(evidence: &Evidence<'_>) -> bool {
+        evidence.document().is_some_and(|file| file.has_list("conversation") && file.has(&["working_dir"]))
+    }
+
+    fn sessions(text: &str) -> Result<Vec<Listing<'_>>, serde_json::Error> {
+        let file = Fields::of(text);
+        Ok(vec![Listing::of_keys(&file, &["conversation"]).named(file.text("id"))])
+    }
+
+    fn messages(entry: &Value) -> Vec<Message> {
+        let is_hidden = entry.pointer("/metadata/agentVisible") == Some(&Value::Bool(false));
+        let role = role_of(text_at(entry, "/role")).filter(|_| !is_hidden);
+        role.map(|role| messages_of(role, entry.get("content").unwrap_or(&Value::Null))).unwrap_or_default()
+    }
+}
+
+/// Exported sessions of opencode.
+pub(super) struct OpenCode;
+
+impl EntryFormat for OpenCode {
+    const FACTS: &'static FormatFacts = &FormatFacts {
+        id: "opencode",
+        name: "opencode exports",
+        description: "{\"info\", \"messages\": [{\"info\", \"parts\"}]}",
+        protocol: None,
+    };
+    const IS_LINES: bool = false;
+
+    fn detect(evidence: &Evidence<'_>) -> bool {
+        let is_own = |message: &Fields<'_>| message.has(&["info"]) && message.has_list("parts");
+        let of_document = |document: &Fields<'_>| {
+            document.items("messages").first().is_some_and(|message| is_own(&Fields::of(message.get())))
+        };
+        evidence.document().is_some_and(of_document) || evidence.list().first().is_some_and(is_own)
+    }
+
+    fn sessions(text: &str) -> Result<Vec<Listing<'_>>, serde_json::Error> {
+        if text.trim_start().starts_with('[') {
+            return Ok(vec![Listing::of_list(text)?]);
+        }
+        Ok(vec![Listing::of_keys(&Fields::of(text), &["messages"])])
+    }
+
+    fn messages(entry: &Value) -> Vec<Message> {
+        let Some(role) = role_of(text_at(entry, "/info/role")) else { return Vec::new() };
+        let parts = entry.get("parts").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let is_summary = entry.pointer("/info/summary") == Some(&Value::Bool(true));
+        let mut messages = Vec::new();
+        for step in parts.split(|part| text_at(part, "/type") == "step-start") {
+            let blocks: Vec<Value> = step.iter().flat_map(part_blocks).collect();
+            messages.extend(messages_of(role, &Value::Array(blocks)));
+        }
+        messages.into_iter().map(|message| if is_summary { message.compacted() } else { message }).collect()
+    }
+
+    /// Returns the effect of a summary, which takes the place of everything before it.
+    fn trace(entry: &Value) -> Trace {
+        let is_summary = entry.pointer("/info/summary") == Some(&Value::Bool(true));
+        let effect = if is_summary { Effect::Resets } else { Effect::None };
+        Trace { effect, ..Trace::default() }
+    }
+}
+
+/// Returns a part as blocks: a tool's part is its call and its result.
+fn part_blocks(part: &Value) -> Vec<Value> {
+    match text_at(part, "/type") {
+        "tool" => {
+            let id = part.get("callID");
+            let input = part.pointer("/state/input");
+            let made =
+                json!({"type": "tool-call", "toolCallId": id, "toolName": part.get("tool"), "input": input});
+            let output = part.pointer("/state/output");
+            let failed = part.pointer("/state/error");
+            let kind = if output.is_some() { "tool-result" } else { "tool-error" };
+            let answer = output.or(failed).map(
+                |said| json!({"type": kind, "toolCallId": id, "output": {"content": said}, "error": said}),
+            );
+            std::iter::once(made).chain(answer).collect()
+        }
+        "text" | "reasoning" | "file" => vec![part.clone()],
+        _ => Vec::new(),
+    }
+}
+
+/// Spans of OpenTelemetry with the messages of a model's call as attributes.
+pub(super) struct Spans;
+
+impl EntryFormat for Spans {
+    const FACTS: &'static FormatFacts = &FormatFacts {
+        id: "otel",
+        name: "OpenTelemetry GenAI spans",
+        description: "{\"resourceSpans\": [...]} with gen_ai.input.messages",
+        protocol: None,
+    };
+    const IS_LINES: bool = false;
+
+    fn detect(evidence: &Evidence<'_>) -> bool {
+        let is_own = |file: &Fields<'_>| file.has_list("resourceSpans");
+        evidence.lines().first().is_some_and(is_own) && evidence.text.contains("gen_ai.input.messages")
+    }
+
+    fn sessions(text: &str) -> Result<Vec<Listing<'_>>, serde_json::Error> {
+        let mut spans = Listing::lines(text);
+        let files = if spans.skipped_lines > 0 { vec![text] } else { std::mem::take(&mut spans.entries) };
+        let mut listing = Listing::default();
+        for file in files {
+            for resource in Fields::of(file).items("resourceSpans") {
+                for scope in Fields::of(resource.get()).items("scopeSpans") {
+                    listing.entries.extend(Listing::of_keys(&Fields::of(scope.get()), &["spans"]).entries);
+                }
+            }
+        }
+        Ok(vec![listing])
+    }
+
+    fn messages(span: &Value) -> Vec<Message> {
+        let keys = ["gen_ai.system_instructions", "gen_ai.input.messages", "gen_ai.output.messages"];
+        let lists = keys.into_iter().map(|key| (key, attribute(span, key)));
+        let mut messages = Vec::new();
+        for (key, list) in lists {
+            if key == "gen_ai.system_instructions" {
+                messages.extend(messages_of(Role::System, &list));
+                continue;
+            }
+            for message in list.as_array().into_iter().flatten() {
+                let parts = message.get("parts").or_else(|| message.get("content")).unwrap_or(&Value::Null);
+                let role = role_of(text_at(message, "/role"));
+                messages.extend(role.map(|role| messages_of(role, parts)).unwrap_or_default());
+            }
+        }
+        messages
+    }
+
+    /// Returns the effect of a call: each has the whole conversation, so the last one counts.
+    fn trace(span: &Value) -> Trace {
+        let has_messages = attribute(span, "gen_ai.input.messages").is_array();
+        let effect = if has_messages { Effect::Resets } else { Effect::None };
+        Trace { effect, ..Trace::default() }
+    }
+}
+
+/// Returns the value of an attribute, which is JSON in a text; null if there is none.
+fn attribute(span: &Value, key: &str) -> Value {
+    let attributes = span.get("attributes").and_then(Value::as_array).into_iter().flatten();
+    let found = attributes.into_iter().find(|attribute| text_at(attribute, "/key") == key);
+    let text = found.map(|found| text_at(found, "/value/stringValue")).unwrap_or_default();
+    json_text::parse(text).unwrap_or_default()
+}
+
+/// The Agent Trajectory Interchange Format of Harbor.
+pub(super) struct Atif;
+
+impl EntryFormat for Atif {
+    const FACTS: &'static FormatFacts = &FormatFacts {
+        id: "atif",
+        name: "ATIF trajectories",
+        description: "{\"schema_version\": \"ATIF-...\", \"steps\": [...]}",
+        protocol: None,
+    };
+    const IS_LINES: bool = false;
+
+    fn detect(evidence: &Evidence<'_>) -> bool {
+        let is_own =
+            |file: &Fields<'_>| file.text("schema_version").starts_with("ATIF") && file.has_list("steps");
+        evidence.document().is_some_and(is_own)
+    }
+
+    fn sessions(text: &str) -> Result<Vec<Listing<'_>>, serde_json::Error> {
+        let file = Fields::of(text);
+        Ok(vec![Listing::of_keys(&file, &["steps"]).named(file.text("session_id"))])
+    }
+
+    fn messages(step: &Value) -> Vec<Message> {
+        let said = step.get("message").unwrap_or(&Value::Null);
+        let results = step.pointer("/observation/results").and_then(Value::as_array).into_iter().flatten();
+        let results: Vec<Message> = results
+            .map(|result| {
+                let content = result.get("content").unwrap_or(&Value::Null);
+                match text_at(result, "/source_call_id") {
+                    // It answers no call, such as the state of a terminal.
+                    "" => Message::note(BY, content_of(content)),
+                    id => answer(id, content, false),
+                }
+            })
+            .collect();
+        let mut messages = match text_at(step, "/source") {
+            "system" => messages_of(Role::System, said),
+            "user" => messages_of(Role::User, said),
+            _ => {
+                let calls = step.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
+                let calls = calls.map(|made| {
+                    let arguments = made.get("arguments").unwrap_or(&Value::Null);
+                    call(text_at(made, "/tool_call_id"), text_at(made, "/function_name"), arguments)
+                });
+                let hidden = hidden_tokens(&json!({"text": step.get("reasoning_content")}));
+                reply(content_of(said), calls.collect(), hidden).into_iter().collect()
+            }
+        };
+        messages.extend(results);
+        messages
+    }
+
+    /// Writes the messages as steps; the results of calls belong to the step that made them.
+    fn write(revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {
+        let mut steps: Vec<Value> = Vec::new();
+        for line in &revision.lines {
+            let message = line.message();
+            if let (Body::Tool(result), Some(step)) = (&message.body, steps.last_mut()) {
+                let said = json!({"source_call_id": result.call_id, "content": message.to_text()});
+                match step.pointer_mut("/observation/results").and_then(Value::as_array_mut) {
+                    Some(results) => results.push(said),
+                    None => step["observation"] = json!({"results": [said]}),
+                }
+                continue;
+            }
+            steps.push(step(steps.len() + 1, &message));
+        }
+        let steps: Vec<String> = steps.iter().map(Value::to_string).collect();
+        let head = json!({"schema_version": "ATIF-v1.4", "session_id": revision.session.id,
+            "agent": {"name": "forge", "version": env!("CARGO_PKG_VERSION")}});
+        let head = head.to_string();
+        let head = head.trim_end_matches('}');
+        // The head's last value is an object, whose brace was cut off as well.
+        Ok(format!("{head}}},\"steps\":{}}}\n", list(&steps)).into_bytes())
+    }
+}
+
+fn step(number: usize, message: &Message) -> Value {
+    let source = match message.role() {
+        Role::System => "system",
+        Role::User | Role::Tool => "user",
+        Role::Assistant => "agent",
+    };
+    let text = message.content().map(Content::to_text).unwrap_or_default();
+    let mut step = json!({"step_id": number, "source": source, "message": text});
+    if let Some(at) = message.timestamp {
+        step["timestamp"] = json!(at);
+    }
+    let calls: Vec<Value> = message
+        .calls()
+        .iter()
+        .map(|call| {
+            let arguments: Value = json_text::parse(&call.arguments).unwrap_or_else(|_| json!({}));
+            json!({"tool_call_id": call.id, "function_name": call.name, "arguments": arguments})
+        })
+        .collect();
+    if !calls.is_empty() {
+        step["tool_calls"] = Value::Array(calls);
+    }
+    step
+}

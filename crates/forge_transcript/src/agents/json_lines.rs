@@ -1,0 +1,48 @@
+//! Files with a message, a conversation or a request of chat completions on each line.
+
+use forge_wire::Protocol;
+
+use crate::codec::{Evidence, Fields, Listing};
+use crate::format::FormatFacts;
+use crate::openai::{MessageLists, NamedList};
+
+/// The format of such files.
+pub(super) const JSON_LINES: MessageLists = MessageLists {
+    facts: &FormatFacts {
+        id: "openai-lines",
+        name: "OpenAI messages in lines",
+        description: "JSONL of messages, of {\"messages\"} or of {\"custom_id\", \"body\"}",
+        protocol: Some(Protocol::OpenAi),
+    },
+    detect,
+    lists,
+};
+
+fn detect(evidence: &Evidence<'_>) -> bool {
+    const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
+    let is_own = |line: &Fields<'_>| {
+        let is_message = ROLES.contains(&line.text("role").as_str()) && !line.contains("parts");
+        is_message || line.has_list("messages") || has_body(line)
+    };
+    evidence.document().is_none() && evidence.lines().first().is_some_and(is_own)
+}
+
+fn has_body(line: &Fields<'_>) -> bool {
+    line.has(&["custom_id"]) && Fields::of(line.get("body")).has_list("messages")
+}
+
+fn lists(text: &str) -> Result<Vec<NamedList<'_>>, serde_json::Error> {
+    let Listing { entries, skipped_lines, .. } = Listing::lines(text);
+    let first = entries.first().map(|first| Fields::of(first)).unwrap_or_default();
+    if !first.has_list("messages") && !has_body(&first) {
+        return Ok(vec![NamedList::of_lines(text, &entries, skipped_lines)?]);
+    }
+    entries.into_iter().enumerate().map(|(n, line)| conversation(n, line)).collect()
+}
+
+fn conversation(n: usize, line: &str) -> Result<NamedList<'_>, serde_json::Error> {
+    let fields = Fields::of(line);
+    let body = if fields.has_list("messages") { fields } else { Fields::of(fields.get("body")) };
+    let messages = if body.has_list("messages") { body.get("messages") } else { "[]" };
+    NamedList::of(Some(format!("line{}", n + 1)), format!("messages of line {}", n + 1), messages)
+}

@@ -1,0 +1,42 @@
+//! The formats of other agents, one file each. They are read; only ATIF is also written.
+
+mod aider;
+mod blocks;
+mod codex;
+mod copilot;
+mod exports;
+mod gemini_cli;
+mod inspect;
+mod json_lines;
+mod openhands;
+mod pi;
+mod swe_agent;
+mod who_and_when;
+
+use crate::codec::Codec;
+
+/// The formats, from the most general to the most specific.
+pub(crate) const AGENTS: &[&dyn Codec] = &[
+    &json_lines::JSON_LINES,
+    &blocks::LangChain,
+    &blocks::Gemini,
+    &blocks::Responses,
+    &blocks::Vercel,
+    &blocks::Cline,
+    &blocks::ClaudeTurns,
+    &blocks::ForgeCode,
+    &exports::Goose,
+    &exports::OpenCode,
+    &exports::Spans,
+    &exports::Atif,
+    &aider::Aider,
+    &swe_agent::SWE_AGENT,
+    &who_and_when::WhoAndWhen,
+    &inspect::Inspect,
+    &openhands::Trajectories,
+    &openhands::Events,
+    &gemini_cli::GeminiCli,
+    &copilot::Copilot,
+    &pi::Pi,
+    &codex::Codex,
+];

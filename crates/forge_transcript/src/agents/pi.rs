@@ -1,0 +1,91 @@
+//! Sessions of pi and OpenClaw: a tree of entries, one a line, of which the branch of the last entry counts.
+
+use forge_domain::{Message, Role};
+use serde_json::Value;
+
+use crate::RecordedCompaction;
+use crate::any_blocks::{answer, messages_of, role_of, text_at};
+use crate::codec::{EntryFormat, Evidence, Fields, Trace};
+use crate::format::FormatFacts;
+
+/// The author of what pi itself adds.
+const BY: &str = "pi";
+
+/// The format of pi.
+pub(super) struct Pi;
+
+impl EntryFormat for Pi {
+    const FACTS: &'static FormatFacts = &FormatFacts {
+        id: "pi",
+        name: "pi and OpenClaw sessions",
+        description: "JSONL that begins with {\"type\": \"session\", \"cwd\"}",
+        protocol: None,
+    };
+    const COMPACTION: &'static str = "\"compaction\"";
+
+    fn detect(evidence: &Evidence<'_>) -> bool {
+        let is_own = |line: &Fields<'_>| {
+            let kind = line.text("type");
+            (kind == "session" && line.has(&["cwd", "id"]))
+                || (kind == "message" && line.has(&["id", "message"]) && line.contains("parentId"))
+        };
+        evidence.lines().iter().any(is_own)
+    }
+
+    fn messages(entry: &Value) -> Vec<Message> {
+        let said = |at: &str| entry.pointer(at).unwrap_or(&Value::Null);
+        match text_at(entry, "/type") {
+            "message" => entry.get("message").map(role_messages).unwrap_or_default(),
+            "compaction" | "branch_summary" => summary(said("/summary")),
+            "custom_message" => note(said("/content")),
+            _ => Vec::new(),
+        }
+    }
+
+    fn session_id(entry: &Value) -> Option<String> {
+        (text_at(entry, "/type") == "session").then(|| text_at(entry, "/id").to_owned())
+    }
+
+    fn trace(entry: &Value) -> Trace {
+        let id = |key: &str| entry.get(key).and_then(Value::as_str).map(Box::from);
+        // The first entry has a parent that is null; the header and old versions have none.
+        let parent = entry.get("parentId").map(|_| id("parentId").unwrap_or_default());
+        Trace { id: id("id").filter(|_| parent.is_some()), parent, ..Trace::default() }
+    }
+
+    fn compaction(entry: &Value) -> Option<RecordedCompaction> {
+        let kept = entry.get("firstKeptEntryIndex").and_then(Value::as_u64);
+        let compaction = RecordedCompaction {
+            pre_tokens: entry.get("tokensBefore").and_then(Value::as_u64),
+            kept_from: entry.get("firstKeptEntryId").and_then(Value::as_str).map(str::to_owned),
+            kept_record: kept.and_then(|kept| usize::try_from(kept).ok()),
+            ..RecordedCompaction::default()
+        };
+        (text_at(entry, "/type") == "compaction").then_some(compaction)
+    }
+}
+
+fn role_messages(message: &Value) -> Vec<Message> {
+    let said = |key: &str| message.get(key).unwrap_or(&Value::Null);
+    match text_at(message, "/role") {
+        "toolResult" => {
+            let is_error = message.get("isError") == Some(&Value::Bool(true));
+            vec![answer(text_at(message, "/toolCallId"), said("content"), is_error)]
+        }
+        "bashExecution" => {
+            let (command, output) = (text_at(message, "/command"), text_at(message, "/output"));
+            vec![Message::note(BY, format!("Ran `{command}`\n{output}"))]
+        }
+        "compactionSummary" | "branchSummary" => summary(said("summary")),
+        "custom" | "hookMessage" => note(said("content")),
+        role => role_of(role).map(|role| messages_of(role, said("content"))).unwrap_or_default(),
+    }
+}
+
+fn summary(said: &Value) -> Vec<Message> {
+    messages_of(Role::User, said).into_iter().map(Message::compacted).collect()
+}
+
+fn note(said: &Value) -> Vec<Message> {
+    messages_of(Role::User, said).into_iter().map(|message| message.noted_by(BY)).collect()
+}

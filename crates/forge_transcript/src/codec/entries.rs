@@ -1,0 +1,439 @@
+//! Formats whose files are lists of entries, each with messages of its own: most agents' sessions.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use forge_domain::{Body, Message, ToolName};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::traces::{Trace, active_entries};
+use super::{Codec, Evidence, Fields, Input, READ_ONLY, Revision, Source, Visit, Window, file_name};
+use crate::format::FormatFacts;
+use crate::json_text::parse;
+use crate::reply_pieces::Joiner;
+use crate::session::Names;
+use crate::written::split;
+use crate::{
+    Format, Record, RecordedCompaction, RewriteError, Session, StreamError, StreamedSession, TranscriptError,
+};
+
+/// The number of entries of which at least one has to hold a message.
+const SOME_ENTRIES: usize = 20;
+
+/// A format whose file is a list of entries: a record a line, or the items of a list.
+///
+/// It has to recognize its files and to read one entry by itself. What entries mean for each other, such as
+/// rewinds, branches and compactions, it tells as facts; the rest is the same for all such formats.
+pub(crate) trait EntryFormat: Sync + Sized {
+    /// Its names.
+    const FACTS: &'static FormatFacts;
+    /// True if its files have a record a line.
+    const IS_LINES: bool = true;
+    /// True if entries of the assistant that follow each other are pieces of one reply.
+    const JOINS_REPLIES: bool = false;
+    /// A word that is in the text of every record of a compaction; empty if its agent records none.
+    const COMPACTION: &'static str = "";
+
+    /// Checks whether a file is of this format.
+    fn detect(evidence: &Evidence<'_>) -> bool;
+
+    /// Finds the entries of each session of a file.
+    fn sessions(text: &str) -> Result<Vec<Listing<'_>>, serde_json::Error> {
+        Ok(vec![Listing::lines(text)])
+    }
+
+    /// Reads the messages of an entry.
+    fn messages(entry: &Value) -> Vec<Message>;
+
+    /// Reads the messages of an entry from its text, which is JSON in nearly all formats.
+    fn text_messages(entry: &str) -> Vec<Message> {
+        entry_messages::<Self>(&parse(entry).unwrap_or_default())
+    }
+
+    /// Returns the name of the session, if this entry has it.
+    fn session_id(_entry: &Value) -> Option<String> {
+        None
+    }
+
+    /// Returns the facts of an entry that decide whether others still count.
+    fn trace(_entry: &Value) -> Trace {
+        Trace::default()
+    }
+
+    /// Returns the id of the reply of which an entry is a piece.
+    fn reply(_entry: &Value) -> Option<String> {
+        None
+    }
+
+    /// Returns the id of the reply of which an entry, given as text, is a piece.
+    fn reply_of(entry: &str) -> Option<String> {
+        Self::reply(&parse(entry).unwrap_or_default())
+    }
+
+    /// Returns the compaction that an entry holds; its record is set by the caller.
+    fn compaction(_entry: &Value) -> Option<RecordedCompaction> {
+        None
+    }
+
+    /// Writes a session in this format, from whatever format it came.
+    fn write(revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {
+        Err(revision.refuse_conversion(READ_ONLY))
+    }
+
+    /// Checks whether an entry, given as text, stays in the context of the model after a compaction.
+    fn is_standing(_entry: &str) -> bool {
+        false
+    }
+}
+
+/// The entries of a session.
+#[derive(Default)]
+pub(crate) struct Listing<'a> {
+    /// Its name, if the file has several.
+    pub(crate) id: Option<String>,
+    /// The texts of its entries.
+    pub(crate) entries: Vec<&'a str>,
+    /// Lines that are no entry.
+    pub(crate) skipped_lines: usize,
+}
+
+impl<'a> Listing<'a> {
+    /// Lists the records of a file with a record a line.
+    pub(crate) fn lines(text: &'a str) -> Self {
+        let mut listing = Self::default();
+        for line in text.lines() {
+            listing.skipped_lines += each_record(line, &mut |record| listing.entries.push(record));
+        }
+        listing
+    }
+
+    /// Lists the items of a file that is one list.
+    pub(crate) fn of_list(text: &'a str) -> Result<Self, serde_json::Error> {
+        let items: Vec<&RawValue> = serde_json::from_str(text)?;
+        Ok(Self { entries: items.into_iter().map(RawValue::get).collect(), ..Self::default() })
+    }
+
+    /// Lists the items of lists, in order; a key that is missing has none, and a text counts as one item.
+    pub(crate) fn of_keys(fields: &Fields<'a>, keys: &[&str]) -> Self {
+        let mut listing = Self::default();
+        for key in keys.iter().filter(|key| fields.has(&[key])) {
+            match fields.get(key) {
+                list if list.starts_with('[') => {
+                    listing.entries.extend(fields.items(key).into_iter().map(RawValue::get));
+                }
+                one => listing.entries.push(one),
+            }
+        }
+        listing
+    }
+
+    /// Sets its name.
+    pub(crate) fn named(self, id: impl Into<String>) -> Self {
+        Self { id: Some(id.into()), ..self }
+    }
+}
+
+/// Passes each JSON value of a line to `take`: two records may be run together. Returns how many lines are
+/// not JSON to their end, none or one.
+fn each_record<'a>(line: &'a str, take: &mut dyn FnMut(&'a str)) -> usize {
+    let mut values = serde_json::Deserializer::from_str(line).into_iter::<&'a RawValue>();
+    loop {
+        match values.next() {
+            None => return 0,
+            Some(Ok(value)) => take(value.get()),
+            Some(Err(_)) => return 1,
+        }
+    }
+}
+
+impl<F: EntryFormat> Codec for F {
+    fn format(&self) -> Format {
+        Format(F::FACTS)
+    }
+
+    fn detect(&self, evidence: &Evidence<'_>) -> bool {
+        F::detect(evidence)
+    }
+
+    fn keeps_form(&self) -> bool {
+        true
+    }
+
+    fn read(&self, input: &Input<'_>) -> Result<Vec<Session>, TranscriptError> {
+        // Read as another format, a file would lose its messages without a word.
+        let evidence = Evidence::of(input.bytes);
+        if !F::detect(&evidence) {
+            return Err(evidence.into_error(input.origin));
+        }
+        let listings = F::sessions(input.text()?);
+        let listings = listings.map_err(|source| TranscriptError::json(input.origin, source))?;
+        listings.into_iter().map(|listing| read_session::<F>(listing, input)).collect()
+    }
+
+    fn stream(
+        &self,
+        source: &mut Source<'_>,
+        visit: Visit<'_>,
+    ) -> Result<Option<StreamedSession>, StreamError> {
+        if F::IS_LINES { stream_lines::<F>(source, visit) } else { Ok(None) }
+    }
+
+    fn write(&self, revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {
+        F::write(revision)
+    }
+
+    fn compactions(&self, records: &[Record]) -> Vec<RecordedCompaction> {
+        let records = records.iter().enumerate().filter(|(_, record)| record.n_messages() > 0);
+        records.filter_map(|(place, record)| compaction::<F>(place, record.raw())).collect()
+    }
+
+    fn window(&self, records: &[Record]) -> Window {
+        let Some(last) = self.compactions(records).pop() else { return Window::default() };
+        let of_id = |id: &String| {
+            let is_named =
+                |record: &Record| record.raw().contains(id.as_str()) && has_id::<F>(record.raw(), id);
+            records[..last.record].iter().position(is_named)
+        };
+        let kept = last.kept_record.or_else(|| last.kept_from.as_ref().and_then(of_id));
+        let standing = (0..last.record).filter(|place| F::is_standing(records[*place].raw()));
+        window(standing.collect(), kept, last.record)
+    }
+
+    fn is_summary(&self, record: &Record) -> bool {
+        compaction::<F>(0, record.raw()).is_some()
+    }
+
+    fn is_repeat(&self, record: &Record) -> bool {
+        self.is_summary(record)
+    }
+}
+
+fn has_id<F: EntryFormat>(raw: &str, id: &str) -> bool {
+    parse::<Value>(raw).is_ok_and(|entry| F::trace(&entry).id.as_deref() == Some(id))
+}
+
+/// Returns what the model sees after the compaction in `record`, which kept the records from `kept` on.
+fn window(mut standing: Vec<usize>, kept: Option<usize>, record: usize) -> Window {
+    let start = kept.filter(|kept| *kept < record).unwrap_or(record);
+    standing.retain(|place| *place < start);
+    standing.extend((start < record).then_some(record));
+    Window { lead: standing, start }
+}
+
+fn compaction<F: EntryFormat>(record: usize, raw: &str) -> Option<RecordedCompaction> {
+    if F::COMPACTION.is_empty() || !raw.contains(F::COMPACTION) {
+        return None;
+    }
+    let entry: Value = parse(raw).ok()?;
+    let compaction = F::compaction(&entry).filter(|_| !F::messages(&entry).is_empty())?;
+    Some(RecordedCompaction { record, ..compaction })
+}
+
+fn read_session<F: EntryFormat>(listing: Listing<'_>, input: &Input<'_>) -> Result<Session, TranscriptError> {
+    let mut id = listing.id;
+    let mut traces = Vec::with_capacity(listing.entries.len());
+    for raw in &listing.entries {
+        let entry: Value = parse(raw).unwrap_or_default();
+        traces.push(F::trace(&entry));
+        if id.is_none() {
+            id = F::session_id(&entry);
+        }
+    }
+    let active = active_entries(&traces);
+    let mut reader = EntryReader::default();
+    let mut records = Vec::with_capacity(traces.len());
+    for (raw, active) in listing.entries.iter().zip(active) {
+        records.push(input.shelf.put(raw, reader.read::<F>(raw, active), read_again::<F>));
+    }
+    if records.len() >= SOME_ENTRIES && records.iter().all(|record| record.n_messages() == 0) {
+        return Err(TranscriptError::Mute {
+            origin: input.origin.to_owned(),
+            name: F::FACTS.name,
+            entries: records.len(),
+        });
+    }
+    let id = id.unwrap_or_else(|| file_stem(input.origin).to_owned());
+    Ok(Session { skipped_lines: listing.skipped_lines, ..Session::new(id, input.format, Arc::new(records)) })
+}
+
+/// Returns the name of a file without what tells its kind.
+fn file_stem(origin: &str) -> &str {
+    let name = file_name(origin);
+    let name = name.strip_suffix(".zst").unwrap_or(name);
+    name.strip_suffix(".jsonl").unwrap_or(name)
+}
+
+/// Reads the messages of an entry that was read before, without what the entries before it say.
+fn read_again<F: EntryFormat>(raw: &str) -> Vec<Message> {
+    F::text_messages(raw)
+}
+
+fn entry_messages<F: EntryFormat>(entry: &Value) -> Vec<Message> {
+    let timestamp = entry.get("timestamp").and_then(|at| serde_json::from_value(at.clone()).ok());
+    let messages = F::messages(entry).into_iter().flat_map(|message| {
+        let is_plain = !message.is_compacted && message.note_by().is_none();
+        if is_plain { split(message) } else { vec![message] }
+    });
+    messages.map(|message| Message { timestamp: message.timestamp.or(timestamp), ..message }).collect()
+}
+
+/// A reader of entries, one by one.
+#[derive(Default)]
+struct EntryReader {
+    /// The number of replies that are complete.
+    n_replies: usize,
+    links: Links,
+    names: Names,
+}
+
+impl EntryReader {
+    fn read<F: EntryFormat>(&mut self, raw: &str, active: bool) -> Record {
+        if !active {
+            return Record::new(raw, Vec::new());
+        }
+        let mut messages = F::text_messages(raw);
+        self.links.link(&mut messages);
+        self.names.name(&mut messages);
+        let reply = if F::JOINS_REPLIES { self.piece(&messages) } else { F::reply_of(raw) };
+        Record::new(raw, messages).part_of(reply, None)
+    }
+
+    /// Returns the id of the reply that `messages` belong to: it is over when another speaks.
+    fn piece(&mut self, messages: &[Message]) -> Option<String> {
+        let is_reply =
+            |message: &Message| matches!(message.body, Body::Assistant { .. }) && !message.is_compacted;
+        if !messages.iter().all(is_reply) {
+            self.n_replies += 1;
+            return None;
+        }
+        (!messages.is_empty()).then(|| format!("reply {}", self.n_replies))
+    }
+}
+
+/// The ids for calls without one, which some formats do not have: a result then names the tool.
+#[derive(Default)]
+struct Links {
+    n_made: usize,
+    /// The calls that got an id and were not answered, oldest first.
+    open: VecDeque<(ToolName, String)>,
+}
+
+impl Links {
+    fn link(&mut self, messages: &mut [Message]) {
+        for message in messages {
+            match &mut message.body {
+                Body::Assistant { calls, .. } => {
+                    for call in calls.iter_mut().filter(|call| call.id.is_empty()) {
+                        call.id = format!("call_{}", self.n_made);
+                        self.n_made += 1;
+                        self.open.push_back((call.name.clone(), call.id.clone()));
+                    }
+                }
+                Body::Tool(result) if result.call_id.is_empty() => {
+                    let is_of = |(name, _): &(ToolName, String)| {
+                        result.name.as_ref().is_none_or(|called| called == name)
+                    };
+                    let at = self.open.iter().position(is_of);
+                    if let Some((_, id)) = at.and_then(|at| self.open.remove(at)) {
+                        result.call_id = id;
+                    }
+                }
+                Body::System(_) | Body::User(_) | Body::Tool(_) => {}
+            }
+        }
+    }
+}
+
+/// The facts of a session that are collected before its messages are read.
+#[derive(Default)]
+struct Survey {
+    traces: Vec<Trace>,
+    id: Option<String>,
+    compactions: Vec<RecordedCompaction>,
+    standing: Vec<usize>,
+    skipped_lines: usize,
+}
+
+impl Survey {
+    fn of<F: EntryFormat>(source: &mut Source<'_>) -> std::io::Result<Option<Self>> {
+        // A document may have the same fields as the lines of another file.
+        let sample = source.sample()?;
+        let evidence = Evidence::of(&sample);
+        if source.head()?.is_some() || evidence.text.starts_with('[') || !F::detect(&evidence) {
+            return Ok(None);
+        }
+        let mut survey = Self::default();
+        let is_text = source.each_line(&mut |line| {
+            survey.skipped_lines += each_record(line, &mut |raw| {
+                let place = survey.traces.len();
+                let entry: Value = parse(raw).unwrap_or_default();
+                survey.traces.push(F::trace(&entry));
+                survey.compactions.extend(compaction::<F>(place, raw));
+                survey.standing.extend(F::is_standing(raw).then_some(place));
+                if survey.id.is_none() {
+                    survey.id = F::session_id(&entry);
+                }
+            });
+            true
+        })?;
+        Ok(Some(survey).filter(|survey| is_text && !survey.traces.is_empty()))
+    }
+
+    /// Returns what the model would see, as [`Codec::window`] does. `spoken` are the compactions whose record
+    /// has messages.
+    fn window(&self) -> Window {
+        let Some(last) = self.compactions.last() else { return Window::default() };
+        let of_id =
+            |id: &String| self.traces[..last.record].iter().position(|trace| trace.id.as_deref() == Some(id));
+        let kept = last.kept_record.or_else(|| last.kept_from.as_ref().and_then(of_id));
+        let standing = self.standing.iter().copied().filter(|place| *place < last.record);
+        window(standing.collect(), kept, last.record)
+    }
+}
+
+/// Streams a file with a record a line; returns `None` if it is not of this format.
+fn stream_lines<F: EntryFormat>(
+    source: &mut Source<'_>,
+    visit: Visit<'_>,
+) -> Result<Option<StreamedSession>, StreamError> {
+    let Some(mut survey) = Survey::of::<F>(source)? else { return Ok(None) };
+    let active = active_entries(&survey.traces);
+    let is_spoken = |compaction: &RecordedCompaction| active.get(compaction.record) == Some(&true);
+    survey.compactions.retain(is_spoken);
+    let window = survey.window();
+    let mut leads: Vec<Option<Record>> = window.lead.iter().map(|_| None).collect();
+    let mut joiner = Joiner::new(visit);
+    // What comes first may be at a later place, so its records are read in a pass of their own.
+    let passes = if window.lead.is_empty() { 1 } else { 2 };
+    for pass in 1..=passes {
+        let mut reader = EntryReader::default();
+        let mut place = 0;
+        for lead in leads.iter_mut().filter(|_| pass == passes).filter_map(Option::take) {
+            joiner.push(lead);
+        }
+        source.each_line(&mut |line| {
+            each_record(line, &mut |raw| {
+                let lead = window.lead.iter().position(|lead| *lead == place);
+                let record = reader.read::<F>(raw, active.get(place) == Some(&true));
+                match lead {
+                    Some(lead) if pass < passes => leads[lead] = Some(record),
+                    None if pass == passes && place >= window.start => joiner.push(record),
+                    _ => {}
+                }
+                place += 1;
+            });
+            true
+        })?;
+    }
+    joiner.finish();
+    Ok(Some(StreamedSession {
+        id: survey.id.unwrap_or_else(|| file_stem(source.origin).to_owned()),
+        format: Format(F::FACTS),
+        records: survey.traces.len(),
+        skipped_lines: survey.skipped_lines,
+        compactions: survey.compactions,
+        attachments: Vec::new(),
+        tools: None,
+    }))
+}

@@ -1,0 +1,154 @@
+//! The traces that entries leave for each other: branches, rewinds, replacements.
+
+use std::collections::HashMap;
+
+/// The facts of an entry that decide whether others still count.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trace {
+    /// Its id, if others may name it.
+    pub(crate) id: Option<Box<str>>,
+    /// The entry that it follows, in a format whose entries are a tree: an empty id is the root.
+    pub(crate) parent: Option<Box<str>>,
+    /// The id of the entry that hides it, as long as that one is there.
+    pub(crate) hidden_by: Option<Box<str>>,
+    /// True if a turn begins with it.
+    pub(crate) is_turn: bool,
+    pub(crate) effect: Effect,
+}
+
+/// The effect of an entry on those before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Effect {
+    #[default]
+    None,
+    /// The entries before it with the same id no longer count.
+    Replaces,
+    /// It counts only if no entry before it has its id.
+    Repeats,
+    /// The last turns no longer count.
+    DropsTurns(usize),
+    /// The entry of this id, and all after it, no longer count.
+    RewindsTo(Box<str>),
+    /// The entries of these ids no longer count.
+    Forgets(Vec<Box<str>>),
+    /// Nothing before it counts.
+    Resets,
+}
+
+/// Returns for each entry whether it still counts.
+pub(crate) fn active_entries(traces: &[Trace]) -> Vec<bool> {
+    let mut active = branch(traces);
+    let mut by_id: HashMap<&str, usize> = HashMap::new();
+    for (place, trace) in traces.iter().enumerate() {
+        let earlier = |id: &str| by_id.get(id).copied();
+        match &trace.effect {
+            Effect::None => {}
+            Effect::Replaces => {
+                if let Some(before) = trace.id.as_deref().and_then(earlier) {
+                    active[before] = false;
+                }
+            }
+            Effect::Repeats => active[place] &= trace.id.as_deref().and_then(earlier).is_none(),
+            Effect::DropsTurns(turns) => drop_turns(traces, &mut active, place, *turns),
+            Effect::RewindsTo(id) => {
+                let start = earlier(id).unwrap_or_default();
+                active[start..place].fill(false);
+            }
+            Effect::Forgets(ids) => {
+                ids.iter().filter_map(|id| earlier(id)).for_each(|forgotten| active[forgotten] = false);
+            }
+            Effect::Resets => active[..place].fill(false),
+        }
+        if let Some(id) = &trace.id {
+            by_id.insert(id, place);
+        }
+    }
+    for (active, trace) in active.iter_mut().zip(traces) {
+        *active &= trace.hidden_by.as_deref().is_none_or(|id| !by_id.contains_key(id));
+    }
+    active
+}
+
+fn drop_turns(traces: &[Trace], active: &mut [bool], place: usize, turns: usize) {
+    let begins = (0..place).rev().filter(|at| active[*at] && traces[*at].is_turn);
+    if let Some(start) = begins.take(turns).last() {
+        active[start..place].fill(false);
+    }
+}
+
+/// Returns the entries of the branch that ends in the last entry, if the entries are a tree; else all. A
+/// parent that is not in the file is replaced by the entry before.
+fn branch(traces: &[Trace]) -> Vec<bool> {
+    if traces.iter().all(|trace| trace.parent.is_none()) {
+        return vec![true; traces.len()];
+    }
+    let ids = traces.iter().enumerate().filter_map(|(place, trace)| Some((trace.id.as_deref()?, place)));
+    let by_id: HashMap<&str, usize> = ids.collect();
+    // Entries outside the tree, such as a header, always count.
+    let mut active: Vec<bool> = traces.iter().map(|trace| trace.parent.is_none()).collect();
+    let mut next = traces.iter().rposition(|trace| trace.parent.is_some());
+    while let Some(place) = next.filter(|place| !active[*place] || traces[*place].parent.is_none()) {
+        active[place] = true;
+        next = match traces[place].parent.as_deref() {
+            Some("") => None,
+            Some(parent) => by_id.get(parent).copied().or_else(|| place.checked_sub(1)),
+            None => place.checked_sub(1),
+        };
+    }
+    active
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    /// Parses entries from `id<parent!effect`: `t1` as an effect drops a turn, `>a` rewinds to `a`, `-a`
+    /// forgets `a`, `=` replaces, `+` repeats, `0` resets; a capital is a turn.
+    fn traces(text: &str) -> Vec<Trace> {
+        let trace = |word: &str| {
+            let (word, effect) = word.split_once('!').unwrap_or((word, ""));
+            let (id, parent) =
+                word.split_once('<').map_or((word, None), |(id, parent)| (id, Some(parent.into())));
+            let effect = match effect.split_at(effect.len().min(1)) {
+                ("t", n) => Effect::DropsTurns(n.parse().unwrap()),
+                (">", id) => Effect::RewindsTo(id.into()),
+                ("-", id) => Effect::Forgets(vec![id.into()]),
+                ("=", _) => Effect::Replaces,
+                ("+", _) => Effect::Repeats,
+                ("0", _) => Effect::Resets,
+                _ => Effect::None,
+            };
+            let is_turn = id.chars().all(char::is_uppercase);
+            Trace { id: Some(id.into()), parent, hidden_by: None, is_turn, effect }
+        };
+        text.split_whitespace().map(trace).collect()
+    }
+
+    #[test]
+    fn what_was_taken_back_no_longer_counts() {
+        for (text, expected) in [
+            ("A b c", "Abc"),
+            ("A b C d e!t1", "Abe"),
+            ("A b C d e!t2", "e"),
+            ("A b C d e!t9", "e"),
+            ("a b c d!>b", "ad"),
+            ("a b d!>x", "d"),
+            ("a b c!-a", "bc"),
+            ("a b a!=", "ba"),
+            ("a b a!+", "ab"),
+            ("a b c!0 d", "cd"),
+            ("a< b<a c<a d<c", "acd"),
+            ("a< b<x c<b", "abc"),
+            ("a b< c<b", "abc"),
+            ("a<b b<a", "ab"),
+        ] {
+            let traces = traces(text);
+            let active = active_entries(&traces);
+            let left = traces.iter().zip(active).filter(|(_, active)| *active);
+            let actual: String = left.filter_map(|(trace, _)| trace.id.clone()).map(String::from).collect();
+            assert_eq!(actual, expected, "{text}");
+        }
+    }
+}

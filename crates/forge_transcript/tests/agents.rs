@@ -1,0 +1,608 @@
+//! Sessions of other agents: read whole, told apart, and written back byte for byte where nothing changed.
+
+#![expect(clippy::unwrap_used, reason = "a test panics on what must not happen")]
+
+use forge_domain::{Body, Message, openai_breaches};
+use forge_transcript::{Draft, Session, read, read_held, stream};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+/// A small file of a format.
+struct Sample {
+    /// The format that it is recognized as.
+    format: &'static str,
+    text: String,
+    /// What a model would see of it.
+    expected: &'static str,
+    /// What it would see if the agent had never compacted it; empty if that is the same.
+    before: &'static str,
+}
+
+fn sample(format: &'static str, text: String, expected: &'static str) -> Sample {
+    Sample { format, text, expected, before: "" }
+}
+
+fn lines(records: &[Value]) -> String {
+    records.iter().map(|record| format!("{record}\n")).collect()
+}
+
+/// Returns messages in short: `u`ser, `n`ote, `s`ystem, `a`ssistant, tool `r`esult, `*` if a compaction made
+/// it, with the text and the ids of calls and results.
+fn short(messages: &[Message]) -> String {
+    let word = |message: &Message| {
+        let mark = if message.is_compacted { "*" } else { "" };
+        let text = message.to_text();
+        match &message.body {
+            Body::System(_) => format!("s{mark}:{text}"),
+            Body::User(_) if message.note_by().is_some() => format!("n{mark}:{text}"),
+            Body::User(_) => format!("u{mark}:{text}"),
+            Body::Assistant { calls, .. } => {
+                let calls: String = calls.iter().map(|call| format!("+{}({})", call.name, call.id)).collect();
+                format!("a{mark}:{text}{calls}")
+            }
+            Body::Tool(result) => {
+                format!("r{}({}):{text}", if result.is_error { "!" } else { "" }, result.call_id)
+            }
+        }
+    };
+    messages.iter().map(word).collect::<Vec<_>>().join(" | ")
+}
+
+fn messages(session: &Session) -> Vec<Message> {
+    Draft::messages_of(session)
+}
+
+fn codex(kind: &str, payload: &Value) -> Value {
+    json!({"timestamp": "2026-01-01T10:00:00Z", "type": kind, "payload": payload})
+}
+
+fn codex_message(role: &str, text: &str) -> Value {
+    let kind = if role == "assistant" { "output_text" } else { "input_text" };
+    json!({"type": "message", "role": role, "content": [{"type": kind, "text": text}]})
+}
+
+fn codex_call(id: &str) -> Value {
+    json!({"type": "function_call", "name": "f", "arguments": "{}", "call_id": id})
+}
+
+fn codex_output(id: &str) -> Value {
+    json!({"type": "function_call_output", "call_id": id, "output": "out"})
+}
+
+fn codex_samples() -> Vec<Sample> {
+    let item = |payload: &Value| codex("response_item", payload);
+    let meta = codex("session_meta", &json!({"id": "1", "base_instructions": {"text": "Be brief."}}));
+    let whole = [
+        meta.clone(),
+        item(&codex_message("user", "<environment_context>x</environment_context>")),
+        item(&codex_message("user", "Find it.")),
+        codex("event_msg", &json!({"type": "user_message", "message": "Find it."})),
+        item(&json!({"type": "reasoning", "summary": [], "encrypted_content": "x"})),
+        item(&codex_message("assistant", "I look.")),
+        item(&codex_call("a")),
+        item(&codex_call("b")),
+        item(&codex_output("b")),
+        item(&codex_output("a")),
+        item(&codex_message("assistant", "Here.")),
+    ];
+    let compacted = codex(
+        "compacted",
+        &json!({"message": "", "replacement_history": [codex_message("user", "Find it."),
+        {"type": "compaction", "encrypted_content": "x"}]}),
+    );
+    let mut long = whole.to_vec();
+    long.extend([compacted, item(&codex_message("user", "And now?"))]);
+    let rolled = [
+        meta,
+        item(&codex_message("user", "One.")),
+        item(&codex_message("assistant", "1")),
+        item(&codex_message("user", "Two.")),
+        item(&codex_message("assistant", "2")),
+        codex("event_msg", &json!({"type": "thread_rolled_back", "num_turns": 1})),
+        item(&codex_message("user", "Three.")),
+    ];
+    let seen = "s:Be brief. | n:<environment_context>x</environment_context> | u:Find it. | a:I look.+f(a)+f(b) | r(b):out | r(a):out | a:Here.";
+    vec![
+        sample("codex", lines(&whole), seen),
+        Sample {
+            format: "codex",
+            text: lines(&long),
+            expected: "s:Be brief. | u:Find it. | u*:[summary of earlier messages, encrypted by the provider] | u:And now?",
+            before: "s:Be brief. | n:<environment_context>x</environment_context> | u:Find it. | a:I look.+f(a)+f(b) | r(b):out | r(a):out | a:Here. | u:And now?",
+        },
+        sample("codex", lines(&rolled), "s:Be brief. | u:One. | a:1 | u:Three."),
+        sample(
+            "codex",
+            lines(&[
+                json!({"id": "1", "timestamp": "t", "instructions": "Be brief."}),
+                codex_message("user", "Find it."),
+                codex_call("a"),
+                codex_output("a"),
+            ]),
+            "s:Be brief. | u:Find it. | a:+f(a) | r(a):out",
+        ),
+    ]
+}
+
+fn team_samples() -> Vec<Sample> {
+    let log =
+        |history: &Value| json!({"question": "Who?", "mistake_agent": "x", "history": history}).to_string();
+    vec![
+        sample(
+            "who-and-when",
+            log(
+                &json!([{"role": "human", "content": "Who?"}, {"role": "Orchestrator (thought)", "content": "Hm."},
+                {"role": "assistant", "name": "Computer_terminal", "content": "42"}]),
+            ),
+            "u:Who? | a:Hm. | n:42",
+        ),
+        sample(
+            "who-and-when",
+            log(&json!([{"role": "user", "name": "Expert", "content": "Me."}])),
+            "u:Who? | a:Me.",
+        ),
+        sample(
+            "swe-agent",
+            json!({"environment": "main", "history": [{"role": "user", "content": "hi"},
+                {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "type": "function",
+                    "function": {"name": "f", "arguments": "{}"}}]},
+                {"role": "tool", "tool_call_ids": ["a"], "content": "out"}]})
+            .to_string(),
+            "u:hi | a:+f(a) | r(a):out",
+        ),
+    ]
+}
+
+fn pi_samples() -> Vec<Sample> {
+    let head =
+        json!({"type": "session", "version": 3, "id": "s", "timestamp": "2026-01-01T10:00:00Z", "cwd": "/"});
+    let entry = |id: &str, parent: Option<&str>, message: Value| json!({"type": "message", "id": id, "parentId": parent, "timestamp": "2026-01-01T10:00:00Z", "message": message});
+    let user = |text: &str| json!({"role": "user", "content": [{"type": "text", "text": text}]});
+    let call = json!({"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."},
+        {"type": "toolCall", "id": "c", "name": "f", "arguments": {}}]});
+    let result = json!({"role": "toolResult", "toolCallId": "c", "toolName": "f", "content": [{"type": "text", "text": "out"}]});
+    let exchange = |id: &str| [entry("b", Some(id), call.clone()), entry("c", Some("b"), result.clone())];
+    let compaction = json!({"type": "compaction", "id": "e", "parentId": "d", "summary": "It was sought.",
+        "firstKeptEntryId": "d", "tokensBefore": 99});
+    let mut long = vec![head.clone(), entry("a", None, user("Find it."))];
+    long.extend(exchange("a"));
+    let mut branched = long.clone();
+    branched.extend([
+        json!({"type": "label", "id": "l", "parentId": "c", "label": "x"}),
+        entry("x", Some("l"), user("Not so.")),
+        entry("d", Some("l"), user("So.")),
+    ]);
+    long.extend([entry("d", Some("c"), user("Now.")), compaction, entry("g", Some("e"), user("And?"))]);
+    let old =
+        |message: Value| json!({"type": "message", "timestamp": "2026-01-01T10:00:00Z", "message": message});
+    vec![
+        sample("pi", lines(&branched), "u:Find it. | a:+f(c) | r(c):out | u:So."),
+        Sample {
+            format: "pi",
+            text: lines(&long),
+            expected: "u*:It was sought. | u:Now. | u:And?",
+            before: "u:Find it. | a:+f(c) | r(c):out | u:Now. | u:And?",
+        },
+        Sample {
+            format: "pi",
+            text: lines(&[
+                head,
+                old(user("One.")),
+                old(user("Two.")),
+                json!({"type": "compaction", "summary": "One.", "firstKeptEntryIndex": 2, "tokensBefore": 9}),
+                old(json!({"role": "bashExecution", "command": "ls", "output": "x"})),
+            ]),
+            expected: "u*:One. | u:Two. | n:Ran `ls`\nx",
+            before: "u:One. | u:Two. | n:Ran `ls`\nx",
+        },
+    ]
+}
+
+fn gemini_cli_samples() -> Vec<Sample> {
+    let head = json!({"sessionId": "s", "projectHash": "h", "startTime": "t"});
+    let user = |id: &str, text: &str| json!({"id": id, "timestamp": "2026-01-01T10:00:00Z", "type": "user", "content": [{"text": text}]});
+    let reply = |result: Value| {
+        json!({"id": "b", "timestamp": "2026-01-01T10:00:00Z", "type": "gemini", "content": "I look.",
+            "toolCalls": [{"id": "c", "name": "f", "args": {}, "status": "success", "result": result}]})
+    };
+    let result = json!([{"functionResponse": {"id": "c", "name": "f", "response": {"output": "out"}}}]);
+    let all = [
+        user("a", "Find it."),
+        reply(result.clone()),
+        json!({"id": "i", "type": "info", "content": "Update!"}),
+    ];
+    let document = json!({"sessionId": "s", "projectHash": "h", "messages": all}).to_string();
+    vec![
+        sample("gemini-cli", document, "u:Find it. | a:I look.+f(c) | r(c):out"),
+        sample(
+            "gemini-cli",
+            lines(&[
+                head.clone(),
+                user("a", "Find it."),
+                reply(Value::Null),
+                reply(result),
+                json!({"$set": {"summary": "x"}}),
+                user("d", "No."),
+                json!({"$rewindTo": "d"}),
+                user("e", "Yes."),
+            ]),
+            "u:Find it. | a:I look.+f(c) | r(c):out | u:Yes.",
+        ),
+        sample(
+            "gemini-cli",
+            lines(&[
+                head,
+                user("a", "Find it."),
+                json!({"$set": {"messages": [user("z", "Sum.")]}}),
+                user("d", "Now."),
+            ]),
+            "u:Sum. | u:Now.",
+        ),
+    ]
+}
+
+fn copilot_samples() -> Vec<Sample> {
+    let event = |kind: &str, data: Value| json!({"type": kind, "data": data, "id": "1", "timestamp": "2026-01-01T10:00:00Z"});
+    let mut events = vec![
+        event("session.start", json!({"sessionId": "s", "producer": "copilot-agent"})),
+        event("system.message", json!({"role": "system", "content": "Be brief."})),
+        event(
+            "user.message",
+            json!({"content": "Find it.", "transformedContent": "<current_datetime>x</current_datetime>\n\nFind it."}),
+        ),
+        event(
+            "assistant.message",
+            json!({"content": "", "toolRequests": [{"toolCallId": "c", "name": "f", "arguments": {}}]}),
+        ),
+        event(
+            "tool.execution_complete",
+            json!({"toolCallId": "c", "success": false, "error": {"message": "no", "code": "x"}}),
+        ),
+        event("system.message", json!({"role": "system", "content": "Be brief."})),
+        event("user.message", json!({"content": "And?"})),
+    ];
+    let seen = "s:Be brief. | n:<current_datetime>x</current_datetime>\n\n | u:Find it. | a:+f(c) | r!(c):{\"message\": \"no\", \"code\": \"x\"} | u:And?";
+    let plain = sample("copilot", lines(&events), seen);
+    events.push(event(
+        "session.compaction_complete",
+        json!({"success": true, "summaryContent": "It was sought.", "preCompactionTokens": 9}),
+    ));
+    let compacted = Sample {
+        format: "copilot",
+        text: lines(&events),
+        expected: "s:Be brief. | u*:It was sought.",
+        before: seen,
+    };
+    vec![plain, compacted]
+}
+
+fn openhands_samples() -> Vec<Sample> {
+    let metadata = json!({"function_name": "f", "tool_call_id": "c", "model_response": {"id": "m",
+        "choices": [{"message": {"tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{\"a\": 1}"}}]}}]}});
+    let history = json!([
+        {"id": 0, "source": "agent", "action": "system", "args": {"content": "Be brief."}},
+        {"id": 1, "source": "user", "action": "message", "args": {"content": "Find it."}},
+        {"id": 2, "source": "user", "action": "recall", "args": {"query": "Find it."}},
+        {"id": 3, "source": "agent", "action": "run", "args": {"command": "ls", "thought": "I look."}, "tool_call_metadata": metadata},
+        {"id": 4, "source": "agent", "observation": "run", "content": "out", "cause": 3, "tool_call_metadata": metadata},
+        {"id": 5, "source": "agent", "action": "finish", "args": {"final_thought": "Here."}},
+    ]);
+    let seen = "s:Be brief. | u:Find it. | a:I look.+f(c) | r(c):out | a:Here.";
+    let older = json!({"issue": {}, "instruction": "x", "history": [
+        {"action": "message", "content": "Find it."},
+        {"action": "run", "command": "ls", "thought": "I look."},
+        {"observation": "run", "command": "ls", "content": "out"}]});
+    let event = |kind: &str, more: Value| {
+        let mut event =
+            json!({"id": kind, "timestamp": "2026-01-01T10:00:00Z", "source": "agent", "kind": kind});
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        event
+    };
+    let action = |id: &str| {
+        event(
+            "ActionEvent",
+            json!({"id": id, "thought": [], "tool_name": "f", "tool_call_id": id,
+            "tool_call": {"id": id, "name": "f", "arguments": "{}"}, "llm_response_id": "m"}),
+        )
+    };
+    let result = |id: &str| {
+        event(
+            "ObservationEvent",
+            json!({"id": format!("{id}r"), "tool_call_id": id,
+            "observation": {"content": [{"type": "text", "text": "out"}]}}),
+        )
+    };
+    let mut events = vec![
+        event("SystemPromptEvent", json!({"system_prompt": {"type": "text", "text": "Be brief."}})),
+        event(
+            "MessageEvent",
+            json!({"llm_message": {"role": "user", "content": [{"type": "text", "text": "Find it."}]}}),
+        ),
+        action("a"),
+        action("b"),
+        result("a"),
+        result("b"),
+    ];
+    let plain = sample(
+        "openhands-events",
+        lines(&events),
+        "s:Be brief. | u:Find it. | a:+f(a)+f(b) | r(a):out | r(b):out",
+    );
+    events.push(event(
+        "Condensation",
+        json!({"forgotten_event_ids": ["a", "b", "ar", "br"], "summary": "It was sought."}),
+    ));
+    vec![
+        sample("openhands", history.to_string(), seen),
+        sample("openhands", format!("{}\n{older}\n", json!({"instance_id": "i", "history": history})), seen),
+        sample("openhands", older.to_string(), "u:Find it. | a:I look.+run(call_0) | r(call_0):out"),
+        plain,
+        sample("openhands-events", lines(&events), "s:Be brief. | u:Find it. | u*:It was sought."),
+        sample("openhands-events", json!(events).to_string(), "s:Be brief. | u:Find it. | u*:It was sought."),
+        sample(
+            "inspect",
+            json!({"version": 2, "eval": {}, "samples": [{"id": 1, "epoch": 1, "messages": [
+                {"role": "user", "content": "Find it."},
+                {"role": "assistant", "content": [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "I look."}],
+                    "tool_calls": [{"id": "c", "function": "f", "arguments": {}}]},
+                {"role": "tool", "tool_call_id": "c", "content": "", "error": {"type": "timeout", "message": "late"}}]}]})
+            .to_string(),
+            "u:Find it. | a:I look.+f(c) | r!(c):{\"type\": \"timeout\", \"message\": \"late\"}",
+        ),
+    ]
+}
+
+/// The same short exchange in formats that differ in their containers and blocks.
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
+fn block_samples() -> Vec<Sample> {
+    let seen = "u:Find it. | a:I look.+f(c) | r(c):out | a:Here.";
+    let nameless = "u:Find it. | a:I look.+f(call_0) | r(call_0):out | a:Here.";
+    let tool_use = json!({"type": "tool_use", "id": "c", "name": "f", "input": {}});
+    let tool_result = json!({"type": "tool_result", "tool_use_id": "c", "content": "out"});
+    let say = |text: &str| json!({"type": "text", "text": text});
+    let cline = json!([
+        {"role": "user", "content": [say("Find it.")], "ts": 1},
+        {"role": "assistant", "content": [say("I look."), tool_use], "ts": 2},
+        {"role": "user", "content": [tool_result], "ts": 3},
+        {"role": "assistant", "content": [say("Here.")], "ts": 4},
+    ]);
+    let mut roo = cline.clone();
+    for message in roo.as_array_mut().unwrap() {
+        message["condenseParent"] = json!("k");
+    }
+    roo.as_array_mut().unwrap().extend([
+        json!({"role": "user", "content": [say("It was sought.")], "ts": 5, "isSummary": true, "condenseId": "k"}),
+        json!({"role": "user", "content": [say("And?")], "ts": 6}),
+    ]);
+    let turn =
+        |kind: &str, content: Value| json!({"type": kind, "message": {"role": kind, "content": content}});
+    let vercel = json!([
+        {"role": "user", "content": "Find it."},
+        {"role": "assistant", "content": [say("I look."), {"type": "tool-call", "toolCallId": "c", "toolName": "f", "input": {}}]},
+        {"role": "tool", "content": [{"type": "tool-result", "toolCallId": "c", "toolName": "f", "output": {"type": "text", "value": "out"}}]},
+        {"role": "assistant", "content": "Here."}]);
+    let vercel_ui = json!([
+        {"id": "1", "role": "user", "parts": [say("Find it.")]},
+        {"id": "2", "role": "assistant", "parts": [{"type": "step-start"}, say("I look."),
+            {"type": "tool-f", "toolCallId": "c", "state": "output-available", "input": {}, "output": "out"},
+            {"type": "step-start"}, say("Here.")]}]);
+    let responses = json!([
+        {"role": "user", "content": [{"type": "input_text", "text": "Find it."}]},
+        {"type": "reasoning", "summary": []},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "out"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Here."}]}]);
+    let contents = json!([
+        {"role": "user", "parts": [{"text": "Find it."}]},
+        {"role": "model", "parts": [{"text": "Hm.", "thought": true}, {"text": "I look."}, {"functionCall": {"name": "f", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"output": "out"}}}]},
+        {"role": "model", "parts": [{"text": "Here."}]}]);
+    let langchain = json!([
+        {"type": "human", "content": "Find it."},
+        {"type": "ai", "content": "I look.", "tool_calls": [{"name": "f", "args": {}, "id": "c", "type": "tool_call"}]},
+        {"type": "tool", "content": "out", "tool_call_id": "c"},
+        {"type": "ai", "content": "Here.", "tool_calls": []}]);
+    let wrapped: Vec<Value> = langchain
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| json!({"type": message["type"], "data": message}))
+        .collect();
+    let built: Vec<Value> = langchain.as_array().unwrap().iter().zip(["HumanMessage", "AIMessage", "ToolMessage", "AIMessage"])
+        .map(|(message, class)| json!({"lc": 1, "type": "constructor", "id": ["langchain", "schema", class], "kwargs": message})).collect();
+    let openai = [
+        json!({"role": "user", "content": "Find it."}),
+        json!({"role": "assistant", "content": "I look.", "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}),
+        json!({"role": "tool", "tool_call_id": "c", "content": "out"}),
+        json!({"role": "assistant", "content": "Here."}),
+    ];
+    let conversation = json!({"messages": openai});
+    let batch = |body: &Value| json!({"custom_id": "1", "method": "POST", "body": body});
+    vec![
+        sample("cline", cline.to_string(), seen),
+        sample("cline", json!({"version": 1, "system_prompt": "Be brief.", "messages": cline}).to_string(), "s:Be brief. | u:Find it. | a:I look.+f(c) | r(c):out | a:Here."),
+        sample("cline", roo.to_string(), "u*:It was sought. | u:And?"),
+        sample("claude-turns", json!([{"type": "system", "subtype": "init"}, turn("user", json!("Find it.")),
+            turn("assistant", json!([say("I look."), tool_use])), turn("user", json!([tool_result])),
+            turn("assistant", json!([say("Here.")])), {"type": "result", "result": "Here."}]).to_string(), seen),
+        sample("forge-code", json!({"id": "1", "context": {"messages": [
+            {"text": {"role": "User", "content": "Find it."}},
+            {"text": {"role": "Assistant", "content": "I look.", "tool_calls": [{"name": "f", "call_id": "c", "arguments": {}}]}},
+            {"tool": {"name": "f", "call_id": "c", "output": {"is_error": false, "values": [{"text": "out"}]}}},
+            {"text": {"role": "Assistant", "content": "Here."}}]}}).to_string(), seen),
+        sample("vercel", vercel.to_string(), seen),
+        sample("vercel", json!({"messages": vercel}).to_string(), seen),
+        sample("vercel", vercel_ui.to_string(), seen),
+        sample("responses", responses.to_string(), seen),
+        sample("responses", json!({"model": "m", "instructions": "Be brief.", "input": responses}).to_string(),
+            "s:Be brief. | u:Find it. | a:I look.+f(c) | r(c):out | a:Here."),
+        sample("gemini", contents.to_string(), nameless),
+        sample("gemini", json!({"systemInstruction": {"parts": [{"text": "Be brief."}]}, "contents": contents}).to_string(),
+            "s:Be brief. | u:Find it. | a:I look.+f(call_0) | r(call_0):out | a:Here."),
+        sample("langchain", langchain.to_string(), seen),
+        sample("langchain", json!({"values": {"messages": langchain}}).to_string(), seen),
+        sample("langchain", json!({"messages": langchain}).to_string(), seen),
+        sample("langchain", json!(wrapped).to_string(), seen),
+        sample("langchain", json!(built).to_string(), seen),
+        sample("openai-lines", lines(&openai), seen),
+        sample("openai-lines", lines(&[conversation.clone(), conversation.clone()]), seen),
+        sample("openai-lines", lines(&[batch(&conversation), batch(&conversation)]), seen),
+        sample("aider", "\n# aider chat started at 2026-01-01 10:00:00\n\n> Added a.rs.\n\n#### find it  \n#### now\n\nI look.\n\nThere.\n\n> Done.\n\n# aider chat started at 2026-01-02 10:00:00\n".to_owned(),
+            "n:Added a.rs. | u:find it\nnow | a:I look.\n\nThere. | n:Done."),
+    ]
+}
+
+fn export_samples() -> Vec<Sample> {
+    let seen = "u:Find it. | a:I look.+f(c) | r(c):out | a:Here.";
+    let say = |text: &str| json!({"type": "text", "text": text});
+    let goose = |role: &str, content: Value| json!({"role": role, "created": 1, "content": content, "metadata": {"agentVisible": true}});
+    let value = |name: &str, value: Value| json!({"status": "success", name: value});
+    let code = |role: &str, parts: Value| json!({"info": {"id": "m", "role": role}, "parts": parts});
+    let part = |role: &str, parts: Value| json!({"role": role, "parts": parts});
+    let input = json!([
+        part("user", json!([{"type": "text", "content": "Find it."}])),
+        part(
+            "assistant",
+            json!([{"type": "text", "content": "I look."}, {"type": "tool_call", "id": "c", "name": "f", "arguments": {}}])
+        ),
+        part("tool", json!([{"type": "tool_call_response", "id": "c", "response": "out"}])),
+    ]);
+    let output = json!([part("assistant", json!([{"type": "text", "content": "Here."}]))]);
+    let attribute = |key: &str, list: &Value| json!({"key": key, "value": {"stringValue": list.to_string()}});
+    let span = |input: &Value| {
+        json!({"name": "chat", "attributes": [attribute("gen_ai.input.messages", input),
+        attribute("gen_ai.output.messages", &output)]})
+    };
+    let spans = json!({"resourceSpans": [{"scopeSpans": [{"spans": [span(&json!([])), span(&input), {"name": "other"}]}]}]});
+    vec![
+        sample("goose", json!({"id": "g", "working_dir": "/", "conversation": [goose("user", json!([say("Find it.")])),
+            goose("assistant", json!([say("I look."), {"type": "toolRequest", "id": "c", "toolCall": value("value", json!({"name": "f", "arguments": {}}))}])),
+            goose("user", json!([{"type": "toolResponse", "id": "c", "toolResult": value("value", json!([say("out")]))}])),
+            goose("assistant", json!([say("Here.")]))]}).to_string(), seen),
+        sample("opencode", json!({"info": {"id": "s"}, "messages": [code("user", json!([say("Find it.")])),
+            code("assistant", json!([{"type": "step-start"}, say("I look."), {"type": "tool", "callID": "c", "tool": "f",
+                "state": {"status": "completed", "input": {}, "output": "out"}}, {"type": "step-finish"},
+                {"type": "step-start"}, say("Here.")]))]}).to_string(), seen),
+        sample("otel", spans.to_string(), seen),
+        sample("atif", json!({"schema_version": "ATIF-v1.4", "session_id": "s", "agent": {"name": "x", "version": "1"}, "steps": [
+            {"step_id": 1, "source": "user", "message": "Find it."},
+            {"step_id": 2, "source": "agent", "message": "I look.", "tool_calls": [{"tool_call_id": "c", "function_name": "f", "arguments": {}}],
+                "observation": {"results": [{"source_call_id": "c", "content": "out"}]}},
+            {"step_id": 3, "source": "agent", "message": "Here."}]}).to_string(), seen),
+    ]
+}
+
+/// What is written as ATIF says the same as what it was written from.
+#[test]
+fn every_session_can_be_written_as_atif() {
+    let atif = forge_transcript::Format::named("atif").unwrap();
+    for Sample { text, .. } in samples() {
+        for (nth, session) in read(text.as_bytes(), "f").unwrap().iter().enumerate() {
+            let draft = Draft::open(session, nth);
+            let written = draft.rewrite(text.as_bytes(), &[], atif).unwrap();
+            let again = read(&written, "f").unwrap().remove(0);
+            let texts =
+                |messages: Vec<Message>| -> Vec<String> { messages.iter().map(Message::to_text).collect() };
+            assert_eq!(texts(messages(&again)), texts(draft.messages().collect()), "{text}");
+        }
+    }
+}
+
+fn samples() -> Vec<Sample> {
+    [
+        codex_samples(),
+        team_samples(),
+        pi_samples(),
+        gemini_cli_samples(),
+        copilot_samples(),
+        openhands_samples(),
+        block_samples(),
+        export_samples(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+#[test]
+fn each_format_is_recognized_and_read() {
+    for Sample { format, text, expected, before } in samples() {
+        let sessions = read(text.as_bytes(), "f").unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let session = &sessions[0];
+        assert_eq!(session.format.id(), format, "{text}");
+        assert_eq!(short(&messages(session)), expected, "{text}");
+        let whole = if before.is_empty() { expected } else { before };
+        assert_eq!(short(&messages(&session.clone().before_compaction())), whole, "{text}");
+    }
+}
+
+#[test]
+fn what_is_not_changed_is_written_byte_for_byte() {
+    for Sample { text, .. } in samples() {
+        for (nth, session) in read(text.as_bytes(), "f").unwrap().iter().enumerate() {
+            let draft = Draft::open(session, nth);
+            assert_eq!(draft.rewrite(text.as_bytes(), &[], draft.format()).unwrap(), text.as_bytes());
+        }
+    }
+}
+
+#[test]
+fn a_draft_and_a_recording_are_legal() {
+    for Sample { text, .. } in samples() {
+        for (nth, session) in read(text.as_bytes(), "f").unwrap().iter().enumerate() {
+            let opened: Vec<Message> = Draft::open(session, nth).messages().collect();
+            assert_eq!(openai_breaches(&opened), [], "{text}");
+            assert_eq!(openai_breaches(&session.recording().messages), [], "{text}");
+        }
+    }
+}
+
+/// A file is held as its text, streamed, compressed and read from its pieces with the same result.
+#[test]
+fn every_way_to_read_is_the_same() {
+    for Sample { format, text, expected, .. } in samples() {
+        let file = std::sync::Arc::new(text.clone().into_bytes());
+        let held = read_held(None, &file, "f").unwrap();
+        assert_eq!(short(&messages(&held[0])), expected, "{text}");
+        let packed = zstd::encode_all(text.as_bytes(), 3).unwrap();
+        for bytes in [text.clone().into_bytes(), packed] {
+            let sessions = read(&bytes, "f").unwrap();
+            let mut seen = Vec::new();
+            let mut open = || Ok(Box::new(std::io::Cursor::new(bytes.clone())) as Box<dyn std::io::Read>);
+            let streamed = stream(&mut open, "f", &mut |message| seen.push(message.clone())).unwrap();
+            let Some(streamed) = streamed else { continue };
+            assert_eq!(streamed.format.id(), format);
+            assert_eq!(seen, messages(&sessions[0]), "{text}");
+            assert_eq!(streamed.compactions, sessions[0].compactions());
+            assert_eq!(
+                (streamed.id, streamed.records, streamed.skipped_lines),
+                (sessions[0].id.clone(), sessions[0].records.len(), sessions[0].skipped_lines)
+            );
+        }
+    }
+}
+
+/// Records run together, unknown ones and one that is cut off take nothing else with them.
+#[test]
+fn damaged_lines_leave_the_others() {
+    for Sample { format, text, expected, .. } in samples() {
+        let lines: Vec<&str> = text.lines().collect();
+        // Lines of plain messages say nothing of records that are none, so these are refused.
+        if lines.len() < 3 || ["aider", "openai-lines"].contains(&format) {
+            continue;
+        }
+        let unknown = "{\"type\":\"from_the_future\",\"said\":\"x\"}";
+        let damaged = format!(
+            "{}\n{}{}\n{}\n{unknown}\n{{\"type\":\"cut off",
+            lines[0],
+            lines[1],
+            lines[2],
+            lines[3..].join("\n")
+        );
+        let session = read(damaged.as_bytes(), "f").unwrap().remove(0);
+        assert_eq!(session.format.id(), format);
+        assert_eq!(short(&messages(&session)), expected, "{damaged}");
+        assert_eq!(session.skipped_lines, 1, "{damaged}");
+    }
+}
