@@ -362,6 +362,21 @@ fn a_broken_input_is_repaired_and_said_to_be() {
 }
 
 #[test]
+fn a_format_whose_results_answer_no_call_was_guessed_wrong() {
+    let user = json!({"role": "user", "content": "hi"});
+    let messages = json!([user, call("a", "x"), result("y", "first"), result("z", "second")]);
+    let forge = forge_with(&json!({"messages": messages}).to_string());
+    let refused = compact(&forge, &["-o", "out.json", "--max-tokens", "5k"]);
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    for expected in ["the format `openai`", "none of its 2 results answers a call", "--from openai"] {
+        assert!(refused.stderr.contains(expected), "{}", refused.stderr);
+    }
+    assert!(!forge.path("out.json").exists());
+    let named = compact(&forge, &["-o", "out.json", "--max-tokens", "5k", "--from", "openai"]);
+    assert_eq!(named.code, 0, "{}", named.stderr);
+}
+
+#[test]
 fn a_message_in_a_form_of_its_recorder_gets_that_of_the_protocol() {
     let mut recorded = vec![json!({"role": "user", "content": "hi"}), call("a", "x"), result("a", "out")];
     recorded[1]["tool_calls"][0]["function"]["arguments"] = json!({"path": "x"});

@@ -36,6 +36,8 @@ pub struct Draft<'a> {
     pub(crate) items: Arc<Vec<Item>>,
     repairs: Vec<Repair>,
     breaches: Vec<Breach>,
+    /// The number of results that the session has.
+    results: usize,
 }
 
 impl<'a> Draft<'a> {
@@ -45,6 +47,7 @@ impl<'a> Draft<'a> {
         let start = window.start;
         let read = open_messages(session, &window);
         let breaches = breaches(&read.iter().map(|item| &*item.message).collect::<Vec<_>>());
+        let results = read.iter().filter(|item| matches!(item.message.body, Body::Tool(_))).count();
         let whole = |item: &OpenMessage| match item.is_outline {
             true => from_sources(&session.records, &item.sources),
             false => (*item.message).clone(),
@@ -76,7 +79,7 @@ impl<'a> Draft<'a> {
                 message.metadata.insert(NUMBER.into(), json!(number));
             }
         }
-        Self { session, nth, start, items: Arc::new(items), repairs, breaches }
+        Self { session, nth, start, items: Arc::new(items), repairs, breaches, results }
     }
 
     /// Returns its messages in order. The metadata of each has its number.
@@ -116,6 +119,14 @@ impl<'a> Draft<'a> {
     /// Returns what had to be repaired.
     pub fn repairs(&self) -> &[Repair] {
         &self.repairs
+    }
+
+    /// Returns the number of the session's results if it has several and none of them answers a call. Its file is
+    /// then most likely of a format that was taken for another, and every result would be lost.
+    pub fn results_without_calls(&self) -> Option<usize> {
+        let is_orphan = |repair: &&Repair| matches!(repair, Repair::OrphanResult { .. });
+        let orphans = self.repairs.iter().filter(is_orphan).count();
+        (orphans > 1 && orphans == self.results).then_some(orphans)
     }
 
     /// Returns what broke the providers' rules before it was repaired.

@@ -15,6 +15,7 @@ pub(super) const JSON_LINES: MessageLists = MessageLists {
         protocol: Some(Protocol::OpenAi),
     },
     detect,
+    keeps_form: false,
     lists,
 };
 

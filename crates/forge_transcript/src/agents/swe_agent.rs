@@ -14,6 +14,7 @@ pub(super) const SWE_AGENT: MessageLists = MessageLists {
         protocol: Some(Protocol::OpenAi),
     },
     detect,
+    keeps_form: true,
     lists,
 };
 

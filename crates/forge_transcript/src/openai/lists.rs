@@ -14,6 +14,8 @@ pub(crate) struct MessageLists {
     pub(crate) facts: &'static FormatFacts,
     /// Checks whether a file is of this format.
     pub(crate) detect: fn(&Evidence<'_>) -> bool,
+    /// True if its agent accepts messages that no provider does.
+    pub(crate) keeps_form: bool,
     /// Finds the lists of a file.
     pub(crate) lists: fn(&str) -> Result<Vec<NamedList<'_>>, serde_json::Error>,
 }
@@ -67,7 +69,7 @@ impl Codec for MessageLists {
     }
 
     fn keeps_form(&self) -> bool {
-        true
+        self.keeps_form
     }
 
     fn read(&self, input: &Input<'_>) -> Result<Vec<Session>, TranscriptError> {

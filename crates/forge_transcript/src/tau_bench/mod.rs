@@ -17,6 +17,7 @@ pub(crate) const TAU_BENCH: MessageLists = MessageLists {
         protocol: Some(Protocol::OpenAi),
     },
     detect,
+    keeps_form: false,
     lists,
 };
 

@@ -126,6 +126,9 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     let file = SessionFile::read(input(arguments), arguments.files.from.0)?;
     let nth = file.the_one(arguments.picked.as_deref())?;
     let draft = Draft::open(&file.sessions[nth], nth);
+    if arguments.files.from.0.is_none() {
+        refuse_lost_results(&file, &draft)?;
+    }
     let to = arguments.files.to.and_then(|name| name.0).unwrap_or(draft.format());
     let settings = read_configuration(arguments, Compact::default())?;
     let is_off = settings.compact.auto_compact == Some(false);
@@ -166,6 +169,18 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
         write_result(arguments, &written)?;
     }
     tell(arguments, &report, &line)
+}
+
+/// Checks that the results of a session whose format was guessed are not all lost: it was guessed wrong.
+fn refuse_lost_results(file: &SessionFile, draft: &Draft<'_>) -> Result<(), Misconfigured> {
+    let Some(results) = draft.results_without_calls() else { return Ok(()) };
+    let (name, format) = (file.path.display(), draft.format());
+    Err(Misconfigured(format!(
+        "{name} looks like the format `{0}`, but none of its {results} results answers a call, so all of them \
+         would be left out\n  help: if it is of another format, name it with --from; `--from {0}` compacts it \
+         without them",
+        format.id(),
+    )))
 }
 
 /// Describes the failure and what to do about it.
