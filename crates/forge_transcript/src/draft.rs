@@ -121,8 +121,8 @@ impl<'a> Draft<'a> {
         &self.repairs
     }
 
-    /// Returns the number of the session's results if it has several and none of them answers a call. Its file is
-    /// then most likely of a format that was taken for another, and every result would be lost.
+    /// Returns the number of the session's results if it has several and none of them answers a call. Its
+    /// file is then most likely of a format that was taken for another, and every result would be lost.
     pub fn results_without_calls(&self) -> Option<usize> {
         let is_orphan = |repair: &&Repair| matches!(repair, Repair::OrphanResult { .. });
         let orphans = self.repairs.iter().filter(is_orphan).count();
