@@ -101,7 +101,7 @@ YAML
 done
 
 echo "== aimock: twenty-five calls in a window of 6,000 tokens, in each protocol"
-port=4741
+port=4781
 for kind in openai responses anthropic ollama gemini; do
     "$work/node_modules/.bin/llmock" -p $port -f "$root/tests/acceptance/aimock_nights" >"$work/nights.$kind.log" 2>&1 &
     pids+=($!)
