@@ -107,12 +107,7 @@ fn what_is_missing_is_named() {
     check(&forge, &["run"], 2, &["there is no task"]);
     check(&forge, &["replay", "nowhere.json"], 2, &["cannot read the session nowhere.json"]);
     check(&forge, &["replay", "nowhere.json", "--window", "huge"], 2, &["huge", "8k"]);
-    check(
-        &Forge::new(),
-        &["run", "task"],
-        2,
-        &["no agent and no model is configured", "OPENAI_API_KEY", "forge.yaml"],
-    );
+    check(&Forge::new(), &["run", "task"], 2, &["no model is configured", "OPENAI_API_KEY", "forge.yaml"]);
     let provider = "providers: { far: { kind: openai } }\nagents: [{ id: a, model: 'far:m' }]\n";
     let forge = Forge::new().with_file("forge.yaml", provider);
     check(&forge, &["run", "task"], 2, &["provider `far` has no address", "base_url"]);

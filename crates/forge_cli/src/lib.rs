@@ -19,8 +19,6 @@ mod terminal;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::commands::Arguments;
 
 /// Runs [`main`], and shows every event of a run to `watch` before the user sees it.
@@ -41,7 +39,10 @@ pub fn main() -> ExitCode {
         return code;
     }
     failure::report_panics();
-    let Arguments { log, trust, command } = Arguments::parse();
+    let Arguments { log, trust, command } = match Arguments::of_process() {
+        Ok(arguments) => arguments,
+        Err(error) => return failure::report(&error),
+    };
     let telemetry = match telemetry::start(&log) {
         Ok(telemetry) => telemetry,
         Err(error) => return failure::report(&error),

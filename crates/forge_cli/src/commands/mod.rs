@@ -12,17 +12,22 @@ mod man;
 mod models;
 mod replay;
 mod run;
+mod shorthand;
 mod trust;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use self::shorthand::Beginning;
+use crate::failure::Misconfigured;
 use crate::telemetry::LogFlags;
 
 /// Run LLM agents for as long as the work takes: Forge fits the context before every call
 #[derive(Debug, Parser)]
 #[command(name = "forge", version, max_term_width = 100)]
+#[command(override_usage = "forge [OPTIONS] [TASK]\n       forge [OPTIONS] <COMMAND>", after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) log: LogFlags,
@@ -31,6 +36,51 @@ pub(crate) struct Arguments {
     pub(crate) trust: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// The end of the help.
+const EXAMPLES: &str = "\
+Without a command:
+  forge                                 chat in this folder
+  forge \"TASK\"                          chat, beginning with a task
+  forge -p \"TASK\"                       print the answer and end
+  git diff | forge \"Review this.\"       with input from a pipe
+All flags of `forge run` work here, too.";
+
+impl Arguments {
+    /// Reads the command line; without a command, it is that of `run`.
+    ///
+    /// # Errors
+    /// Fails with [`Misconfigured`] for a misspelt command.
+    pub(crate) fn of_process() -> anyhow::Result<Self> {
+        let mut words: Vec<OsString> = std::env::args_os().collect();
+        let mut command = Self::command();
+        let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        let beginning = shorthand::beginning(&words, &names);
+        match &beginning {
+            Beginning::Command => {}
+            Beginning::Run(at) => words.insert(*at, "run".into()),
+            Beginning::Slip { word, meant } => {
+                let what = format!(
+                    "there is no command `{word}`\n  help: did you mean `{meant}`? A task of one word follows \
+                     two dashes: forge -- {word}"
+                );
+                return Err(Misconfigured(what).into());
+            }
+        }
+        let matches = command.clone().get_matches_from(words);
+        let mut arguments =
+            Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit());
+        if let Command::Run(run) = &mut arguments.command {
+            run.is_implied = beginning != Beginning::Command;
+        }
+        Ok(arguments)
+    }
+}
+
+/// Returns the short help.
+fn short_help() -> String {
+    Arguments::command().render_help().to_string()
 }
 
 /// Declares commands, in the order of the help: the name of each, and its arguments, which have a `run`.
@@ -73,8 +123,6 @@ commands! {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

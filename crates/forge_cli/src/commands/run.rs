@@ -10,20 +10,22 @@ use clap::Args;
 use forge_app::{Orchestrator, Resume, RunReport, TakeFrom};
 use forge_domain::{Event, OnChange, StoreSetting};
 
-use crate::arguments::{OnChangeName, RunFlags};
+use crate::arguments::{OnChangeName, RunFlags, Source};
+use crate::consent::Need;
 use crate::failure::{Exit, Misconfigured};
 use crate::run::{
     Break, ConsoleWatcher, JsonWatcher, RunRequest, RunView, checkpoints, explain, explain_resume,
     interruption, prepare, release, report_json, runtime, write_break, write_report,
 };
 use crate::terminal::person;
-use crate::{chat, output};
+use crate::{chat, output, setup};
 
 /// Run an agent on a task, or chat with it
 ///
 /// The answer goes to stdout; tool calls, compactions and usage go to stderr. At a terminal without a
 /// task, or with --chat, a chat starts: /help lists its commands and keys. Ctrl-C stops the current work;
-/// pressed twice, it ends the run.
+/// pressed twice, it ends the run. The word `run` may be left out: `forge` starts a chat, `forge "TASK"` a
+/// chat that begins with the task, and `forge -p "TASK"` prints the answer and ends.
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// The task. Piped input is added to it; `-`, or no task, reads it from stdin. At a terminal without a
@@ -32,6 +34,9 @@ pub(crate) struct RunArguments {
     /// Chat: the task is the first message, and you can send more after it
     #[arg(long, conflicts_with = "json")]
     chat: bool,
+    /// Print the answer and end, as `forge run "TASK"` does, also if the word `run` is left out
+    #[arg(short, long, conflicts_with = "chat")]
+    print: bool,
     /// Resume a run by its id, a checkpoint's name or number (#12), or `last`; a new task may follow
     ///
     /// If the checkpoint is not the last of its run, a new run starts from it.
@@ -52,18 +57,32 @@ pub(crate) struct RunArguments {
     json: bool,
     #[command(flatten)]
     flags: RunFlags,
+    /// True if the word `run` was left out.
+    #[arg(skip)]
+    pub(super) is_implied: bool,
 }
 
 impl RunArguments {
     /// Runs the task. Without one, starts a chat if a user is at the terminal.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let is_one_answer = self.print || self.json;
+        let has_nothing_to_do = self.task.is_none() && self.resume.is_none() && !self.chat && !is_one_answer;
+        if self.is_implied && has_nothing_to_do && !is_terminal() {
+            return show_help(&self.flags.source);
+        }
+        let is_chat =
+            self.chat || (self.is_implied && self.task.is_some() && !is_one_answer && is_terminal());
         let resume = self.resume.map(|which| Resume {
             which,
             on_change: self.on_change.map(OnChange::from),
             take_from: if self.take_over { TakeFrom::Anyone } else { TakeFrom::TheGone },
         });
         let request = RunRequest { resume, store: self.store, flags: self.flags };
-        if self.chat { start_chat(self.task, request) } else { start(self.task, self.json, request) }
+        match is_chat {
+            true => start_chat(self.task, request),
+            false if self.print => run_task(self.task, self.json, &request),
+            false => start(self.task, self.json, request),
+        }
     }
 }
 
@@ -74,6 +93,16 @@ pub(super) fn start(task: Option<String>, is_json: bool, request: RunRequest) ->
     } else {
         run_task(task, is_json, &request)
     }
+}
+
+/// Prints the help, after what is missing: there is neither a task nor a terminal. Stdin is not read, since it
+/// may never end.
+fn show_help(source: &Source) -> anyhow::Result<ExitCode> {
+    let configuration = setup::configuration(source, Need::Nothing)?;
+    setup::with_built_in_agent(configuration.workflow, source)?;
+    let what = "there is no task, and no terminal to chat at: write `forge \"TASK\"`, or `forge -p` to read the \
+                task from stdin";
+    Err(Misconfigured(format!("{what}\n\n{}", super::short_help().trim_end())).into())
 }
 
 fn start_chat(first: Option<String>, request: RunRequest) -> anyhow::Result<ExitCode> {
@@ -169,7 +198,7 @@ fn read_task(given: Option<String>, is_resumed: bool) -> anyhow::Result<Option<S
         (None, task) => task.to_owned(),
     };
     if task.trim().is_empty() {
-        let what = "there is no task: write `forge run \"TASK\"`, or pipe one in";
+        let what = "there is no task: write `forge \"TASK\"`, or pipe one in";
         return Err(Misconfigured(what.to_owned()).into());
     }
     Ok(Some(task))

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use forge_domain::{Agent, AgentId, Allowance, ToolName, Workflow};
+use forge_domain::{Agent, AgentId, Allowance, Effort, ToolName, Workflow};
 use forge_services::workflow::{Flags, Layers, Source as YamlSource, load};
 
+use super::first_model;
 use crate::arguments::Source;
 use crate::consent::{self, Demand, Need};
 use crate::failure::Misconfigured;
@@ -87,40 +88,43 @@ pub(crate) fn read_yaml(path: &Path) -> anyhow::Result<YamlSource> {
     Ok(YamlSource { name, text })
 }
 
-/// Adds the agent that runs if none is configured: it reads the working folder.
+/// Adds the agent that runs if none is configured: it has every built-in tool, and is asked for consent like
+/// any other. Its model is the named one, else that of the first key in the environment, else a local one.
 pub(crate) fn with_built_in_agent(mut workflow: Workflow, source: &Source) -> anyhow::Result<Workflow> {
     if !workflow.agents.is_empty() {
         return Ok(workflow);
     }
-    let named = || std::env::var("FORGE_MODEL").ok().filter(|model| !model.trim().is_empty());
-    let model = source.model.clone().or_else(named);
-    let model = model.ok_or_else(|| Misconfigured(NOTHING_CONFIGURED.to_owned()))?;
-    let mut agent = Agent::new(AgentId::new("forge")?)
-        .system_prompt(include_str!("../../../../templates/system.md.hbs"))
-        .tools(vec![ToolName::new("read")?, ToolName::new("list")?]);
-    agent.model = Some(forge_domain::ModelId::new(model).map_err(|error| Misconfigured(error.to_string()))?);
-    if let Some(effort) = source.effort {
-        agent.set_effort(effort);
-    }
-    workflow.agents.add(agent);
+    let environment = environment();
+    let named = || environment.get("FORGE_MODEL").filter(|model| !model.trim().is_empty()).cloned();
+    let model = match source.model.clone().or_else(named) {
+        Some(model) => model,
+        None => {
+            let first = first_model::find(&environment);
+            let first = first.ok_or_else(|| Misconfigured(first_model::nothing_configured()))?;
+            output::note(&output::visible(&first.to_string()));
+            first.reference
+        }
+    };
+    workflow.agents.add(built_in_agent(&model, &workflow, source.effort)?);
     Ok(workflow)
 }
 
-const NOTHING_CONFIGURED: &str = "\
-no agent and no model is configured. Do one of these:
-  - name a model and give its key:
-      export OPENAI_API_KEY=...
-      forge run --model openai:gpt-4o-mini \"TASK\"
-  - use a server of your own (llama.cpp, vLLM, LM Studio, Ollama...):
-      export OPENAI_BASE_URL=http://localhost:8080/v1 OPENAI_API_KEY=none
-      forge run --model openai:NAME \"TASK\"
-  - write a forge.yaml here:
-      providers:
-        local: { kind: openai, base_url: http://localhost:8080/v1 }
-      models:
-        local:NAME: { window: 32000 }
-      agents:
-        - { id: helper, model: local:NAME, tools: [read, list] }";
+/// Returns the agent that needs no file, with the tools that exist.
+fn built_in_agent(model: &str, workflow: &Workflow, effort: Option<Effort>) -> anyhow::Result<Agent> {
+    let has_search = workflow.tool_settings.web_search.is_some();
+    let tools = BUILT_IN_TOOLS.into_iter().chain(has_search.then_some("web_search"));
+    let mut agent = Agent::new(AgentId::new("forge")?)
+        .system_prompt(include_str!("../../../../templates/system.md.hbs"))
+        .tools(tools.map(ToolName::new).collect::<Result<Vec<_>, _>>()?);
+    agent.model = Some(forge_domain::ModelId::new(model).map_err(|error| Misconfigured(error.to_string()))?);
+    if let Some(effort) = effort {
+        agent.set_effort(effort);
+    }
+    Ok(agent)
+}
+
+/// The tools of the built-in agent. What changes something, or reaches the network, needs consent.
+const BUILT_IN_TOOLS: [&str; 8] = ["read", "list", "search", "write", "patch", "shell", "fetch", "ask"];
 
 /// Reports that transforms of the agent do nothing if only its `compact` block is used.
 pub(crate) fn say_without_transforms(agent: &Agent) {

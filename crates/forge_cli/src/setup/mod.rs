@@ -1,6 +1,7 @@
 //! The wiring: files and the environment become a workflow, and a workflow becomes services.
 
 mod configuration;
+pub(crate) mod first_model;
 mod logged_provider;
 pub(crate) mod mcp;
 mod provider_faults;

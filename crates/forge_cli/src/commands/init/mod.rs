@@ -3,18 +3,17 @@
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use forge_domain::{AgentId, Provider, ProviderId, quantity};
-use forge_infra::{Key, OllamaProvider, keep_copy, write_whole};
+use forge_domain::{AgentId, ProviderId, quantity};
+use forge_infra::{keep_copy, write_whole};
 use forge_services::workflow::{Layers, Source, nearest};
 
 use super::config::{examine_layers, schema_text};
 use crate::consent::{self, ProjectPlace, Record};
 use crate::failure::Misconfigured;
-use crate::run::runtime;
+use crate::setup::first_model::{KNOWN, KnownProvider, ollama_models, with_keys};
 use crate::terminal::person::{self, read_answer};
 use crate::{output, places, setup};
 
@@ -78,26 +77,6 @@ impl InitArguments {
     }
 }
 
-/// A built-in provider.
-struct KnownProvider {
-    name: &'static str,
-    /// The variable that holds its key.
-    variable: Option<&'static str>,
-    /// A model to begin with; a local server's models are unknown.
-    model: Option<&'static str>,
-}
-
-const KNOWN: [KnownProvider; 5] = [
-    KnownProvider { name: "openai", variable: Some("OPENAI_API_KEY"), model: Some("gpt-4o-mini") },
-    KnownProvider { name: "anthropic", variable: Some("ANTHROPIC_API_KEY"), model: Some("claude-haiku-4-5") },
-    KnownProvider { name: "gemini", variable: Some("GEMINI_API_KEY"), model: Some("gemini-2.5-flash") },
-    KnownProvider {
-        name: "openrouter",
-        variable: Some("OPENROUTER_API_KEY"),
-        model: Some("openai/gpt-4o-mini"),
-    },
-    KnownProvider { name: "ollama", variable: None, model: None },
-];
 const SCHEMA_FILE: &str = "forge.schema.json";
 
 /// The values for the file.
@@ -152,32 +131,15 @@ fn may_write(path: &Path, force: bool) -> anyhow::Result<()> {
 }
 
 fn surroundings(arguments: &InitArguments) -> Surroundings {
-    let is_set = |variable: &str| std::env::var(variable).is_ok_and(|key| !key.trim().is_empty());
-    let with_keys = KNOWN.iter().filter(|known| known.variable.is_some_and(is_set)).map(|known| known.name);
-    let with_keys: Vec<_> = with_keys.collect();
+    let environment = places::environment();
+    let with_keys: Vec<_> = with_keys(&environment).map(|known| known.name).collect();
     // A server is not asked where the answer could change nothing.
     let may_matter = match arguments.provider.as_deref() {
         None => with_keys.is_empty() || std::io::stdin().is_terminal(),
         Some(provider) => provider == "ollama" && arguments.model.is_none(),
     };
-    let ollama = if may_matter { ollama_models() } else { None };
+    let ollama = if may_matter { ollama_models(&environment) } else { None };
     Surroundings { with_keys, ollama }
-}
-
-/// Returns the models of an Ollama server on this machine; `None` if none answers at once.
-fn ollama_models() -> Option<Vec<String>> {
-    const PATIENCE: Duration = Duration::from_millis(500);
-    let host = std::env::var("OLLAMA_HOST").ok().filter(|host| !host.trim().is_empty());
-    let url = match host {
-        None => "http://localhost:11434".to_owned(),
-        Some(host) if host.contains("://") => host,
-        Some(host) => format!("http://{host}"),
-    };
-    let provider = OllamaProvider::new(ProviderId::new("ollama").ok()?, &url, Key::None).ok()?;
-    let models = runtime()
-        .ok()?
-        .block_on(async { tokio::time::timeout(PATIENCE, provider.models()).await.ok()?.ok() })?;
-    Some(models.into_iter().map(|model| model.id.to_string()).collect())
 }
 
 /// A function that asks a question and returns the answer; an empty one is the default.
@@ -438,7 +400,7 @@ mod tests {
         let local = Surroundings { with_keys: Vec::new(), ollama: Some(vec!["llama3:8b".to_owned()]) };
         let none = arguments(None, None, None);
         check(&none, &nothing, &[], Err("forge init --provider openai"));
-        check(&none, &key, &[], Ok(["anthropic", "claude-haiku-4-5", "helper"]));
+        check(&none, &key, &[], Ok(["anthropic", "claude-sonnet-5-5", "helper"]));
         check(&none, &local, &[], Ok(["ollama", "llama3:8b", "helper"]));
         check(&none, &key, &["openai", "gpt-5", "me"], Ok(["openai", "gpt-5", "me"]));
         check(&none, &nothing, &["mine", "http://h/v1", "m", ""], Ok(["mine", "m", "helper"]));
