@@ -35,7 +35,7 @@ impl Orchestrator {
         }
     }
 
-    /// Runs `task` with the agents that subscribe to it or, if none does, with the only agent that no other
+    /// Runs `task` with the agents that subscribe to it or, if none does, with the first agent that no other
     /// agent calls. The report adds up theirs; the response is that of the last agent.
     ///
     /// # Errors
@@ -46,11 +46,11 @@ impl Orchestrator {
         self.run_together(&agents, &event).await
     }
 
-    /// Returns the agents that a task is for: those that subscribe to it or, if none does, the only agent
+    /// Returns the agents that a task is for: those that subscribe to it or, if none does, the first agent
     /// that no other agent calls.
     ///
     /// # Errors
-    /// [`RunError::NobodyListens`] if it could be any of several.
+    /// [`RunError::NobodyListens`] if there is none.
     pub fn recipients(&self) -> Result<Vec<Agent>, RunError> {
         self.roster().recipients()
     }

@@ -13,7 +13,7 @@ use crate::output;
 /// The workflow file.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConfigFlag {
-    /// The workflow file [default: forge.yaml in the working folder, if it exists]
+    /// The workflow file [default: the nearest forge.yaml, from the working folder up to the repository's root]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

@@ -22,7 +22,7 @@ use crate::template_bounds::{self, MOST_BYTES};
 ///
 /// | template | data |
 /// | --- | --- |
-/// | `system_prompt` | `agent: {id, description, model}`, `tools: [{name, description}]`, `variables` |
+/// | `system_prompt` | `agent: {id, description, model}`, `tools: [{name, description}]`, `variables`, `workspace` |
 /// | `user_prompt` | `event: {name, value}`, `agent`, `variables` |
 /// | `compact.prompt` | `messages: [{role, tool, text, calls: [{name, arguments}], is_error}]`, `earlier_summary`, `focus`, `summary_tag`, `summary_max_tokens` |
 pub struct HandlebarsTemplates {
@@ -30,6 +30,8 @@ pub struct HandlebarsTemplates {
     /// The shipped template of a request for a summary, or why it does not compile.
     shipped: Result<Template, TemplateError>,
     variables: BTreeMap<String, Value>,
+    /// The text about the working folder.
+    workspace: String,
 }
 
 impl HandlebarsTemplates {
@@ -40,7 +42,14 @@ impl HandlebarsTemplates {
         registry.register_escape_fn(no_escape);
         template_bounds::register(&mut registry);
         let shipped = compile(SUMMARIZATION_NAME, SUMMARIZATION);
-        Self { registry, shipped, variables }
+        Self { registry, shipped, variables, workspace: String::new() }
+    }
+
+    /// Lets system prompts show `text`, which is about the working folder, as `{{workspace}}`.
+    #[must_use]
+    pub fn with_workspace(mut self, text: String) -> Self {
+        self.workspace = text;
+        self
     }
 
     /// Checks that `text` is a template, but not the names in it. Errors call it `template_name`, such as
@@ -84,7 +93,7 @@ impl TemplateService for HandlebarsTemplates {
         let Some(text) = &agent.system_prompt else { return Ok(None) };
         let tools: Vec<_> =
             tools.iter().map(|tool| json!({"name": tool.name, "description": tool.description})).collect();
-        let data = json!({"agent": agent_data(agent), "tools": tools, "variables": self.variables});
+        let data = json!({"agent": agent_data(agent), "tools": tools, "variables": self.variables, "workspace": self.workspace});
         self.render(&format!("agent {}, system_prompt", agent.id), text, &data).map(Some)
     }
 

@@ -39,18 +39,15 @@ impl Roster<'_> {
         Ok(found)
     }
 
-    /// Returns the agents that a task is for: those that subscribe to it or, if none does, the only agent
+    /// Returns the agents that a task is for: those that subscribe to it or, if none does, the first agent
     /// that no other agent calls.
     ///
     /// # Errors
-    /// [`RunError::NobodyListens`] if it could be any of several.
+    /// [`RunError::NobodyListens`] if there is none.
     pub(super) fn recipients(&self) -> Result<Vec<Agent>, RunError> {
         self.subscribers(TASK_EVENT).or_else(|error| {
-            let mut uncalled = self.0.agents.iter().filter(|agent| !self.is_called(&agent.id));
-            match (uncalled.next(), uncalled.next()) {
-                (Some(only), None) => Ok(vec![only.clone()]),
-                _ => Err(error),
-            }
+            let first = self.0.agents.iter().find(|agent| !self.is_called(&agent.id));
+            first.map(|first| vec![first.clone()]).ok_or(error)
         })
     }
 

@@ -42,6 +42,13 @@ pub(crate) struct RunArguments {
     /// If the checkpoint is not the last of its run, a new run starts from it.
     #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "last")]
     resume: Option<String>,
+    /// Continue the last run of this folder, as `--resume last` does
+    #[arg(short = 'c', long = "continue", conflicts_with = "resume")]
+    is_continued: bool,
+    /// Run the agents that subscribe to this event, with its value, instead of a task
+    #[arg(long, value_name = "NAME=VALUE", value_parser = event,
+        conflicts_with_all = ["task", "chat", "resume", "is_continued", "agent"])]
+    event: Option<Event>,
     /// Action if forge.yaml has changed since [default: `checkpoint.on_change`, else continue]
     #[arg(long, value_enum, requires = "resume")]
     on_change: Option<OnChangeName>,
@@ -65,14 +72,15 @@ pub(crate) struct RunArguments {
 impl RunArguments {
     /// Runs the task. Without one, starts a chat if a user is at the terminal.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let is_one_answer = self.print || self.json;
-        let has_nothing_to_do = self.task.is_none() && self.resume.is_none() && !self.chat && !is_one_answer;
+        let is_one_answer = self.print || self.json || self.event.is_some();
+        let which = self.resume.or_else(|| self.is_continued.then(|| "last".to_owned()));
+        let has_nothing_to_do = self.task.is_none() && which.is_none() && !self.chat && !is_one_answer;
         if self.is_implied && has_nothing_to_do && !is_terminal() {
             return show_help(&self.flags.source);
         }
         let is_chat =
             self.chat || (self.is_implied && self.task.is_some() && !is_one_answer && is_terminal());
-        let resume = self.resume.map(|which| Resume {
+        let resume = which.map(|which| Resume {
             which,
             on_change: self.on_change.map(OnChange::from),
             take_from: if self.take_over { TakeFrom::Anyone } else { TakeFrom::TheGone },
@@ -80,7 +88,9 @@ impl RunArguments {
         let request = RunRequest { resume, store: self.store, flags: self.flags };
         match is_chat {
             true => start_chat(self.task, request),
-            false if self.print => run_task(self.task, self.json, &request),
+            false if self.event.is_some() || self.print => {
+                run_task(self.task, self.event.as_ref(), self.json, &request)
+            }
             false => start(self.task, self.json, request),
         }
     }
@@ -91,7 +101,16 @@ pub(super) fn start(task: Option<String>, is_json: bool, request: RunRequest) ->
     if task.is_none() && !is_json && is_terminal() {
         chat::chat(None, request)
     } else {
-        run_task(task, is_json, &request)
+        run_task(task, None, is_json, &request)
+    }
+}
+
+/// Parses an event: its name, and its value after an equals sign.
+fn event(text: &str) -> Result<Event, String> {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    match name.trim() {
+        "" => Err("expected NAME=VALUE, such as review_requested=src/main.rs".to_owned()),
+        name => Ok(Event { name: name.to_owned(), value: value.to_owned() }),
     }
 }
 
@@ -120,8 +139,13 @@ fn is_terminal() -> bool {
 }
 
 /// Runs the task, streaming the answer to stdout.
-fn run_task(task: Option<String>, is_json: bool, request: &RunRequest) -> anyhow::Result<ExitCode> {
-    let task = read_task(task, request.resume.is_some())?;
+fn run_task(
+    task: Option<String>,
+    event: Option<&Event>,
+    is_json: bool,
+    request: &RunRequest,
+) -> anyhow::Result<ExitCode> {
+    let task = if event.is_some() { None } else { read_task(task, request.resume.is_some())? };
     let view: Arc<dyn RunView> =
         if is_json { Arc::new(JsonWatcher) } else { Arc::new(ConsoleWatcher::default()) };
     let mut orchestrator = prepare(request, &view, person::person())?;
@@ -129,7 +153,7 @@ fn run_task(task: Option<String>, is_json: bool, request: &RunRequest) -> anyhow
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
         let outcome = tokio::select! {
-            report = work(&mut orchestrator, task, request, &*view) => Ok(report),
+            report = work(&mut orchestrator, task, event, request, &*view) => Ok(report),
             interruption = interruption() => Err(interruption),
         };
         release(&mut orchestrator, outcome.is_err()).await;
@@ -166,12 +190,16 @@ fn run_task(task: Option<String>, is_json: bool, request: &RunRequest) -> anyhow
 async fn work(
     orchestrator: &mut Orchestrator,
     task: Option<String>,
+    event: Option<&Event>,
     request: &RunRequest,
     view: &dyn RunView,
 ) -> anyhow::Result<RunReport> {
     if let Some(resume) = &request.resume {
         let restored = orchestrator.restore(resume).await.map_err(explain_resume)?;
         view.show_resume(&restored, task.is_none());
+    }
+    if let Some(event) = event {
+        return orchestrator.dispatch(event).await.map_err(explain);
     }
     let report = match (task, &request.flags.agent) {
         (Some(task), Some(agent)) => orchestrator.wake(agent, &Event::task(task)).await,

@@ -51,10 +51,10 @@ impl TrustArguments {
 
 /// Returns the selected file: a folder's is its forge.yaml, and any other one is used in the working folder.
 fn place(path: Option<&Path>) -> anyhow::Result<ProjectPlace> {
-    let path = path.unwrap_or(Path::new("."));
-    let (folder, file) = match path.is_dir() {
-        true => (path, path.join(places::PROJECT_FILE)),
-        false => (Path::new("."), path.to_owned()),
+    let (folder, file) = match path {
+        None => (Path::new("."), setup::nearest_project_file()),
+        Some(path) if path.is_dir() => (path, path.join(places::PROJECT_FILE)),
+        Some(path) => (Path::new("."), path.to_owned()),
     };
     ProjectPlace::of(folder, &file).map_err(|error| {
         Misconfigured(format!("cannot read the configuration {}: {error}", file.display())).into()

@@ -1,11 +1,11 @@
 //! The configuration: all files and flags, merged into one workflow.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use forge_domain::{Agent, AgentId, Allowance, Effort, ToolName, Workflow};
 use forge_services::workflow::{Flags, Layers, Source as YamlSource, load};
 
-use super::first_model;
+use super::{first_model, surroundings};
 use crate::arguments::Source;
 use crate::consent::{self, Demand, Need};
 use crate::failure::Misconfigured;
@@ -34,22 +34,34 @@ pub(crate) fn configuration_within(
 ) -> anyhow::Result<Configuration> {
     let mut layers = layers(source)?;
     layers.flags.budget = budget;
-    let left_out = consent::settle(&mut layers, project_file(source), need)?;
+    let left_out = consent::settle(&mut layers, &project_file(source), need)?;
     let workflow = load(&layers).map_err(|error| Misconfigured(error.to_string()))?;
     output::hide_from_now_on(&workflow);
     Ok(Configuration { workflow, layers, left_out })
 }
 
 /// Returns the path of the project's file, whether or not it exists.
-pub(crate) fn project_file(source: &Source) -> &Path {
-    source.config().unwrap_or(Path::new(PROJECT_FILE))
+pub(crate) fn project_file(source: &Source) -> PathBuf {
+    source.config().map_or_else(nearest_project_file, Path::to_owned)
+}
+
+/// Returns the nearest `forge.yaml`: in the working folder, or above it up to the root of the git repository.
+pub(crate) fn nearest_project_file() -> PathBuf {
+    let here = PathBuf::from(PROJECT_FILE);
+    let Ok(folder) = std::env::current_dir() else { return here };
+    let n_above = match surroundings::repository(&folder) {
+        Some(root) => folder.ancestors().take_while(|folder| **folder != root).count(),
+        None => 0,
+    };
+    let paths = (0..=n_above).map(|n| (0..n).map(|_| "..").collect::<PathBuf>().join(PROJECT_FILE));
+    paths.into_iter().find(|path| path.exists()).unwrap_or(here)
 }
 
 /// Reads all layers, the project's as if it were trusted.
 pub(crate) fn layers(source: &Source) -> anyhow::Result<Layers> {
     let file = project_file(source);
     let project = match source.config().is_some() || file.exists() {
-        true => Some(read_yaml(file)?),
+        true => Some(read_yaml(&file)?),
         false => None,
     };
     let flags = Flags {

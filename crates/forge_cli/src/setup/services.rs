@@ -16,6 +16,7 @@ use super::logged_provider::LoggedProvider;
 use super::mcp;
 use super::provider_faults::used_providers;
 use super::providers::{Providers, providers, unusable};
+use super::surroundings;
 use crate::failure::Misconfigured;
 use crate::places::environment;
 
@@ -95,8 +96,11 @@ pub(crate) fn services_around(
     sink: Option<Arc<dyn SessionSink>>,
 ) -> Services {
     let counter = token_counter(workflow.counting.unwrap_or_default());
+    let is_shown = workflow.agents.iter().any(surroundings::is_shown_to);
+    let about_folder = if is_shown { surroundings::of(Path::new(".")) } else { String::new() };
+    let templates = HandlebarsTemplates::new(workflow.variables.clone()).with_workspace(about_folder);
     Services {
-        templates: Arc::new(HandlebarsTemplates::new(workflow.variables.clone())),
+        templates: Arc::new(templates),
         workflow: Arc::new(workflow),
         providers: Arc::new(ProviderRegistry::new(providers)),
         counter,

@@ -32,7 +32,7 @@ impl ConfigCheckArguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let layers = setup::layers(&self.source)?;
         // All of the file is looked at, and nothing of it is done; what is not trusted is told.
-        consent::settle(&mut layers.clone(), setup::project_file(&self.source), Need::Nothing)?;
+        consent::settle(&mut layers.clone(), &setup::project_file(&self.source), Need::Nothing)?;
         let Examination { workflow, faults, .. } = examine_layers(&layers)?;
         let agents: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
         let warnings = workflow.agents.iter().flat_map(deprecations).map(|finding| layers.point_at(&finding));
