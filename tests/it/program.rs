@@ -29,13 +29,16 @@ fn a_run_is_told_event_by_event() {
     let told = run(&forge, &server, &["run", "--json", "When was it closed?"]);
     assert_eq!((told.code, told.stderr.as_str()), (0, ""));
     let events = events(&told);
-    let expected = "woken checkpointed fitted sending replied checkpointed tool_call tool_finished tool_result checkpointed \
-                    fitted sending text replied checkpointed stopped report";
+    let expected = "started woken checkpointed fitted sending replied checkpointed tool_call tool_finished tool_result checkpointed \
+                    fitted sending text replied message checkpointed stopped report";
     let mut actual = words(&events);
     actual.dedup();
     assert_eq!(actual.join(" "), expected);
     let of = |word: &str| events.iter().find(|event| event["event"] == word).unwrap();
     assert_eq!(of("woken")["agent"], "reader");
+    let agents = json!([{"id": "reader", "model": "openai:gpt-4o", "tools": ["read"]}]);
+    assert_eq!((&of("started")["agents"], &of("started")["run"].is_string()), (&agents, &true));
+    assert_eq!(of("message")["message"], json!({"role": "assistant", "content": "On \u{1b}[2JMonday."}));
     assert_eq!(of("tool_call")["call"]["name"], "read");
     assert_eq!(of("tool_result")["result"]["is_error"], false);
     assert_eq!(of("stopped")["why"], "done");
@@ -56,8 +59,9 @@ fn a_run_is_told_event_by_event() {
     let third = ScriptedServer::start(vec![Step::text("On Monday.")]);
     let resumed = run(&forge, &third, &["checkpoints", "resume", "--json"]);
     let told = self::events(&resumed);
-    assert_eq!((resumed.code, words(&told)[0]), (0, "resumed"), "{}", resumed.stderr);
-    assert_eq!((&told[0]["run"], &told[0]["is_over"]), (&last["resume"], &json!(false)));
+    assert_eq!((resumed.code, &words(&told)[..2]), (0, &["started", "resumed"][..]), "{}", resumed.stderr);
+    assert_eq!((&told[0]["run"], &told[0]["agents"][0]["id"]), (&last["resume"], &json!("reader")));
+    assert_eq!((&told[1]["run"], &told[1]["is_over"]), (&last["resume"], &json!(false)));
 }
 
 #[test]

@@ -246,7 +246,7 @@ impl ChatSession<'_> {
             }
             None => {
                 let who = self.agent.as_deref().map_or_else(
-                    || "the agents that subscribe to a task, or the only agent".to_owned(),
+                    || "the agents that subscribe to a task, or the first agent".to_owned(),
                     visible,
                 );
                 output::say(&format!("current agent: {who}"));

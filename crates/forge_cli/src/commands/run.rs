@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use clap::Args;
 use forge_app::{Orchestrator, Resume, RunReport, TakeFrom};
-use forge_domain::{Event, OnChange, StoreSetting};
+use forge_domain::{Agent, Event, OnChange, StoreSetting};
 
 use crate::arguments::{OnChangeName, RunFlags, Source};
 use crate::consent::Need;
 use crate::failure::{Exit, Misconfigured};
 use crate::run::{
-    Break, ConsoleWatcher, JsonWatcher, RunRequest, RunView, checkpoints, explain, explain_resume,
+    Break, ConsoleWatcher, JsonWatcher, RunRequest, RunStart, RunView, checkpoints, explain, explain_resume,
     interruption, prepare, release, report_json, runtime, write_break, write_report,
 };
 use crate::terminal::person;
@@ -147,7 +147,7 @@ fn run_task(
 ) -> anyhow::Result<ExitCode> {
     let task = if event.is_some() { None } else { read_task(task, request.resume.is_some())? };
     let view: Arc<dyn RunView> =
-        if is_json { Arc::new(JsonWatcher) } else { Arc::new(ConsoleWatcher::default()) };
+        if is_json { Arc::new(JsonWatcher::default()) } else { Arc::new(ConsoleWatcher::default()) };
     let mut orchestrator = prepare(request, &view, person::person())?;
     let flags = checkpoints::flags(&request.flags.source, request.store.as_ref());
     let runtime = runtime()?;
@@ -194,8 +194,12 @@ async fn work(
     request: &RunRequest,
     view: &dyn RunView,
 ) -> anyhow::Result<RunReport> {
-    if let Some(resume) = &request.resume {
-        let restored = orchestrator.restore(resume).await.map_err(explain_resume)?;
+    let restored = match &request.resume {
+        Some(resume) => Some(orchestrator.restore(resume).await.map_err(explain_resume)?),
+        None => None,
+    };
+    view.show_start(&run_start(orchestrator, event, request.flags.agent.as_deref()));
+    if let Some(restored) = restored {
         view.show_resume(&restored, task.is_none());
     }
     if let Some(event) = event {
@@ -207,6 +211,19 @@ async fn work(
         (None, _) => orchestrator.proceed().await,
     };
     report.map_err(explain)
+}
+
+/// Returns what is known of the run when it starts.
+fn run_start(orchestrator: &Orchestrator, event: Option<&Event>, agent: Option<&str>) -> RunStart {
+    let agents = &orchestrator.engine().services().workflow.agents;
+    let recipients = orchestrator.recipients().unwrap_or_default();
+    let active = orchestrator.active().map(|id| id.without_lane());
+    let agents: Vec<&Agent> = match (event, agent.or(active)) {
+        (Some(event), _) => agents.iter().filter(|agent| agent.subscribes_to(&event.name)).collect(),
+        (None, Some(id)) => agents.find(id).into_iter().collect(),
+        (None, None) => recipients.iter().collect(),
+    };
+    RunStart::of(orchestrator, &agents)
 }
 
 /// The most bytes that are read from stdin: more than any window holds.

@@ -1,6 +1,7 @@
 //! The display of a run on the console: the answer on stdout, everything else on stderr.
 
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use console::style;
@@ -10,7 +11,7 @@ use forge_domain::{Content, Progress, ToolCall, ToolResult, Usage, quantity};
 
 use super::checkpoints;
 use super::compaction_text::{because, change, failed_attempts, strategy_lines};
-use super::view::{Break, RunView};
+use super::view::{Break, RunStart, RunView};
 use crate::failure::Exit;
 use crate::output::line_wrap::Flow;
 use crate::output::{self, beginning, visible};
@@ -29,6 +30,8 @@ pub(crate) struct ConsoleWatcher {
     is_open: Mutex<bool>,
     /// The incomplete word at the answer's end.
     flow: Mutex<Flow>,
+    /// True if several agents work on the task.
+    is_shared: AtomicBool,
     /// The text of the current reply.
     reply: Mutex<String>,
     /// The error of the last unsaved checkpoint, once it was reported.
@@ -41,8 +44,16 @@ fn is_terminal() -> bool {
 }
 
 impl RunView for ConsoleWatcher {
+    fn show_start(&self, start: &RunStart) {
+        self.is_shared.store(start.agents.len() > 1, Ordering::Relaxed);
+    }
+
     fn tell(&self, event: &RunEvent<'_>) {
         match event {
+            RunEvent::Woken { agent } if self.is_shared.load(Ordering::Relaxed) => {
+                let label = format!("── {} ──", visible(agent.as_str()));
+                self.say(&style(label).bold().for_stderr().to_string());
+            }
             RunEvent::Text(text) => {
                 self.reply.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
                 if is_terminal() {

@@ -1,14 +1,42 @@
 //! The display of a run for a program: one JSON object per line on stdout, each named by its `event`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
 use forge_app::{CheckpointTally, Restored, RunEvent, RunReport};
 use serde_json::{Value, json};
 
-use super::view::{Break, RunView, report_json};
+use super::view::{Break, RunStart, RunView, report_json};
 use crate::failure::Exit;
 use crate::output;
 
 /// A writer of events as they happen, and of the report at the end.
-pub(crate) struct JsonWatcher;
+#[derive(Default)]
+pub(crate) struct JsonWatcher {
+    /// The events before the run started, until its first line is written.
+    waiting: Mutex<Option<Vec<Value>>>,
+    has_started: AtomicBool,
+    /// The text of the current reply.
+    reply: Mutex<String>,
+}
+
+impl JsonWatcher {
+    /// Prints `event`, once the first line is written.
+    fn print(&self, event: Value) {
+        if self.has_started.load(Ordering::Relaxed) {
+            print_event(&event);
+        } else {
+            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().push(event);
+        }
+    }
+
+    /// Prints the events that waited for the first line.
+    fn release(&self) {
+        self.has_started.store(true, Ordering::Relaxed);
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        waiting.iter().flatten().for_each(print_event);
+    }
+}
 
 fn print_event(event: &Value) {
     output::print_or_note(&format!("{event}\n"));
@@ -16,7 +44,24 @@ fn print_event(event: &Value) {
 
 impl RunView for JsonWatcher {
     fn tell(&self, event: &RunEvent<'_>) {
-        print_event(&event.to_json());
+        let mut reply = self.reply.lock().unwrap_or_else(PoisonError::into_inner);
+        self.print(event.to_json());
+        match event {
+            RunEvent::Text(text) => reply.push_str(text),
+            RunEvent::Restarted { .. } | RunEvent::Sending { .. } => reply.clear(),
+            RunEvent::Replied { .. } if !reply.is_empty() => {
+                let text = std::mem::take(&mut *reply);
+                self.print(json!({"event": "message", "message": {"role": "assistant", "content": text}}));
+            }
+            _ => {}
+        }
+    }
+
+    fn show_start(&self, start: &RunStart) {
+        let mut event = serde_json::to_value(start).unwrap_or_default();
+        event["event"] = "started".into();
+        print_event(&event);
+        self.release();
     }
 
     fn show_resume(&self, restored: &Restored, _: bool) {
@@ -34,6 +79,7 @@ impl RunView for JsonWatcher {
     }
 
     fn show_break(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, _: &str) {
+        self.release();
         let mut event = why.to_json(checkpoints);
         event["event"] = "broke_off".into();
         print_event(&event);

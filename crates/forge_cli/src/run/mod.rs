@@ -21,4 +21,4 @@ pub(crate) use self::interruption::{Interruption, interruption};
 pub(crate) use self::json_watcher::JsonWatcher;
 pub(crate) use self::preparation::{RunRequest, prepare, watch};
 pub(crate) use self::runtime::{Runtime, block_on, runtime};
-pub(crate) use self::view::{Break, RunView, report_json};
+pub(crate) use self::view::{Break, RunStart, RunView, report_json};

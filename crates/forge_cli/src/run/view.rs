@@ -1,8 +1,10 @@
 //! The display of a run: to a user or to a program.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use forge_app::{CheckpointTally, Restored, RunEvent, RunReport};
+use forge_app::{CheckpointTally, Orchestrator, Restored, RunEvent, RunReport};
+use forge_domain::{Agent, AgentId, ModelId, RunId, ToolName};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::interruption::Interruption;
@@ -53,8 +55,48 @@ impl Break<'_> {
     }
 }
 
+/// The facts about a run that are known when it starts.
+#[derive(Debug, Serialize)]
+pub(crate) struct RunStart {
+    /// Its id; `None` if no checkpoints are saved.
+    pub(crate) run: Option<RunId>,
+    /// The agents that the task is for.
+    pub(crate) agents: Vec<StartedAgent>,
+    pub(crate) folder: PathBuf,
+    /// The version of Forge.
+    pub(crate) version: &'static str,
+}
+
+/// An agent that a run starts with.
+#[derive(Debug, Serialize)]
+pub(crate) struct StartedAgent {
+    pub(crate) id: AgentId,
+    pub(crate) model: Option<ModelId>,
+    pub(crate) tools: Vec<ToolName>,
+}
+
+impl RunStart {
+    /// Returns the facts about a run of `agents`.
+    pub(crate) fn of(orchestrator: &Orchestrator, agents: &[&Agent]) -> Self {
+        let started = |agent: &&Agent| StartedAgent {
+            id: agent.id.clone(),
+            model: agent.model.clone(),
+            tools: agent.tools.clone().unwrap_or_default(),
+        };
+        Self {
+            run: orchestrator.checkpoints().map(|tally| tally.run),
+            agents: agents.iter().map(started).collect(),
+            folder: std::env::current_dir().unwrap_or_default(),
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+}
+
 /// A display of a run in progress, and of its result.
 pub(crate) trait RunView: Send + Sync {
+    /// Shows what is known when the run starts, before anything else is shown of it.
+    fn show_start(&self, _: &RunStart) {}
+
     /// Shows one event.
     fn tell(&self, event: &RunEvent<'_>);
 
