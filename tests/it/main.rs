@@ -22,6 +22,7 @@ mod endings;
 mod endurance;
 mod example;
 mod forge;
+mod home;
 mod hooks;
 mod init;
 mod inspect;
