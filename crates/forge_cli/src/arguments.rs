@@ -13,7 +13,8 @@ use crate::output;
 /// The workflow file.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConfigFlag {
-    /// The workflow file [default: the nearest forge.yaml, from the working folder up to the repository's root]
+    /// The workflow file [default: the nearest forge.yaml, from the working folder up to the root of its
+    /// repository]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

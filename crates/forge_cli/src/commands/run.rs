@@ -114,8 +114,8 @@ fn event(text: &str) -> Result<Event, String> {
     }
 }
 
-/// Prints the help, after what is missing: there is neither a task nor a terminal. Stdin is not read, since it
-/// may never end.
+/// Prints the help, after what is missing: there is neither a task nor a terminal. Stdin is not read, since
+/// it may never end.
 fn show_help(source: &Source) -> anyhow::Result<ExitCode> {
     let configuration = setup::configuration(source, Need::Nothing)?;
     setup::with_built_in_agent(configuration.workflow, source)?;

@@ -7,8 +7,6 @@ use std::time::Duration;
 use forge_domain::{Provider, ProviderId};
 use forge_infra::{Key, OllamaProvider, OpenAiProvider, Secret};
 
-use crate::run::runtime;
-
 /// A built-in provider.
 pub(crate) struct KnownProvider {
     pub(crate) name: &'static str,
@@ -112,7 +110,8 @@ fn one_model_of_openai(url: &str, key: &str) -> Option<String> {
 
 fn models(provider: &dyn Provider) -> Option<Vec<String>> {
     let asked = async { tokio::time::timeout(PATIENCE, provider.models()).await.ok()?.ok() };
-    let models = runtime().ok()?.block_on(asked)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let models = runtime.block_on(asked)?;
     Some(models.into_iter().map(|model| model.id.to_string()).collect())
 }
 

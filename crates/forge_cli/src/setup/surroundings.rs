@@ -1,9 +1,9 @@
 //! The text about the working folder that a system prompt may show: where the agent is, the instructions that
 //! the folder holds for agents, and its skills.
 //!
-//! The folder's files are someone else's words. They become text of a prompt and nothing else. No program runs to
-//! read them, not even git, whose configuration may name commands; and a link that leads out of the repository
-//! is left out, since it may lead to a secret.
+//! The folder's files are someone else's words. They become text of a prompt and nothing else. No program
+//! runs to read them, not even git, whose configuration may name commands; and a link that leads out of the
+//! repository is left out, since it may lead to a secret.
 
 use std::fs::File;
 use std::io::Read as _;
