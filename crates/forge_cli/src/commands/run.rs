@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use forge_app::{Orchestrator, Resume, RunReport, TakeFrom};
-use forge_domain::{Agent, Event, OnChange, StoreSetting};
+use forge_domain::{Agent, AgentId, Event, OnChange, StoreSetting};
 
 use crate::arguments::{OnChangeName, RunFlags, Source};
 use crate::consent::Need;
@@ -217,7 +217,7 @@ async fn work(
 fn run_start(orchestrator: &Orchestrator, event: Option<&Event>, agent: Option<&str>) -> RunStart {
     let agents = &orchestrator.engine().services().workflow.agents;
     let recipients = orchestrator.recipients().unwrap_or_default();
-    let active = orchestrator.active().map(|id| id.without_lane());
+    let active = orchestrator.active().map(AgentId::without_lane);
     let agents: Vec<&Agent> = match (event, agent.or(active)) {
         (Some(event), _) => agents.iter().filter(|agent| agent.subscribes_to(&event.name)).collect(),
         (None, Some(id)) => agents.find(id).into_iter().collect(),

@@ -103,7 +103,7 @@ pub(crate) fn ollama_models(environment: &BTreeMap<String, String>) -> Option<Ve
 
 /// Returns the model of a server that speaks OpenAI's protocol, if it serves exactly one.
 fn one_model_of_openai(url: &str, key: &str) -> Option<String> {
-    let key = Key::Given(Secret::new(key.to_owned()));
+    let key = Key::Given(Secret::new(key));
     let models = models(&OpenAiProvider::new(ProviderId::new("openai").ok()?, url, key).ok()?)?;
     <[String; 1]>::try_from(models).ok().map(|[model]| model)
 }
