@@ -3,10 +3,10 @@
 use forge_domain::{Message, Role};
 use serde_json::Value;
 
-use crate::RecordedCompaction;
 use crate::any_blocks::{messages_of, role_of, text_at};
-use crate::codec::{Effect, EntryFormat, Evidence, Fields, Trace};
+use crate::codec::{Addition, Effect, EntryFormat, Evidence, Fields, Trace};
 use crate::format::FormatFacts;
+use crate::{RecordedCompaction, RewriteError};
 
 /// The format of Codex.
 pub(super) struct Codex;
@@ -42,6 +42,10 @@ impl EntryFormat for Codex {
         let is_meta = text_at(record, "/type") == "session_meta" || record.get("instructions").is_some();
         let meta = record.get("payload").unwrap_or(record);
         meta.get("id").filter(|_| is_meta).and_then(Value::as_str).map(str::to_owned)
+    }
+
+    fn append(addition: &Addition<'_>) -> Result<Vec<String>, RewriteError> {
+        super::codex_append::lines(addition)
     }
 
     fn trace(record: &Value) -> Trace {
