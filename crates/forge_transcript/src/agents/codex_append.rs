@@ -4,7 +4,7 @@ use forge_domain::{Body, Message};
 use forge_wire::responses::message_items;
 use serde_json::{Value, json};
 
-use super::codex::item_messages;
+use super::codex::reply_groups;
 use crate::any_blocks::text_at;
 use crate::codec::{Addition, Line, Says};
 use crate::item::Place;
@@ -66,7 +66,7 @@ fn items(line: &Line<'_>) -> Vec<Value> {
             return Vec::new();
         }
         match original(record, *place) {
-            Some(item) => items.push(item),
+            Some(found) => items.extend(found),
             None => return new_items(&message),
         }
     }
@@ -112,20 +112,22 @@ fn is_instructions(record: &Record) -> bool {
         && parse::<Value>(record.raw()).is_ok_and(|fields| text_at(&fields, "/type") == "session_meta")
 }
 
-/// Returns the item that holds the message at `place`.
-fn original(record: &Record, place: Place) -> Option<Value> {
+/// Returns the items that hold the message at `place`.
+fn original(record: &Record, place: Place) -> Option<Vec<Value>> {
     let (kind, payload) = payload(record)?;
     let candidates = match kind.as_str() {
         "compacted" => payload["replacement_history"].as_array().cloned().unwrap_or_default(),
         _ => vec![payload],
     };
     let mut first = 0;
-    for mut item in candidates {
-        let messages = item_messages(&item);
+    for (items, messages) in reply_groups(candidates.iter()) {
         let n_messages: usize = messages.into_iter().map(pieces).sum();
         if (first..first + n_messages).contains(&place.message) {
-            item.as_object_mut()?.shift_remove("id");
-            return (n_messages == 1).then_some(item);
+            let mut items: Vec<Value> = items.into_iter().cloned().collect();
+            items.iter_mut().filter_map(Value::as_object_mut).for_each(|item| {
+                item.shift_remove("id");
+            });
+            return (n_messages == 1).then_some(items);
         }
         first += n_messages;
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use anyhow::bail;
-use forge_domain::{Replacement, Tokens, breaches_in_words};
+use forge_domain::{Breach, Replacement, RuleSet, Tokens, breaches_in_words};
 use forge_infra::process_writing;
 use forge_transcript::{Draft, UndoError, undo_appended};
 use jiff::Timestamp;
@@ -28,8 +28,11 @@ pub(super) fn addition<'f>(
     let name = file.path.display();
     let sessions = forge_transcript::read_as(draft.format(), &written, &name.to_string())?;
     let again = sessions.first().map(|session| Draft::open(session, 0));
-    let breaches = again.iter().flat_map(|draft| breaches_in_words(draft.breaches())).next();
-    if let Some(breach) = breaches {
+    // The three agents send each result to a provider that finds its call in any order.
+    let of_agents = |breach: &&Breach| breach.protocol != RuleSet::Gemini;
+    let breaches: Vec<Breach> =
+        again.iter().flat_map(|draft| draft.breaches()).filter(of_agents).cloned().collect();
+    if let Some(breach) = breaches_in_words(&breaches).first() {
         bail!("{name} is unchanged: the compacted session would break a provider's rule ({breach})");
     }
     Ok(written)
