@@ -22,6 +22,7 @@ mod supervisor;
 mod system_clock;
 mod system_pause;
 mod tools;
+mod open_file;
 mod whole_file;
 
 pub use anthropic::AnthropicProvider;
@@ -38,6 +39,7 @@ pub use kept_copy::keep_copy;
 #[cfg(feature = "mcp")]
 pub use mcp::{McpError, McpNews, McpServerReport, McpTools, McpWatcher};
 pub use ollama::OllamaProvider;
+pub use open_file::process_writing;
 pub use openai::OpenAiProvider;
 pub use process::examine_sandbox;
 pub use process_holder::ProcessHolder;

@@ -7,6 +7,7 @@
 
 mod read;
 mod formats;
+mod appended;
 mod format;
 mod codec;
 mod agents;
@@ -40,6 +41,7 @@ mod parts;
 mod json_text;
 mod transcript_error;
 
+pub use appended::{UndoError, undo_appended};
 pub use attachments::Attachments;
 pub use codec::{Opener, RewriteError};
 pub use draft::{Draft, number_of};

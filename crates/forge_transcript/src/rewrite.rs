@@ -72,7 +72,7 @@ impl Draft<'_> {
     }
 
     /// Returns the messages with `replacements` in place, in order.
-    fn lines<'l>(&'l self, replacements: &'l [Replacement]) -> Vec<Line<'l>> {
+    pub(crate) fn lines<'l>(&'l self, replacements: &'l [Replacement]) -> Vec<Line<'l>> {
         let mut at: HashMap<MessageId, (bool, &Replacement)> = HashMap::new();
         for replacement in replacements {
             for (n, id) in replacement.replaces.iter().enumerate() {

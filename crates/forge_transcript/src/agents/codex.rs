@@ -3,10 +3,11 @@
 use forge_domain::{Message, Role};
 use serde_json::Value;
 
-use crate::RecordedCompaction;
 use crate::any_blocks::{messages_of, role_of, text_at};
-use crate::codec::{Effect, EntryFormat, Evidence, Fields, Trace};
+use crate::codec::{Addition, Effect, EntryFormat, Evidence, Fields, Trace};
 use crate::format::FormatFacts;
+use crate::reply_pieces::join;
+use crate::{RecordedCompaction, RewriteError};
 
 /// The format of Codex.
 pub(super) struct Codex;
@@ -42,6 +43,10 @@ impl EntryFormat for Codex {
         let is_meta = text_at(record, "/type") == "session_meta" || record.get("instructions").is_some();
         let meta = record.get("payload").unwrap_or(record);
         meta.get("id").filter(|_| is_meta).and_then(Value::as_str).map(str::to_owned)
+    }
+
+    fn append(addition: &Addition<'_>) -> Result<Vec<String>, RewriteError> {
+        super::codex_append::lines(addition)
     }
 
     fn trace(record: &Value) -> Trace {
@@ -104,11 +109,33 @@ pub(super) fn item_messages(item: &Value) -> Vec<Message> {
 /// Returns what a compaction put in place of the history: its items, and its summary.
 fn compacted_messages(compacted: &Value) -> Vec<Message> {
     let items = compacted.get("replacement_history").and_then(Value::as_array);
-    let mut messages: Vec<Message> = items.into_iter().flatten().flat_map(item_messages).collect();
+    let groups = reply_groups(items.into_iter().flatten());
+    let mut messages: Vec<Message> = groups.into_iter().flat_map(|(_, messages)| messages).collect();
     let summary = text_at(compacted, "/message");
     let is_said = messages.iter().any(|message| message.to_text().contains(summary));
     if !summary.is_empty() && !is_said {
         messages.push(Message::user(summary).compacted());
     }
     messages
+}
+
+/// Returns the items of each message, with its messages: the items of the assistant that follow each other
+/// are one reply.
+pub(super) fn reply_groups<'i>(
+    items: impl Iterator<Item = &'i Value>,
+) -> Vec<(Vec<&'i Value>, Vec<Message>)> {
+    let mut groups: Vec<(Vec<&Value>, Vec<Message>)> = Vec::new();
+    for item in items {
+        let messages = item_messages(item);
+        let is_piece = |messages: &[Message]| matches!(messages, [one] if one.role() == Role::Assistant);
+        match groups.last_mut() {
+            Some((pieces, reply)) if is_piece(reply) && is_piece(&messages) => {
+                reply[0] = join(&reply[0], &messages[0]);
+                pieces.push(item);
+            }
+            _ if messages.is_empty() => {}
+            _ => groups.push((vec![item], messages)),
+        }
+    }
+    groups
 }

@@ -3,6 +3,7 @@
 mod aider;
 mod blocks;
 mod codex;
+mod codex_append;
 mod copilot;
 mod exports;
 mod gemini_cli;
@@ -10,6 +11,7 @@ mod inspect;
 mod json_lines;
 mod openhands;
 mod pi;
+mod pi_append;
 mod swe_agent;
 mod who_and_when;
 

@@ -3,10 +3,10 @@
 use forge_domain::{Message, Role};
 use serde_json::Value;
 
-use crate::RecordedCompaction;
 use crate::any_blocks::{answer, messages_of, role_of, text_at};
-use crate::codec::{EntryFormat, Evidence, Fields, Trace};
+use crate::codec::{Addition, EntryFormat, Evidence, Fields, Trace};
 use crate::format::FormatFacts;
+use crate::{RecordedCompaction, RewriteError};
 
 /// The author of what pi itself adds.
 const BY: &str = "pi";
@@ -44,6 +44,10 @@ impl EntryFormat for Pi {
 
     fn session_id(entry: &Value) -> Option<String> {
         (text_at(entry, "/type") == "session").then(|| text_at(entry, "/id").to_owned())
+    }
+
+    fn append(addition: &Addition<'_>) -> Result<Vec<String>, RewriteError> {
+        super::pi_append::lines(addition)
     }
 
     fn trace(entry: &Value) -> Trace {

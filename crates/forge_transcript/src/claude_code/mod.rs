@@ -1,5 +1,6 @@
 //! Sessions of Claude Code: a record a line, which together are a tree; the branch that is active is read.
 
+mod append;
 mod attachment;
 mod boundary;
 mod branch;
@@ -10,7 +11,8 @@ mod write;
 
 use forge_wire::Protocol;
 
-use crate::codec::{Codec, Evidence, Input, Layout, Revision, Source, Visit, Window};
+use crate::appended::is_appended;
+use crate::codec::{Addition, Codec, Evidence, Input, Layout, Revision, Source, Visit, Window};
 use crate::format::FormatFacts;
 use crate::{
     Format, Record, RecordedCompaction, RewriteError, Session, StreamError, StreamedSession, TranscriptError,
@@ -57,6 +59,10 @@ impl Codec for ClaudeCode {
         write::write(revision).map(String::into_bytes)
     }
 
+    fn append(&self, addition: &Addition<'_>) -> Result<Vec<String>, RewriteError> {
+        append::lines(addition)
+    }
+
     fn compactions(&self, records: &[Record]) -> Vec<RecordedCompaction> {
         boundary::compactions(records)
     }
@@ -66,7 +72,11 @@ impl Codec for ClaudeCode {
     }
 
     fn is_summary(&self, record: &Record) -> bool {
-        boundary::is_summary(record.raw())
+        is_appended(record.raw()) || boundary::is_summary(record.raw())
+    }
+
+    fn is_repeat(&self, record: &Record) -> bool {
+        is_appended(record.raw()) && !boundary::is_summary(record.raw())
     }
 
     fn keeps_summarized(&self) -> bool {

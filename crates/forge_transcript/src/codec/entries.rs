@@ -8,7 +8,11 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::traces::{Trace, active_entries};
-use super::{Codec, Evidence, Fields, Input, READ_ONLY, Revision, Source, Visit, Window, file_name};
+use super::{
+    Addition, Codec, Evidence, Fields, Input, NO_ADDITION, READ_ONLY, Revision, Source, Visit, Window,
+    file_name,
+};
+use crate::appended::is_appended;
 use crate::format::FormatFacts;
 use crate::json_text::parse;
 use crate::reply_pieces::Joiner;
@@ -79,6 +83,11 @@ pub(crate) trait EntryFormat: Sync + Sized {
     /// Writes a session in this format, from whatever format it came.
     fn write(revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {
         Err(revision.refuse_conversion(READ_ONLY))
+    }
+
+    /// Returns the lines to append to a file so that its agent continues with the revised session.
+    fn append(addition: &Addition<'_>) -> Result<Vec<String>, RewriteError> {
+        Err(addition.revision.refuse_conversion(NO_ADDITION))
     }
 
     /// Checks whether an entry, given as text, stays in the context of the model after a compaction.
@@ -183,6 +192,10 @@ impl<F: EntryFormat> Codec for F {
         F::write(revision)
     }
 
+    fn append(&self, addition: &Addition<'_>) -> Result<Vec<String>, RewriteError> {
+        F::append(addition)
+    }
+
     fn compactions(&self, records: &[Record]) -> Vec<RecordedCompaction> {
         let records = records.iter().enumerate().filter(|(_, record)| record.n_messages() > 0);
         records.filter_map(|(place, record)| compaction::<F>(place, record.raw())).collect()
@@ -201,7 +214,7 @@ impl<F: EntryFormat> Codec for F {
     }
 
     fn is_summary(&self, record: &Record) -> bool {
-        compaction::<F>(0, record.raw()).is_some()
+        is_appended(record.raw()) || compaction::<F>(0, record.raw()).is_some()
     }
 
     fn is_repeat(&self, record: &Record) -> bool {

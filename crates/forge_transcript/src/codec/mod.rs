@@ -1,5 +1,6 @@
 //! The interface of a format, and the forms in which its folder gets a file and a session.
 
+mod addition;
 mod entries;
 mod evidence;
 mod input;
@@ -10,6 +11,7 @@ mod source;
 mod traces;
 mod window;
 
+pub(crate) use addition::{Addition, NO_ADDITION};
 pub(crate) use entries::{EntryFormat, Listing};
 pub(crate) use evidence::{Evidence, Fields, Layout, value_of};
 pub(crate) use input::{Input, file_name, is_packed, unpack};
@@ -54,6 +56,12 @@ pub(crate) trait Codec: Sync {
     /// Writes the file with its session revised. Messages that were not touched stay byte for byte.
     fn write(&self, revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {
         Err(revision.refuse_conversion(READ_ONLY))
+    }
+
+    /// Returns the lines to append to the file so that its agent continues with the revised session: the
+    /// agent's own record of a compaction, and what the record cannot hold.
+    fn append(&self, addition: &Addition<'_>) -> Result<Vec<String>, RewriteError> {
+        Err(addition.revision.refuse_conversion(NO_ADDITION))
     }
 
     /// Returns the compactions that the recording agent made, oldest first.

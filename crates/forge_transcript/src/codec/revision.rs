@@ -33,6 +33,9 @@ pub enum RewriteError {
         #[source]
         source: WireError,
     },
+    /// The file cannot be added to.
+    #[error("nothing can be appended to the session: {0}")]
+    Append(&'static str),
     /// The file is not the one that the session was read from.
     #[error("the session is not in the file that is to be written again")]
     OtherFile,

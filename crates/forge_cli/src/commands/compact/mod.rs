@@ -1,5 +1,6 @@
 //! `forge compact`: makes a recorded session fit.
 
+mod in_place;
 mod own_run;
 mod places;
 mod proposal;
@@ -51,7 +52,7 @@ pub(crate) struct CompactArguments {
 /// The session, and the place and the format of the result.
 #[derive(Debug, Args)]
 struct CompactFiles {
-    /// The recorded session, which is never changed
+    /// The recorded session, which is only changed by --in-place and --undo
     #[arg(value_name = "IN", required_unless_present = "run")]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -59,6 +60,13 @@ struct CompactFiles {
     /// The file for the result, written whole or not at all [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Append the compaction to the session as its own agent would record it, so that the agent can resume
+    /// it: for Claude Code, Codex and pi
+    #[arg(long, conflicts_with_all = ["output", "to", "run"])]
+    in_place: bool,
+    /// Remove the compaction that --in-place appended last
+    #[arg(long, conflicts_with_all = ["output", "to", "run", "in_place", "max_tokens", "strategies", "focus", "report", "json", "dry_run", "proposal", "apply", "agent", "config", "picked"])]
+    undo: bool,
     /// The format of the input
     #[arg(long, value_parser = FormatName::parser(), default_value = "auto")]
     from: FormatName,
@@ -107,6 +115,10 @@ impl CompactArguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         if let Some(word) = &self.files.run.run {
             return own_run::compact(&self, word);
+        }
+        if self.files.undo {
+            in_place::undo(input(&self))?;
+            return Ok(ExitCode::SUCCESS);
         }
         check_places(&self)?;
         match &self.plan.apply {
@@ -158,7 +170,13 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     if let Some(over) = compacted.report.still_over.clone() {
         return Err(anyhow::Error::new(over).context(refusal(arguments, is_off)));
     }
-    let written = draft.rewrite(&file.bytes, &compacted.replacements, to)?;
+    let written = match arguments.files.in_place {
+        true => {
+            let pre_tokens = compacted.report.tokens_before;
+            in_place::addition(&file, &draft, &compacted.replacements, pre_tokens)?
+        }
+        false => draft.rewrite(&file.bytes, &compacted.replacements, to)?,
+    };
     if let Some(path) = &arguments.plan.proposal {
         let formats = (draft.format(), to);
         let report = serde_json::to_value(&report)?;
@@ -166,7 +184,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
         write_file(path, &pretty(&proposal)?)?;
     }
     if !arguments.plan.dry_run {
-        write_result(arguments, &written)?;
+        write(arguments, &file, &written)?;
     }
     tell(arguments, &report, &line)
 }
@@ -218,8 +236,14 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
         let way_out = "undo the changes in it, or create a new one with --dry-run --proposal";
         Misconfigured(format!("{name} cannot be applied: {broken}; {way_out}"))
     })?;
-    let written = draft.rewrite(&file.bytes, &replacements, proposal.to)?;
-    write_result(arguments, &written)?;
+    let written = match arguments.files.in_place {
+        true => {
+            let before = draft.counted_messages(&O200kCounter).map(|message| message.tokens()).sum();
+            in_place::addition(&file, &draft, &replacements, before)?
+        }
+        false => draft.rewrite(&file.bytes, &replacements, proposal.to)?,
+    };
+    write(arguments, &file, &written)?;
     let tokens = tokens + tools_tokens(&written);
     let mut report = proposal.report;
     if let Some(report) = report.as_object_mut() {
@@ -228,6 +252,15 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
         report.insert("tokens_after".to_owned(), tokens.as_u64().into());
     }
     tell(arguments, &report, &in_a_line(&report))
+}
+
+/// Writes the result to its place.
+fn write(arguments: &CompactArguments, file: &SessionFile, written: &[u8]) -> anyhow::Result<()> {
+    if arguments.files.in_place {
+        in_place::write(&file.path, &file.bytes, written)
+    } else {
+        write_result(arguments, written)
+    }
 }
 
 /// Returns the tokens of a request's tool schemas.

@@ -10,7 +10,11 @@ use crate::failure::Misconfigured;
 
 /// Rejects outputs that would lose something: the input as an output, or one file for two outputs.
 pub(super) fn check_places(arguments: &CompactArguments) -> anyhow::Result<()> {
-    if arguments.plan.json && arguments.files.output.is_none() && !arguments.plan.dry_run {
+    if arguments.plan.json
+        && arguments.files.output.is_none()
+        && !arguments.plan.dry_run
+        && !arguments.files.in_place
+    {
         let what = "--json prints the report to stdout: name a file for the result with --output";
         return Err(Misconfigured(what.to_owned()).into());
     }

@@ -1,0 +1,151 @@
+//! A compaction appended as pi records its own: a summary, and the first entry that stays.
+
+use forge_domain::{Body, Message, ToolResult};
+use serde_json::{Map, Value, json};
+
+use crate::any_blocks::text_at;
+use crate::codec::{Addition, Line};
+use crate::json_text::parse;
+use crate::{Record, RewriteError};
+
+/// Returns the lines: if the messages that stay are the end of the file, the compaction alone. Else those
+/// that stay follow it as entries of their own.
+pub(super) fn lines(addition: &Addition<'_>) -> Result<Vec<String>, RewriteError> {
+    let revision = &addition.revision;
+    if revision.from() != revision.to {
+        return Err(RewriteError::OtherFile);
+    }
+    let (record, rest) = addition.record_and_rest();
+    let file = File::of(&revision.session.records);
+    let kept = kept_from(addition, &rest);
+    let id = addition.uuid(0)[..8].to_owned();
+    let mut line = file.entry("compaction", &id, file.leaf.as_deref(), &addition.timestamp(0));
+    line.insert("summary".into(), json!(record));
+    match kept {
+        _ if !file.is_tree => {
+            let end = revision.session.records.len();
+            line.insert("firstKeptEntryIndex".into(), json!(kept.unwrap_or(end)));
+        }
+        Some(kept) => {
+            let first: Value = parse(revision.raw(kept)).unwrap_or_default();
+            line.insert("firstKeptEntryId".into(), first["id"].clone());
+        }
+        // Its own id: nothing before it stays.
+        None => {
+            line.insert("firstKeptEntryId".into(), json!(id));
+        }
+    }
+    line.insert("tokensBefore".into(), json!(addition.pre_tokens));
+    let mut lines = vec![Value::Object(line).to_string()];
+    if kept.is_none() {
+        let mut parent = id;
+        for (n, line) in rest.iter().enumerate() {
+            let id = addition.uuid(n + 1)[..8].to_owned();
+            let mut entry = file.entry("message", &id, Some(&parent), &addition.timestamp(n + 1));
+            entry.insert("message".into(), message_json(addition, line));
+            lines.push(Value::Object(entry).to_string());
+            parent = id;
+        }
+    }
+    Ok(lines)
+}
+
+/// The facts of the file that its new entries need.
+struct File {
+    /// True if its entries name their parents.
+    is_tree: bool,
+    /// The id of its last entry.
+    leaf: Option<String>,
+}
+
+impl File {
+    fn of(records: &[Record]) -> Self {
+        let entries = records.iter().filter_map(|record| parse::<Value>(record.raw()).ok());
+        let entries: Vec<Value> = entries.filter(|entry| entry.get("parentId").is_some()).collect();
+        let leaf = entries.iter().rev().find_map(|entry| entry["id"].as_str()).map(str::to_owned);
+        Self { is_tree: !entries.is_empty(), leaf }
+    }
+
+    fn entry(&self, kind: &str, id: &str, parent: Option<&str>, at: &str) -> Map<String, Value> {
+        let mut entry = Map::new();
+        entry.insert("type".into(), json!(kind));
+        if self.is_tree {
+            entry.insert("id".into(), json!(id));
+            entry.insert("parentId".into(), json!(parent));
+        }
+        entry.insert("timestamp".into(), json!(at));
+        entry
+    }
+}
+
+/// Returns the first entry that stays, if the messages that stay are all messages of the file from it on.
+fn kept_from(addition: &Addition<'_>, rest: &[&Line<'_>]) -> Option<usize> {
+    let revision = &addition.revision;
+    let mut places = Vec::new();
+    for line in rest {
+        let item = line.item().filter(|_| line.is_same())?;
+        places.extend(item.places().iter().map(|place| (place.record, place.message)));
+    }
+    let (first, _) = *places.first()?;
+    let records = revision.session.records.iter().enumerate().skip(first);
+    let all = records.flat_map(|(record, read)| (0..read.n_messages()).map(move |message| (record, message)));
+    let is_compaction =
+        |record: usize| text_at(&parse(revision.raw(record)).unwrap_or_default(), "/type") == "compaction";
+    (all.eq(places.iter().copied()) && !places.iter().any(|(record, _)| is_compaction(*record)))
+        .then_some(first)
+}
+
+/// Returns a message in pi's form. What it reported as usage is of the larger context.
+fn message_json(addition: &Addition<'_>, line: &Line<'_>) -> Value {
+    let message = line.message();
+    let first = line.item().and_then(|item| item.places().first());
+    let raw = first.map(|place| addition.revision.raw(place.record)).unwrap_or_default();
+    let entry: Value = parse(raw).unwrap_or_default();
+    let mut said = entry.get("message").and_then(Value::as_object).cloned().unwrap_or_default();
+    let timestamp = said.get("timestamp").cloned().unwrap_or_else(|| json!(addition.now.as_millisecond()));
+    if matches!(message.body, Body::Assistant { .. }) {
+        let zero = json!({ "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0 });
+        let mut usage = zero.clone();
+        usage["totalTokens"] = json!(0);
+        usage["cost"] = zero;
+        said.insert("usage".into(), usage);
+        for (key, value) in [("api", "forge"), ("provider", "forge"), ("model", "forge")] {
+            said.entry(key).or_insert_with(|| json!(value));
+        }
+        let reason = if message.calls().is_empty() { "stop" } else { "toolUse" };
+        said.entry("stopReason").or_insert_with(|| json!(reason));
+    }
+    said.insert("timestamp".into(), timestamp);
+    if !line.is_same() || line.item().is_some_and(|item| item.places().len() > 1) {
+        replace_content(&mut said, &message);
+    }
+    Value::Object(said)
+}
+
+fn replace_content(said: &mut Map<String, Value>, message: &Message) {
+    let text = message.to_text();
+    let block = |text: &str| json!({ "type": "text", "text": text });
+    match &message.body {
+        Body::Assistant { content, calls } => {
+            let text = content.as_ref().map(forge_domain::Content::to_text).filter(|text| !text.is_empty());
+            let mut blocks: Vec<Value> = text.iter().map(|text| block(text)).collect();
+            blocks.extend(calls.iter().map(|call| {
+                let fields: Map<String, Value> = parse(&call.arguments).unwrap_or_default();
+                json!({ "type": "toolCall", "id": call.id, "name": call.name, "arguments": fields })
+            }));
+            said.insert("role".into(), json!("assistant"));
+            said.insert("content".into(), Value::Array(blocks));
+        }
+        Body::Tool(ToolResult { call_id, name, content, is_error }) => {
+            said.insert("role".into(), json!("toolResult"));
+            said.insert("toolCallId".into(), json!(call_id));
+            said.insert("toolName".into(), json!(name.as_ref().map_or("tool", |name| name.as_str())));
+            said.insert("content".into(), json!([block(&content.to_text())]));
+            said.insert("isError".into(), json!(is_error));
+        }
+        Body::User(_) | Body::System(_) => {
+            said.insert("role".into(), json!("user"));
+            said.insert("content".into(), json!([block(&text)]));
+        }
+    }
+}
