@@ -93,7 +93,7 @@ fn a_turn_is_shown_as_markdown_and_the_run_can_be_resumed() {
     says(&mut terminal, "When was it closed?");
     for text in [
         "I look.",
-        "→ read",
+        "→ Read(notes.txt)",
         "← rain over the dome",
         "# Nights",
         "Closed on two nights, see `src/*.rs`:",

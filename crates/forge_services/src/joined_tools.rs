@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use forge_domain::{
-    CallScope, Reach, ToolCall, ToolDefinition, ToolName, ToolResult, ToolService, ToolsUnavailable,
-    UnknownToolError,
+    CallScope, FileChange, Reach, ToolCall, ToolDefinition, ToolName, ToolResult, ToolService,
+    ToolsUnavailable, UnknownToolError,
 };
 
 /// The tools of several services: built-in ones, those of MCP servers. The first that knows a name has it.
@@ -45,6 +45,12 @@ impl ToolService for JoinedTools {
             Some(service) => service.reach(call).await,
             None => Reach::free(),
         }
+    }
+
+    async fn preview(&self, call: &ToolCall) -> Option<FileChange> {
+        let name = std::slice::from_ref(&call.name);
+        let service = self.0.iter().find(|service| service.definitions(name).is_ok())?;
+        service.preview(call).await
     }
 
     async fn call(&self, call: &ToolCall) -> ToolResult {

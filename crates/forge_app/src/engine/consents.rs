@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forge_domain::{
-    ActionConsent, AgentId, Consent, ConsentRequest, NobodyThere, Person, Subject, ToolName, secret_rule,
+    ActionConsent, AgentId, Consent, ConsentRequest, FileChange, NobodyThere, Person, Subject, ToolName,
+    secret_rule,
 };
 
 /// A kind of call: its agent, its tool and what it is about.
@@ -46,7 +47,8 @@ impl Given {
 }
 
 impl Consents {
-    /// Asks `person` for consent, unless it was given for the rest of the run.
+    /// Asks `person` for consent, unless it was given for the rest of the run. They are shown the change that
+    /// `preview` finds; it is returned, because their consent is to that change alone.
     ///
     /// # Errors
     /// The reason why the call may not be made.
@@ -54,20 +56,22 @@ impl Consents {
         &self,
         person: &dyn Person,
         request: &ConsentRequest<'_>,
-    ) -> Result<ActionConsent, String> {
+        preview: impl Future<Output = Option<FileChange>>,
+    ) -> Result<(ActionConsent, Option<FileChange>), String> {
         if self.given().covers(request) {
-            return Ok(ActionConsent::User { earlier: true });
+            return Ok((ActionConsent::User { earlier: true }, None));
         }
         // Of calls that ask at once, the later need not if the first was answered for all.
         let _one_at_a_time = self.asking.lock().await;
         if self.given().covers(request) {
-            return Ok(ActionConsent::User { earlier: true });
+            return Ok((ActionConsent::User { earlier: true }, None));
         }
-        match person.consent(request).await {
-            Ok(Consent::Once) => Ok(ActionConsent::User { earlier: false }),
+        let change = preview.await;
+        match person.consent(&ConsentRequest { change: change.as_ref(), ..*request }).await {
+            Ok(Consent::Once) => Ok((ActionConsent::User { earlier: false }, change)),
             Ok(Consent::ForRun) => {
                 self.given().insert(request);
-                Ok(ActionConsent::User { earlier: false })
+                Ok((ActionConsent::User { earlier: false }, change))
             }
             Ok(Consent::Refused { why: Some(why) }) => Err(format!("the user does not want it: {why}")),
             Ok(Consent::Refused { why: None }) => Err("the user does not want it".to_owned()),

@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use forge_domain::{
-    ASSUMED_WINDOW, ActionConsent, Agent, CallEdit, CallScope, ConsentRequest, Conversation, HookEvent,
-    HookPoint, Permission, PostToolCall, PreToolCall, Reach, ResultEdit, Subject, Tokens, ToolCall, ToolName,
-    ToolResult, Verdict,
+    ASSUMED_WINDOW, ActionConsent, Agent, CallEdit, CallScope, ConsentRequest, Conversation, FileChange,
+    HookEvent, HookPoint, Permission, PostToolCall, PreToolCall, Reach, ResultEdit, Subject, Tokens,
+    ToolCall, ToolName, ToolResult, Verdict,
 };
 use futures::FutureExt;
 use futures::channel::mpsc::UnboundedSender;
@@ -194,17 +194,20 @@ impl ToolCalls<'_, '_> {
         let strictest = of_call.permission.max(of_secrets.permission);
         let strict = verdicts.into_iter().filter(|verdict| verdict.permission == strictest);
         let about: Vec<Subject> = strict.flat_map(|verdict| verdict.about.clone()).collect();
-        let answer = self.answer(call, strictest, &about).await.map_err(|why| refusal(call, &about, &why))?;
+        let tools = &self.engine.services.tools;
+        let preview = async { catch_panic(tools.preview(call)).await.ok().flatten() };
+        let answer = self.answer(call, strictest, &about, preview).await;
+        let (answer, change) = answer.map_err(|why| refusal(call, &about, &why))?;
         Ok(Permit {
             consent: consent(&of_call, &answer),
             secret_consent: consent(&of_secrets, &answer),
-            scope: CallScope::of_layers(rules, of_call.permission),
+            scope: CallScope::of_layers(rules, of_call.permission).expecting(change),
             secrets,
         })
     }
 
     /// Returns the consent to `call` under a permission that comes from the subjects in `about`; asks the
-    /// user for it if the permission says so.
+    /// user for it if the permission says so, with the change that `preview` finds.
     ///
     /// # Errors
     /// The reason why the call may not be made.
@@ -213,13 +216,15 @@ impl ToolCalls<'_, '_> {
         call: &ToolCall,
         permission: Permission,
         about: &[Subject],
-    ) -> Result<ActionConsent, String> {
+        preview: impl Future<Output = Option<FileChange>>,
+    ) -> Result<(ActionConsent, Option<FileChange>), String> {
         let Engine { services, consents, .. } = self.engine;
         match permission {
-            Permission::Allow => Ok(ActionConsent::NotNeeded),
+            Permission::Allow => Ok((ActionConsent::NotNeeded, None)),
             Permission::Deny => Err("the permissions of this run forbid it".to_owned()),
             Permission::Ask => {
-                consents.ask(&*services.person, &ConsentRequest { agent: &self.agent.id, call, about }).await
+                let request = ConsentRequest { agent: &self.agent.id, call, about, change: None };
+                consents.ask(&*services.person, &request, preview).await
             }
         }
     }

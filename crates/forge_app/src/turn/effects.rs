@@ -102,7 +102,7 @@ impl ToolCalls<'_, '_> {
         let reach = Reach { usual: Permission::Allow, subjects: secrets.to_vec() };
         let rules = self.engine.services.workflow.rules(self.agent);
         let verdict = rules.decide(&call.name, &reach);
-        let answer = self.answer(call, verdict.permission, secrets).await?;
+        let (answer, _) = self.answer(call, verdict.permission, secrets, async { None }).await?;
         Ok(consent(&verdict, &answer))
     }
 

@@ -11,6 +11,7 @@ use forge_domain::{Content, Progress, ToolCall, ToolResult, Usage, quantity};
 
 use super::checkpoints;
 use super::compaction_text::{because, change, failed_attempts, strategy_lines};
+use super::tool_line::{call_text, edit_text};
 use super::view::{Break, RunStart, RunView};
 use crate::failure::Exit;
 use crate::output::line_wrap::Flow;
@@ -236,12 +237,12 @@ impl ConsoleWatcher {
     }
 
     fn show_call(&self, call: &ToolCall) {
-        let name = style(one_line(call.name.as_str())).green().for_stderr();
-        self.say(&format!("→ {name} {}", one_line(&call.arguments)));
+        let line = style(one_line(&call_text(call))).green().for_stderr();
+        self.say(&format!("→ {line}"));
     }
 
     fn show_result(&self, result: &ToolResult) {
-        let text = Content::to_text(&result.content);
+        let text = edit_text(result).unwrap_or_else(|| Content::to_text(&result.content));
         let mark = if result.is_error { style("✗").red() } else { style("←").dim() };
         self.say(&format!("{} {}", mark.for_stderr(), one_line(&text)));
     }

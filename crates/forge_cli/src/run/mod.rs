@@ -10,6 +10,7 @@ mod interruption;
 mod json_watcher;
 mod preparation;
 mod runtime;
+mod tool_line;
 mod view;
 
 pub(crate) use self::checkpoint_cells::{CHECKPOINT_COLUMNS, checkpoint_cells};

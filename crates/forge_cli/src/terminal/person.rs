@@ -10,6 +10,7 @@ use forge_domain::{Consent, ConsentRequest, Nobody, NobodyThere, Person, Questio
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
+use super::file_diff::{counts, diff_lines};
 use crate::output::line_wrap::FRAME;
 use crate::output::{self, exact, visible, visible_lines};
 
@@ -176,18 +177,23 @@ impl ConsentPages {
 }
 
 fn consent_lines(request: &ConsentRequest<'_>) -> Vec<String> {
-    let ConsentRequest { agent, call, about } = request;
+    let ConsentRequest { agent, call, about, change } = request;
     let mark = style("?").yellow().for_stderr();
     let (agent, tool) = (exact(agent.as_str()), style(exact(call.name.as_str())).green().for_stderr());
-    let mut lines = vec![format!("{mark} {agent} wants to call {tool}:")];
-    let arguments: Map<String, Value> = serde_json::from_str(&call.arguments).unwrap_or_default();
-    for (name, value) in &arguments {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        lines.extend(argument(&exact(name), &text));
-    }
-    if arguments.is_empty() {
-        lines.extend(argument("arguments", &call.arguments));
-    }
+    let mut lines = match change {
+        Some(change) => {
+            let verb = if change.before.is_some() { "change" } else { "create" };
+            let (path, n) = (style(exact(&change.path)).bold().for_stderr(), counts(change));
+            let mut lines = vec![format!("{mark} {agent} wants to {verb} {path} ({n}) by {tool}:")];
+            lines.extend(diff_lines(change));
+            lines
+        }
+        None => {
+            let mut lines = vec![format!("{mark} {agent} wants to call {tool}:")];
+            lines.extend(argument_lines(&call.arguments));
+            lines
+        }
+    };
     let is_secret = |subject: &&Subject| matches!(subject, Subject::Secret { .. });
     let (secrets, others): (Vec<_>, Vec<_>) = about.iter().partition(is_secret);
     if others.len() > 1 {
@@ -199,6 +205,16 @@ fn consent_lines(request: &ConsentRequest<'_>) -> Vec<String> {
         lines.extend(secrets.iter().flat_map(|subject| frame_lines(&subject.to_string())));
     }
     lines
+}
+
+/// Returns all arguments of a call.
+fn argument_lines(text: &str) -> Vec<String> {
+    let arguments: Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
+    if arguments.is_empty() {
+        return argument("arguments", text);
+    }
+    let value = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    arguments.iter().flat_map(|(name, given)| argument(&exact(name), &value(given))).collect()
 }
 
 /// Returns an argument with its name: on the same line if it is short, else in a frame.
@@ -291,7 +307,7 @@ mod tests {
         let arguments = serde_json::json!({ "command": command, "n": 3 }).to_string();
         let call = ToolCall { id: "1".into(), name: ToolName::new("shell").unwrap(), arguments };
         let about = ["ls", "rm x"].map(|text| Subject::Command(text.to_owned()));
-        ConsentPages::of(&ConsentRequest { agent: &agent, call: &call, about: &about })
+        ConsentPages::of(&ConsentRequest { agent: &agent, call: &call, about: &about, change: None })
     }
 
     #[test]

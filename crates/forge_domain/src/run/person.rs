@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::{AgentId, Subject, ToolCall};
+use crate::{AgentId, FileChange, Subject, ToolCall};
 
 /// The user that a run works for, if they can be asked.
 ///
@@ -41,6 +41,8 @@ pub struct ConsentRequest<'a> {
     pub call: &'a ToolCall,
     /// The subjects that the rules ask about; empty if they ask about the tool as such.
     pub about: &'a [Subject],
+    /// The change that it would make to a file, if it is known.
+    pub change: Option<&'a FileChange>,
 }
 
 /// A user's decision on a call.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::{CallScope, Reach, ToolCall, ToolDefinition, ToolName, ToolResult};
+use crate::{CallScope, FileChange, Reach, ToolCall, ToolDefinition, ToolName, ToolResult};
 
 /// An agent asks for a tool that is not there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +38,12 @@ pub trait ToolService: Send + Sync {
     /// yet. The default leaves every call free.
     async fn reach(&self, _call: &ToolCall) -> Reach {
         Reach::free()
+    }
+
+    /// Returns the change that `call` would make to a file now, for the user who is asked for it. Nothing is
+    /// done yet. The default knows of none.
+    async fn preview(&self, _call: &ToolCall) -> Option<FileChange> {
+        None
     }
 
     /// Runs one call and answers it.

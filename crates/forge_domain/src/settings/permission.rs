@@ -14,7 +14,7 @@ use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
-use crate::{FoundSecret, ToolName};
+use crate::{FileChange, FoundSecret, ToolName};
 
 /// A permission for a call, in order of strictness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -356,6 +356,7 @@ pub struct CallScope {
     rules: Rules,
     granted: Permission,
     notes: Arc<Mutex<CallNotes>>,
+    expected: Option<Arc<FileChange>>,
 }
 
 /// The notes of a tool on its call, besides the result.
@@ -376,7 +377,18 @@ impl CallScope {
 
     /// The scope of a call for which the `rules` of several layers said `granted`.
     pub fn of_layers(rules: Rules, granted: Permission) -> Self {
-        Self { rules, granted, notes: Arc::default() }
+        Self { rules, granted, notes: Arc::default(), expected: None }
+    }
+
+    /// Returns the scope of a call that may make this change and no other.
+    #[must_use]
+    pub fn expecting(self, change: Option<FileChange>) -> Self {
+        Self { expected: change.map(Arc::new), ..self }
+    }
+
+    /// Returns the only change that the call may make, if the user was shown one.
+    pub fn expected(&self) -> Option<&FileChange> {
+        self.expected.as_deref()
     }
 
     /// Returns the scope of a call that no rules are about. Its secrets are nobody's concern.

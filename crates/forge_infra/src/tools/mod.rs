@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use forge_domain::{
-    CallScope, FetchSettings, Nobody, Person, Reach, ToolCall, ToolDefinition, ToolName, ToolResult,
-    ToolService, ToolSettings, UnknownToolError,
+    CallScope, FetchSettings, FileChange, Nobody, Person, Reach, ToolCall, ToolDefinition, ToolName,
+    ToolResult, ToolService, ToolSettings, UnknownToolError,
 };
 use serde_json::Value;
 
@@ -185,6 +185,12 @@ impl ToolService for WorkspaceTools {
         }
     }
 
+    async fn preview(&self, call: &ToolCall) -> Option<FileChange> {
+        let tool = find(&call.name).ok()?;
+        let arguments = Arguments::parse(&call.arguments, &tool.parameters()).ok()?;
+        tool.preview(arguments, &self.room).await
+    }
+
     async fn call(&self, call: &ToolCall) -> ToolResult {
         self.call_within(call, &CallScope::unlimited()).await
     }
@@ -216,6 +222,10 @@ trait Tool: Send + Sync {
     fn parameters(&self) -> Value;
     /// Returns what a call with these arguments would touch.
     async fn reach(&self, arguments: &Arguments, room: &Room) -> Reach;
+    /// Returns the change that the call would make to a file; `None` if it makes none, or would fail.
+    async fn preview(&self, _: Arguments, _: &Room) -> Option<FileChange> {
+        None
+    }
     /// Runs the call, and leaves out what `scope` leaves out. Dropping the future stops it.
     async fn run(&self, arguments: Arguments, room: &Room, scope: &CallScope) -> Result<String, ToolFailure>;
 }

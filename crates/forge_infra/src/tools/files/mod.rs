@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use forge_domain::{CallScope, Permission, Reach, Subject, secret_by_name};
+use forge_domain::{CallScope, FileChange, Permission, Reach, Subject, secret_by_name};
 use serde_json::Value;
 
 use crate::tools::arguments::Arguments;
@@ -48,6 +48,13 @@ pub(super) trait FileTool: Send + Sync {
     /// Returns whether the result shows a part of the file that is named.
     fn shows(&self) -> bool {
         true
+    }
+    /// Returns the change that the call would make to a file. It may block.
+    ///
+    /// # Errors
+    /// Fails as the call would.
+    fn preview(&self, _: &Arguments, _: &Workspace) -> Result<Option<FileChange>, ToolFailure> {
+        Ok(None)
     }
     /// Runs the call, and may block. Long work checks the limits' `stop` now and then.
     fn run(
@@ -98,6 +105,20 @@ pub(super) fn secret_at(path: &str) -> Option<Subject> {
     Some(Subject::Secret { place: path.to_owned(), what })
 }
 
+/// Checks that `path` still holds the text that the user was shown, if they were shown one.
+///
+/// # Errors
+/// The refusal if it changed meanwhile.
+pub(super) fn check_unchanged(limits: &Limits, path: &str, now: Option<&[u8]>) -> Result<(), ToolFailure> {
+    let Some(shown) = limits.scope.expected() else { return Ok(()) };
+    if shown.before.as_deref().map(str::as_bytes) == now {
+        return Ok(());
+    }
+    Err(ToolFailure::Refused(format!(
+        "`{path}` was not changed: its content changed after the user was shown the difference; `read` it again"
+    )))
+}
+
 /// A guard that sets its flag when it is dropped.
 struct StopOnDrop(Stop);
 
@@ -137,6 +158,12 @@ impl Tool for OnDisk {
         let secrets = names.iter().filter(|_| self.0.shows()).filter_map(|name| secret_at(name));
         let secrets: Vec<_> = secrets.collect();
         Reach { usual, subjects: names.into_iter().map(subject).chain(secrets).collect() }
+    }
+
+    async fn preview(&self, arguments: Arguments, room: &Room) -> Option<FileChange> {
+        let (tool, workspace) = (self.0, Arc::clone(&room.workspace));
+        let work = tokio::task::spawn_blocking(move || tool.preview(&arguments, &workspace));
+        tokio::time::timeout(room.file_limit, work).await.ok()?.ok()?.ok()?
     }
 
     async fn run(&self, arguments: Arguments, room: &Room, scope: &CallScope) -> Result<String, ToolFailure> {

@@ -2,13 +2,14 @@
 
 use std::io::Read as _;
 
+use forge_domain::FileChange;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use similar::TextDiff;
 
 use super::workspace::Workspace;
 use super::write::put;
-use super::{FileTool, Limits, Touch};
+use super::{FileTool, Limits, Touch, check_unchanged};
 use crate::tools::arguments::Arguments;
 use crate::tools::failure::ToolFailure;
 
@@ -74,6 +75,17 @@ impl FileTool for Patch {
         Touch::Writes
     }
 
+    fn preview(
+        &self,
+        arguments: &Arguments,
+        workspace: &Workspace,
+    ) -> Result<Option<FileChange>, ToolFailure> {
+        let Wanted { path, edits } = arguments.read()?;
+        let before = text_of(workspace, &path)?;
+        let after = apply_edits(&before, &edits).map_err(ToolFailure::Refused)?;
+        Ok(Some(FileChange { path, before: Some(before), after }))
+    }
+
     fn run(
         &self,
         arguments: &Arguments,
@@ -82,20 +94,25 @@ impl FileTool for Patch {
     ) -> Result<String, ToolFailure> {
         let Wanted { path, edits } = arguments.read()?;
         let _writing = workspace.writing();
-        let (file, found) = workspace.open_file(&path)?;
-        if found.len() > MAX_BYTES {
-            return Err(ToolFailure::TooLarge { path, n_bytes: found.len() });
-        }
-        let mut bytes = Vec::new();
-        file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|source| ToolFailure::io(&path, source))?;
-        let before = String::from_utf8(bytes)
-            .map_err(|_| ToolFailure::Binary { path: path.clone(), n_bytes: found.len() })?;
+        let before = text_of(workspace, &path)?;
+        check_unchanged(limits, &path, Some(before.as_bytes()))?;
         let after = apply_edits(&before, &edits)
             .map_err(|why| ToolFailure::Refused(format!("`{path}` was not changed: {why}")))?;
         put(workspace, &path, after.as_bytes())?;
         limits.scope.note_outcome(format!("{} bytes", after.len()));
         Ok(format!("changed `{path}`:\n{}", difference(&before, &after)))
     }
+}
+
+/// Returns the text of a file that is small enough to be changed.
+pub(super) fn text_of(workspace: &Workspace, path: &str) -> Result<String, ToolFailure> {
+    let (file, found) = workspace.open_file(path)?;
+    if found.len() > MAX_BYTES {
+        return Err(ToolFailure::TooLarge { path: path.to_owned(), n_bytes: found.len() });
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|source| ToolFailure::io(path, source))?;
+    String::from_utf8(bytes).map_err(|_| ToolFailure::Binary { path: path.to_owned(), n_bytes: found.len() })
 }
 
 /// Returns the text after all edits, or the reason why they fail.

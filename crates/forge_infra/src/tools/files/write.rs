@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 
 use cap_std::fs::Permissions;
 use cap_tempfile::TempFile;
+use forge_domain::FileChange;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::patch::text_of;
 use super::workspace::Workspace;
-use super::{FileTool, Limits, Touch};
+use super::{FileTool, Limits, Touch, check_unchanged};
 use crate::tools::arguments::Arguments;
 use crate::tools::failure::ToolFailure;
 
@@ -53,6 +55,16 @@ impl FileTool for Write {
         false
     }
 
+    fn preview(
+        &self,
+        arguments: &Arguments,
+        workspace: &Workspace,
+    ) -> Result<Option<FileChange>, ToolFailure> {
+        let Wanted { path, content } = arguments.read()?;
+        let before = text_before(workspace, &path)?;
+        Ok(Some(FileChange { path, before, after: content }))
+    }
+
     fn run(
         &self,
         arguments: &Arguments,
@@ -61,6 +73,9 @@ impl FileTool for Write {
     ) -> Result<String, ToolFailure> {
         let Wanted { path, content } = arguments.read()?;
         let _writing = workspace.writing();
+        if limits.scope.expected().is_some() {
+            check_unchanged(limits, &path, text_before(workspace, &path)?.as_deref().map(str::as_bytes))?;
+        }
         let before = put(workspace, &path, content.as_bytes())?;
         limits.scope.note_outcome(format!("{} bytes", content.len()));
         let n_lines = content.lines().count();
@@ -70,6 +85,15 @@ impl FileTool for Write {
                 format!("`{path}` was {n_bytes} bytes and now has {} ({n_lines} lines)", content.len())
             }
         })
+    }
+}
+
+/// Returns the text that stands at `path`; `None` if nothing does.
+fn text_before(workspace: &Workspace, path: &str) -> Result<Option<String>, ToolFailure> {
+    match text_of(workspace, path) {
+        Ok(text) => Ok(Some(text)),
+        Err(ToolFailure::NotFound { .. }) => Ok(None),
+        Err(failure) => Err(failure),
     }
 }
 

@@ -1,0 +1,83 @@
+//! A tool call and its result as people write them.
+
+use forge_domain::{ToolCall, ToolResult};
+use serde_json::{Map, Value};
+
+/// Returns a call with its main arguments, such as `Read(src/main.py)`; the arguments as the model wrote them
+/// for a tool that is not built in.
+pub(super) fn call_text(call: &ToolCall) -> String {
+    let arguments: Map<String, Value> = serde_json::from_str(&call.arguments).unwrap_or_default();
+    let text = |key: &str| arguments.get(key).and_then(Value::as_str);
+    let of = |verb: &str, key: &str| text(key).map(|text| format!("{verb}({text})"));
+    let written = match call.name.as_str() {
+        "read" => of("Read", "path"),
+        "list" => Some(format!("List({})", text("path").unwrap_or("."))),
+        "write" => of("Write", "path"),
+        "patch" => of("Edit", "path"),
+        "shell" => of("Shell", "command"),
+        "fetch" => of("Fetch", "url"),
+        "search" => text("pattern").map(|pattern| {
+            format!(
+                "Search({pattern:?}{})",
+                text("path").map(|path| format!(" in {path}")).unwrap_or_default()
+            )
+        }),
+        _ => None,
+    };
+    written.unwrap_or_else(|| format!("{} {}", call.name, call.arguments))
+}
+
+/// Returns a result in one line if it is an edit's, such as `Edited src/main.py (+1 −1)`.
+pub(super) fn edit_text(result: &ToolResult) -> Option<String> {
+    if result.is_error || result.name.as_ref().is_none_or(|name| name.as_str() != "patch") {
+        return None;
+    }
+    let text = result.content.to_text();
+    let (path, diff) = text.strip_prefix("changed `")?.split_once("`:\n")?;
+    // A long difference is cut off: its counts would be wrong.
+    if diff.lines().any(|line| line.starts_with("[… ")) {
+        return Some(format!("Edited {path}"));
+    }
+    let count = |mark| diff.lines().filter(|line| line.starts_with(mark)).count();
+    Some(format!("Edited {path} (+{} −{})", count('+'), count('-')))
+}
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::ToolName;
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn call(name: &str, arguments: &str) -> ToolCall {
+        ToolCall { id: "1".into(), name: ToolName::new(name).unwrap(), arguments: arguments.into() }
+    }
+
+    #[test]
+    fn a_call_reads_as_people_write() {
+        for (name, arguments, expected) in [
+            ("read", r#"{"path": "src/main.py", "offset": 3}"#, "Read(src/main.py)"),
+            ("list", "{}", "List(.)"),
+            ("patch", r#"{"path": "a", "edits": []}"#, "Edit(a)"),
+            ("shell", r#"{"command": "cargo test"}"#, "Shell(cargo test)"),
+            ("search", r#"{"pattern": "x", "path": "src"}"#, "Search(\"x\" in src)"),
+            ("search", r#"{"pattern": "x"}"#, "Search(\"x\")"),
+            ("read", "{", "read {"),
+            ("git__log", r#"{"n": 1}"#, r#"git__log {"n": 1}"#),
+        ] {
+            assert_eq!(call_text(&call(name, arguments)), expected);
+        }
+    }
+
+    #[test]
+    fn an_edit_is_counted_if_all_of_it_is_there() {
+        for (name, text, expected) in [
+            ("patch", "changed `a`:\n@@ -1 +1 @@\n-x\n+y", Some("Edited a (+1 −1)")),
+            ("patch", "changed `a`:\n+y\n[… 4 more lines]", Some("Edited a")),
+            ("shell", "changed `a`:\n+y", None),
+        ] {
+            let result = ToolResult::answer(&call(name, "{}"), text);
+            assert_eq!(edit_text(&result).as_deref(), expected);
+        }
+    }
+}
