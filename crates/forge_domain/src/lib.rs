@@ -10,6 +10,7 @@
 mod units;
 mod plural;
 mod ids;
+mod file_change;
 mod found_secret;
 mod request_options;
 mod conversation;
@@ -20,6 +21,7 @@ mod run;
 
 pub use compaction::{Compact, SummaryInput, SummaryTemplate};
 pub use conversation::*;
+pub use file_change::*;
 pub use found_secret::*;
 pub use ids::*;
 pub use plural::*;

@@ -4,17 +4,13 @@ use std::borrow::Cow;
 
 use forge_domain::Replacement;
 use jiff::Timestamp;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::codec::{Addition, Revision, is_packed};
 use crate::formats::codec;
-use crate::json_text::parse;
+use crate::mark::{MARK, Mark, mark_of};
 use crate::{Draft, RewriteError};
-
-/// The beginning of the key that marks a line as appended. It is the last of its line.
-const MARK: &str = "\"forge\":{\"compaction\":";
 
 /// The reasons why a compaction cannot be taken back.
 #[derive(Debug, thiserror::Error)]
@@ -35,17 +31,6 @@ pub enum UndoError {
     /// The file differs before the lines that were appended.
     #[error("the lines before the compaction were changed since, so the earlier file cannot be restored")]
     Changed,
-}
-
-/// The mark of the first line that was appended.
-#[derive(Deserialize)]
-struct Mark {
-    /// The number of lines that were appended.
-    lines: usize,
-    /// The length of the file before.
-    bytes: usize,
-    /// The SHA-256 of the file before, in hexadecimal digits.
-    sha256: String,
 }
 
 impl Draft<'_> {
@@ -96,11 +81,6 @@ impl Draft<'_> {
     }
 }
 
-/// Checks whether a record was appended by Forge.
-pub(crate) fn is_appended(raw: &str) -> bool {
-    raw.contains(MARK) && mark_of(raw).is_some()
-}
-
 /// Returns the file as it was before the compaction that was appended to it last.
 ///
 /// # Errors
@@ -133,16 +113,6 @@ fn before<'b>(bytes: &'b [u8], start: usize, after: usize, mark: &Mark) -> Resul
             Err(UndoError::Continued { lines, bytes: mark.bytes })
         }
     }
-}
-
-/// Returns the mark of a line that was appended; the inner one is only in the first line.
-fn mark_of(line: &str) -> Option<Option<Mark>> {
-    if !line.contains(MARK) {
-        return None;
-    }
-    let fields: Value = parse(line).ok()?;
-    let mark = fields.get("forge")?.get("compaction")?;
-    Some(serde_json::from_value(mark.clone()).ok())
 }
 
 fn sha256(bytes: &[u8]) -> String {

@@ -8,6 +8,7 @@
 mod read;
 mod formats;
 mod appended;
+mod mark;
 mod format;
 mod codec;
 mod agents;

@@ -1,7 +1,6 @@
 //! A run: what starts it, what it asks of the world and of people, and what is stored of it.
 
 mod event;
-mod file_change;
 mod template_service;
 mod tool_service;
 mod person;
@@ -20,7 +19,6 @@ pub use checkpoint_store::*;
 pub use clock::*;
 pub use context_snapshot::*;
 pub use event::*;
-pub use file_change::*;
 pub use holder::*;
 pub use hook::*;
 pub use person::*;

@@ -11,9 +11,9 @@ mod write;
 
 use forge_wire::Protocol;
 
-use crate::appended::is_appended;
 use crate::codec::{Addition, Codec, Evidence, Input, Layout, Revision, Source, Visit, Window};
 use crate::format::FormatFacts;
+use crate::mark::is_appended;
 use crate::{
     Format, Record, RecordedCompaction, RewriteError, Session, StreamError, StreamedSession, TranscriptError,
 };

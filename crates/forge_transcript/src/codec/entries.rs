@@ -12,9 +12,9 @@ use super::{
     Addition, Codec, Evidence, Fields, Input, NO_ADDITION, READ_ONLY, Revision, Source, Visit, Window,
     file_name,
 };
-use crate::appended::is_appended;
 use crate::format::FormatFacts;
 use crate::json_text::parse;
+use crate::mark::is_appended;
 use crate::reply_pieces::Joiner;
 use crate::session::Names;
 use crate::written::split;

@@ -1,7 +1,5 @@
 //! `patch`: several replacements in a file, each found by the text to replace; all of them or none.
 
-use std::io::Read as _;
-
 use forge_domain::FileChange;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,8 +11,6 @@ use super::{FileTool, Limits, Touch, check_unchanged};
 use crate::tools::arguments::Arguments;
 use crate::tools::failure::ToolFailure;
 
-/// The largest file that is changed.
-const MAX_BYTES: u64 = 8 * 1_024 * 1_024;
 /// The most changed lines that are shown.
 const MAX_SHOWN: usize = 80;
 
@@ -81,7 +77,7 @@ impl FileTool for Patch {
         workspace: &Workspace,
     ) -> Result<Option<FileChange>, ToolFailure> {
         let Wanted { path, edits } = arguments.read()?;
-        let before = text_of(workspace, &path)?;
+        let before = workspace.text(&path)?;
         let after = apply_edits(&before, &edits).map_err(ToolFailure::Refused)?;
         Ok(Some(FileChange { path, before: Some(before), after }))
     }
@@ -94,7 +90,7 @@ impl FileTool for Patch {
     ) -> Result<String, ToolFailure> {
         let Wanted { path, edits } = arguments.read()?;
         let _writing = workspace.writing();
-        let before = text_of(workspace, &path)?;
+        let before = workspace.text(&path)?;
         check_unchanged(limits, &path, Some(before.as_bytes()))?;
         let after = apply_edits(&before, &edits)
             .map_err(|why| ToolFailure::Refused(format!("`{path}` was not changed: {why}")))?;
@@ -102,17 +98,6 @@ impl FileTool for Patch {
         limits.scope.note_outcome(format!("{} bytes", after.len()));
         Ok(format!("changed `{path}`:\n{}", difference(&before, &after)))
     }
-}
-
-/// Returns the text of a file that is small enough to be changed.
-pub(super) fn text_of(workspace: &Workspace, path: &str) -> Result<String, ToolFailure> {
-    let (file, found) = workspace.open_file(path)?;
-    if found.len() > MAX_BYTES {
-        return Err(ToolFailure::TooLarge { path: path.to_owned(), n_bytes: found.len() });
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|source| ToolFailure::io(path, source))?;
-    String::from_utf8(bytes).map_err(|_| ToolFailure::Binary { path: path.to_owned(), n_bytes: found.len() })
 }
 
 /// Returns the text after all edits, or the reason why they fail.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 
 use cap_std::ambient_authority;
@@ -10,6 +10,9 @@ use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::tools::failure::ToolFailure;
+
+/// The largest file that is changed.
+const MAX_CHANGED_BYTES: u64 = 8 * 1_024 * 1_024;
 
 /// One open folder. The kernel, or cap-std in its place, resolves each path below it and refuses one that
 /// leaves.
@@ -87,6 +90,20 @@ impl Workspace {
             return Err(ToolFailure::Special { path: path.to_owned() });
         }
         Ok((open_regular(&self.dir, relative).map_err(failed)?, found))
+    }
+
+    /// Returns the text of a file that is small enough to be changed.
+    pub(super) fn text(&self, path: &str) -> Result<String, ToolFailure> {
+        let (file, found) = self.open_file(path)?;
+        if found.len() > MAX_CHANGED_BYTES {
+            return Err(ToolFailure::TooLarge { path: path.to_owned(), n_bytes: found.len() });
+        }
+        let mut bytes = Vec::new();
+        file.take(MAX_CHANGED_BYTES)
+            .read_to_end(&mut bytes)
+            .map_err(|source| ToolFailure::io(path, source))?;
+        String::from_utf8(bytes)
+            .map_err(|_| ToolFailure::Binary { path: path.to_owned(), n_bytes: found.len() })
     }
 }
 

@@ -10,7 +10,6 @@ use forge_domain::FileChange;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::patch::text_of;
 use super::workspace::Workspace;
 use super::{FileTool, Limits, Touch, check_unchanged};
 use crate::tools::arguments::Arguments;
@@ -90,7 +89,7 @@ impl FileTool for Write {
 
 /// Returns the text that stands at `path`; `None` if nothing does.
 fn text_before(workspace: &Workspace, path: &str) -> Result<Option<String>, ToolFailure> {
-    match text_of(workspace, path) {
+    match workspace.text(path) {
         Ok(text) => Ok(Some(text)),
         Err(ToolFailure::NotFound { .. }) => Ok(None),
         Err(failure) => Err(failure),
