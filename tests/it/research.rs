@@ -129,8 +129,8 @@ fn research(memory: Memory) -> (Research, Conversation, Vec<u64>) {
     assert_eq!((output.status.code(), said.as_ref()), (Some(0), ""));
     let events = research.events();
     assert_eq!(
-        (&events[0]["event"], &events[0]["from"]["id"]),
-        (&"resumed".into(), &checkpoint.id.as_str().into())
+        (&events[0]["event"], &events[1]["event"], &events[1]["from"]["id"]),
+        (&"started".into(), &"resumed".into(), &checkpoint.id.as_str().into())
     );
     assert_eq!(events.last().unwrap()["report"]["response"], "The report is in research/report.md.");
     let after = sent(&events);

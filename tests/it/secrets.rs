@@ -138,7 +138,7 @@ fn a_placeholder_for_a_key_changes_nothing_anywhere() {
     for kind in ["openai", "responses", "anthropic", "ollama"] {
         for key in ["ollama", "lm-studio", "not-needed", "sk-no-key-required"] {
             let text = format!("start {key} first\n");
-            let write = json!({"path": "a.txt", "content": text}).to_string();
+            let write = json!({"path": format!("{key}.txt"), "content": text}).to_string();
             let said = format!("{key} is started");
             let server =
                 ScriptedServer::start(vec![Step::calls(&[("write", &write)]), Step::text(said.clone())]);
@@ -150,7 +150,11 @@ fn a_placeholder_for_a_key_changes_nothing_anywhere() {
                 "{kind} {key} {}",
                 actual.stderr
             );
-            assert_eq!(std::fs::read_to_string(forge.path("a.txt")).unwrap(), text, "{kind} {key}");
+            assert_eq!(
+                std::fs::read_to_string(forge.path(&format!("{key}.txt"))).unwrap(),
+                text,
+                "{kind} {key}"
+            );
             let record = std::fs::read_to_string(forge.path("r.json")).unwrap();
             assert!(record.contains(key) && !record.contains("hidden"), "{kind} {key}: {record}");
             assert!(actual.stderr.contains(key) && !actual.stderr.contains("hidden"), "{}", actual.stderr);
