@@ -30,8 +30,7 @@ pub(super) fn addition<'f>(
     let again = sessions.first().map(|session| Draft::open(session, 0));
     // The three agents send each result to a provider that finds its call in any order.
     let of_agents = |breach: &&Breach| breach.protocol != RuleSet::Gemini;
-    let breaches: Vec<Breach> =
-        again.iter().flat_map(Draft::breaches).filter(of_agents).cloned().collect();
+    let breaches: Vec<Breach> = again.iter().flat_map(Draft::breaches).filter(of_agents).cloned().collect();
     if let Some(breach) = breaches_in_words(&breaches).first() {
         bail!("{name} is unchanged: the compacted session would break a provider's rule ({breach})");
     }
