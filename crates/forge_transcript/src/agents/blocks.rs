@@ -3,7 +3,7 @@
 use forge_domain::{Message, Role};
 use serde_json::Value;
 
-use super::codex::item_messages;
+use super::codex_item::item_messages;
 use crate::any_blocks::{chat_messages, messages_of, role_of, text_at};
 use crate::codec::{EntryFormat, Evidence, Fields, Listing, Trace};
 use crate::flat_text::flat_value;

@@ -1,12 +1,12 @@
 //! Rollouts of Codex: a record a line, of which the response items are what the model saw.
 
-use forge_domain::{Message, Role};
+use forge_domain::Message;
 use serde_json::Value;
 
-use crate::any_blocks::{messages_of, role_of, text_at};
+use super::codex_item::{item_messages, reply_groups};
+use crate::any_blocks::text_at;
 use crate::codec::{Addition, Effect, EntryFormat, Evidence, Fields, Trace};
 use crate::format::FormatFacts;
-use crate::reply_pieces::join;
 use crate::{RecordedCompaction, RewriteError};
 
 /// The format of Codex.
@@ -87,25 +87,6 @@ fn instructions(meta: &Value) -> Vec<Message> {
     said.map(Message::system).into_iter().collect()
 }
 
-/// Returns the messages of an item of the Responses API.
-pub(super) fn item_messages(item: &Value) -> Vec<Message> {
-    match (text_at(item, "/type"), role_of(text_at(item, "/role"))) {
-        ("message" | "agent_message" | "", Some(role)) => {
-            messages_of(role, item.get("content").unwrap_or(&Value::Null))
-        }
-        // The provider ran it, and its result is in no item.
-        ("reasoning" | "web_search_call" | "image_generation_call" | "ghost_snapshot", _) => Vec::new(),
-        ("compaction" | "compaction_summary" | "context_compaction", _) => {
-            let sealed = text_at(item, "/encrypted_content");
-            let summary = "[summary of earlier messages, encrypted by the provider]";
-            (!sealed.is_empty()).then(|| Message::user(summary).compacted()).into_iter().collect()
-        }
-        (kind, _) if kind.ends_with("_call") => messages_of(Role::Assistant, item),
-        (kind, _) if kind.ends_with("_output") => messages_of(Role::Tool, item),
-        _ => Vec::new(),
-    }
-}
-
 /// Returns what a compaction put in place of the history: its items, and its summary.
 fn compacted_messages(compacted: &Value) -> Vec<Message> {
     let items = compacted.get("replacement_history").and_then(Value::as_array);
@@ -117,25 +98,4 @@ fn compacted_messages(compacted: &Value) -> Vec<Message> {
         messages.push(Message::user(summary).compacted());
     }
     messages
-}
-
-/// Returns the items of each message, with its messages: the items of the assistant that follow each other
-/// are one reply.
-pub(super) fn reply_groups<'i>(
-    items: impl Iterator<Item = &'i Value>,
-) -> Vec<(Vec<&'i Value>, Vec<Message>)> {
-    let mut groups: Vec<(Vec<&Value>, Vec<Message>)> = Vec::new();
-    for item in items {
-        let messages = item_messages(item);
-        let is_piece = |messages: &[Message]| matches!(messages, [one] if one.role() == Role::Assistant);
-        match groups.last_mut() {
-            Some((pieces, reply)) if is_piece(reply) && is_piece(&messages) => {
-                reply[0] = join(&reply[0], &messages[0]);
-                pieces.push(item);
-            }
-            _ if messages.is_empty() => {}
-            _ => groups.push((vec![item], messages)),
-        }
-    }
-    groups
 }

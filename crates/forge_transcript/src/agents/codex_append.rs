@@ -4,7 +4,7 @@ use forge_domain::{Body, Message};
 use forge_wire::responses::message_items;
 use serde_json::{Value, json};
 
-use super::codex::reply_groups;
+use super::codex_item::reply_groups;
 use crate::any_blocks::text_at;
 use crate::codec::{Addition, Line, Says};
 use crate::item::Place;

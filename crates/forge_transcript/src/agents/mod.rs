@@ -4,6 +4,7 @@ mod aider;
 mod blocks;
 mod codex;
 mod codex_append;
+mod codex_item;
 mod copilot;
 mod exports;
 mod gemini_cli;

@@ -1,0 +1,47 @@
+//! The items of the Responses API, as Codex records them, and their messages.
+
+use forge_domain::{Message, Role};
+use serde_json::Value;
+
+use crate::any_blocks::{messages_of, role_of, text_at};
+use crate::reply_pieces::join;
+
+/// Returns the messages of an item of the Responses API.
+pub(super) fn item_messages(item: &Value) -> Vec<Message> {
+    match (text_at(item, "/type"), role_of(text_at(item, "/role"))) {
+        ("message" | "agent_message" | "", Some(role)) => {
+            messages_of(role, item.get("content").unwrap_or(&Value::Null))
+        }
+        // The provider ran it, and its result is in no item.
+        ("reasoning" | "web_search_call" | "image_generation_call" | "ghost_snapshot", _) => Vec::new(),
+        ("compaction" | "compaction_summary" | "context_compaction", _) => {
+            let sealed = text_at(item, "/encrypted_content");
+            let summary = "[summary of earlier messages, encrypted by the provider]";
+            (!sealed.is_empty()).then(|| Message::user(summary).compacted()).into_iter().collect()
+        }
+        (kind, _) if kind.ends_with("_call") => messages_of(Role::Assistant, item),
+        (kind, _) if kind.ends_with("_output") => messages_of(Role::Tool, item),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the items of each message, with its messages: the items of the assistant that follow each other
+/// are one reply.
+pub(super) fn reply_groups<'i>(
+    items: impl Iterator<Item = &'i Value>,
+) -> Vec<(Vec<&'i Value>, Vec<Message>)> {
+    let mut groups: Vec<(Vec<&Value>, Vec<Message>)> = Vec::new();
+    for item in items {
+        let messages = item_messages(item);
+        let is_piece = |messages: &[Message]| matches!(messages, [one] if one.role() == Role::Assistant);
+        match groups.last_mut() {
+            Some((pieces, reply)) if is_piece(reply) && is_piece(&messages) => {
+                reply[0] = join(&reply[0], &messages[0]);
+                pieces.push(item);
+            }
+            _ if messages.is_empty() => {}
+            _ => groups.push((vec![item], messages)),
+        }
+    }
+    groups
+}
