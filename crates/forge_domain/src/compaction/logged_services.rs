@@ -33,7 +33,8 @@ impl CompactionServices for LoggedServices<'_> {
     }
 
     fn original(&self, id: MessageId) -> Option<ContextMessage> {
-        self.log.message(id).cloned()
+        // What a strategy finds out about it is dropped with the compaction: the log would keep it to its end.
+        self.log.message(id).map(ContextMessage::apart)
     }
 }
 
@@ -73,5 +74,16 @@ mod tests {
         let id = appended[3].id().unwrap();
         assert_eq!(Metered::new(&script, &whole).original(id).as_ref(), Some(&appended[3]));
         assert_eq!(Metered::new(&script, &view).original(id), None);
+    }
+
+    #[test]
+    fn a_log_keeps_nothing_that_was_found_out_about_an_original() {
+        let (script, log) = (Script::new(Vec::new()), conversation("suaaatRtRaatr"));
+        let services = LoggedServices { services: &script, log: &log };
+        for message in log.messages() {
+            let original = services.original(message.id().unwrap()).unwrap();
+            assert_eq!(original.form(|_| "of a strategy"), &"of a strategy");
+            assert_eq!(message.form(|_| "of the log"), &"of the log");
+        }
     }
 }
