@@ -41,9 +41,16 @@ impl Orchestrator {
     /// # Errors
     /// [`RunError`] if a step of any agent fails.
     pub async fn run(&mut self, task: impl Into<String>) -> Result<RunReport, RunError> {
-        let event = Event::task(task);
+        self.run_task(&Event::task(task)).await
+    }
+
+    /// Runs the event of a task, which may have images, as [`Self::run`] does.
+    ///
+    /// # Errors
+    /// [`RunError::NoImages`] if it has images and an agent's model reads none; otherwise as for [`Self::run`].
+    pub async fn run_task(&mut self, task: &Event) -> Result<RunReport, RunError> {
         let agents = self.recipients()?;
-        self.run_together(&agents, &event).await
+        self.run_together(&agents, task).await
     }
 
     /// Returns the agents that a task is for: those that subscribe to it or, if none does, the first agent
@@ -108,6 +115,9 @@ impl Orchestrator {
     /// Runs `agents` one after the other, as one run.
     async fn run_together(&mut self, agents: &[Agent], event: &Event) -> Result<RunReport, RunError> {
         agents.iter().try_for_each(|agent| self.engine.check_models(agent))?;
+        if !event.images.is_empty() {
+            agents.iter().try_for_each(|agent| self.engine.check_images(agent))?;
+        }
         if let Some(denied) = self.lifecycle.begin(&self.engine, agents, Some(event)).await {
             return Ok(denied);
         }

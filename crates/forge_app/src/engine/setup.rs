@@ -140,6 +140,7 @@ impl Engine {
         let reasoning = agent.request_options().or(&model.request).reasoning;
         let unsupported = |source| RunError::Reasoning { agent: named(), source };
         model.check_reasoning(reasoning).map_err(unsupported)?;
+        self.warn_of_unlisted_model(&model);
         warn_of_assumed_window(&self.events, &model);
         let tools = offered_tools(agent, &model, tools, &*self.services.counter);
         self.warn_of_unsent_options(agent, &model);
@@ -148,6 +149,17 @@ impl Engine {
             price: model.price,
             rehearsal: Rehearsal::default(),
         })
+    }
+
+    /// Warns the user, once for each model, that its server does not list it. It may serve it under another
+    /// name even so.
+    fn warn_of_unlisted_model(&self, model: &Model) {
+        let ModelRef { provider, model: name } = &model.reference;
+        if self.catalog.is_unlisted(model) {
+            self.events.notice_once(&format!(
+                "`{provider}` does not list a model `{name}`; `forge models --provider {provider}` shows those it has"
+            ));
+        }
     }
 
     /// Warns the user, once for each model, of options that are set and not sent: the model refuses them, or
