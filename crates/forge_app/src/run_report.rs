@@ -328,7 +328,8 @@ impl RunError {
             Self::UnknownAgent { .. } => "unknown_agent",
             Self::Fenced { .. } => "fenced",
             Self::NobodyListens { .. } => "nobody_listens",
-            Self::NoModel { .. } | Self::Model { .. } | Self::Reasoning { .. } => "model",
+            Self::NoModel { .. } | Self::Model { .. } | Self::Reasoning { .. }
+            | Self::NoImages { .. } => "model",
             Self::Tools { .. } => "unknown_tool",
             Self::ToolsUnavailable { .. } => "tools_unavailable",
             Self::Compact { .. } => "compact",

@@ -89,7 +89,7 @@ impl Catalog {
         }
     }
 
-    fn reports(&self) -> MutexGuard<'_, BTreeMap<String, Option<ModelInfo>>> {
+    fn reports(&self) -> MutexGuard<'_, BTreeMap<String, Report>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
