@@ -69,7 +69,10 @@ fn an_image_of_the_task_is_sent_in_every_protocol() {
         let request = &server.requests()[0];
         assert_eq!(count(request, &image(kind)), 1, "{kind}: {request}");
         let text = request.to_string();
-        assert!(text.contains("What is this?") && text.contains("[image shot.png, 800 × 600 pixels]"), "{kind}: {text}");
+        assert!(
+            text.contains("What is this?") && text.contains("[image shot.png, 800 × 600 pixels]"),
+            "{kind}: {text}"
+        );
     }
 }
 
@@ -135,11 +138,21 @@ fn what_cannot_work_is_refused_before_anything_is_sent() {
     let key = Some("sk-planted-key");
     let own = "providers: { openai: { kind: openai-chat } }\n";
     let local = |server: &ScriptedServer, facts: &str| {
-        format!("providers: {{ p: {{ base_url: '{}' }} }}\nmodels: {{ 'p:m': {{ window: 9000{facts} }} }}\n", server.base_url())
+        format!(
+            "providers: {{ p: {{ base_url: '{}' }} }}\nmodels: {{ 'p:m': {{ window: 9000{facts} }} }}\n",
+            server.base_url()
+        )
     };
     let agent = |model: &str| format!("agents: [{{ id: a, model: '{model}' }}]\n");
     for (what, facts, model, arguments, key, expected) in [
-        ("no key", None, "openai:gpt-6-sol", &["go"][..], None, "needs a key: set the environment variable OPENAI_API_KEY"),
+        (
+            "no key",
+            None,
+            "openai:gpt-6-sol",
+            &["go"][..],
+            None,
+            "needs a key: set the environment variable OPENAI_API_KEY",
+        ),
         ("no provider of that name", Some(""), "q:m", &["go"], key, "the model `q:m` has no provider"),
         ("a slip in its name", None, "opnai:gpt-6-sol", &["go"], key, "did you mean `openai:gpt-6-sol`?"),
         ("unknown by name", None, "grok-4.7", &["go"], key, "the model `grok-4.7` is not served by `openai`"),
@@ -151,13 +164,62 @@ fn what_cannot_work_is_refused_before_anything_is_sent() {
             key,
             "cannot be reached by `openai-chat`: its provider serves it by `responses` only",
         ),
-        ("no such effort", None, "openai:gpt-6-astra", &["go", "--effort", "none"], key, "has no effort `none`: it has low, medium, high, max"),
-        ("no effort at all", Some(", efforts: []"), "p:m", &["go", "--effort", "low"], key, "has no effort `low`: none can be set"),
-        ("too many bytes", Some(""), "p:m", &["go", "--image", "large.png"], key, "the image `large.png` is too large: 4 MiB (expected at most 3.75 MiB); make it smaller"),
-        ("too many pixels", Some(""), "p:m", &["go", "--image", "wide.png"], key, "the image `wide.png` is too large: 9000 × 10 pixels (expected at most 8000 a side); make it smaller"),
-        ("no image", Some(""), "p:m", &["go", "--image", "notes.png"], key, "`notes.png` is not an image that models read (expected PNG, JPEG, GIF or WebP)"),
-        ("no file", Some(""), "p:m", &["go", "--image", "gone.png"], key, "cannot read the image gone.png: No such file"),
-        ("a folder", Some(""), "p:m", &["go", "--image", "."], key, "cannot read the image .: Is a directory"),
+        (
+            "no such effort",
+            None,
+            "openai:gpt-6-astra",
+            &["go", "--effort", "none"],
+            key,
+            "has no effort `none`: it has low, medium, high, max",
+        ),
+        (
+            "no effort at all",
+            Some(", efforts: []"),
+            "p:m",
+            &["go", "--effort", "low"],
+            key,
+            "has no effort `low`: none can be set",
+        ),
+        (
+            "too many bytes",
+            Some(""),
+            "p:m",
+            &["go", "--image", "large.png"],
+            key,
+            "the image `large.png` is too large: 4 MiB (expected at most 3.75 MiB); make it smaller",
+        ),
+        (
+            "too many pixels",
+            Some(""),
+            "p:m",
+            &["go", "--image", "wide.png"],
+            key,
+            "the image `wide.png` is too large: 9000 × 10 pixels (expected at most 8000 a side); make it smaller",
+        ),
+        (
+            "no image",
+            Some(""),
+            "p:m",
+            &["go", "--image", "notes.png"],
+            key,
+            "`notes.png` is not an image that models read (expected PNG, JPEG, GIF or WebP)",
+        ),
+        (
+            "no file",
+            Some(""),
+            "p:m",
+            &["go", "--image", "gone.png"],
+            key,
+            "cannot read the image gone.png: No such file",
+        ),
+        (
+            "a folder",
+            Some(""),
+            "p:m",
+            &["go", "--image", "."],
+            key,
+            "cannot read the image .: Is a directory",
+        ),
         (
             "a model without eyes",
             Some(", images: false"),
@@ -206,7 +268,8 @@ fn an_image_that_is_mentioned_in_the_chat_is_sent() {
     use crate::chat::{PROMPT, chat_with, says};
 
     let server = ScriptedServer::start(vec![Step::text("A cat.")]);
-    let yaml = "agents: [{ id: reader, model: openai:scripted }]\nmodels: { openai:scripted: { window: 20000 } }\n";
+    let yaml =
+        "agents: [{ id: reader, model: openai:scripted }]\nmodels: { openai:scripted: { window: 20000 } }\n";
     let forge = Forge::new().with_file("forge.yaml", yaml).with_file("my shot.png", png(800, 600));
     let mut terminal = chat_with(&forge, &server, &["setsid", "--ctty", "--wait"], &[], &[("NO_COLOR", "1")]);
     says(&mut terminal, "What is in @gone.png?");

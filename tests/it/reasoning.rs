@@ -17,7 +17,10 @@ async fn no_thinking_is_refused_and_none_is_missed() {
         let (kept, stripped) = (bound.books.kept, bound.books.stripped);
         assert!(kept > 40 && stripped > 10, "{kind:?}: {kept} {stripped}");
         assert!(bound.compactions >= 8, "{kind:?}: {}", bound.compactions);
-        assert!(bound.undone >= 1 && bound.switches >= 1 && bound.lists >= 2 && bound.resumes >= 1, "{kind:?}");
+        assert!(
+            bound.undone >= 1 && bound.switches >= 1 && bound.lists >= 2 && bound.resumes >= 1,
+            "{kind:?}"
+        );
         let (with, without) = (bound.books.content.of_all(), bound.books.content_alone.of_all());
         println!("{kind:?}: content that a cache can have: {with:.3} with thinking, {without:.3} without");
         assert_eq!(with, without, "{kind:?}: what leaves costs nothing that was not lost already");

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use forge_app::{Checkpointing, Orchestrator, Resume, RunEvent};
 use forge_domain::{
-    CheckpointStore, ModelId, Prompt, Provider, ProviderId, ProviderKind, RunId, ToolCall, ToolDefinition, ToolName,
-    ToolResult, ToolService, ToolsUnavailable, UnknownToolError, Workflow, stale_reasoning,
+    CheckpointStore, ModelId, Prompt, Provider, ProviderId, ProviderKind, RunId, ToolCall, ToolDefinition,
+    ToolName, ToolResult, ToolService, ToolsUnavailable, UnknownToolError, Workflow, stale_reasoning,
 };
 use forge_infra::{
     AnthropicProvider, GeminiProvider, Key, MemoryCheckpointStore, ResponsesProvider, SystemClock,
@@ -89,7 +89,8 @@ impl BindingRun {
                 2 => bound.undone += usize::from(orchestrator.undo("one").await.expect("an undo").is_some()),
                 4 => {
                     bound.switches += 1;
-                    let model = ModelId::new(models(self.behaviour.kind)[bound.switches % 2]).expect("a name");
+                    let model =
+                        ModelId::new(models(self.behaviour.kind)[bound.switches % 2]).expect("a name");
                     orchestrator.switch_model("one", model).await.expect("a switch");
                 }
                 // There and back again after two turns: the list of an MCP server.

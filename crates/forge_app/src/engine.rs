@@ -156,10 +156,9 @@ impl Engine {
         let model = agent.model.as_ref().and_then(|id| self.services.workflow.model(id).ok());
         match model.filter(|model| model.abilities.images == Some(false)) {
             None => Ok(()),
-            Some(model) => Err(RunError::NoImages {
-                agent: agent.id.to_string(),
-                model: model.reference.to_string(),
-            }),
+            Some(model) => {
+                Err(RunError::NoImages { agent: agent.id.to_string(), model: model.reference.to_string() })
+            }
         }
     }
 

@@ -328,8 +328,9 @@ impl RunError {
             Self::UnknownAgent { .. } => "unknown_agent",
             Self::Fenced { .. } => "fenced",
             Self::NobodyListens { .. } => "nobody_listens",
-            Self::NoModel { .. } | Self::Model { .. } | Self::Reasoning { .. }
-            | Self::NoImages { .. } => "model",
+            Self::NoModel { .. } | Self::Model { .. } | Self::Reasoning { .. } | Self::NoImages { .. } => {
+                "model"
+            }
             Self::Tools { .. } => "unknown_tool",
             Self::ToolsUnavailable { .. } => "tools_unavailable",
             Self::Compact { .. } => "compact",

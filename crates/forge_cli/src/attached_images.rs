@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use forge_domain::{Event, Image, ImageError, MOST_IMAGE_BYTES, MOST_IMAGES};
 
 use crate::failure::Misconfigured;
@@ -25,8 +24,11 @@ pub(crate) fn attach(event: Event, files: &[PathBuf]) -> anyhow::Result<Event> {
 /// Returns the event of a message of the chat, with the images that it mentions.
 pub(crate) fn task(message: String) -> anyhow::Result<Event> {
     let files: Vec<PathBuf> = mentions(&message).iter().map(|name| home_path(name)).collect();
-    let way_out = "the message was not sent; to write the name without attaching the file, leave out the `@`";
-    attach(Event::task(message), &files).context(way_out)
+    attach(Event::task(message), &files).map_err(|error| {
+        let way_out =
+            "the message was not sent; to write the name without attaching the file, leave out the `@`";
+        Misconfigured(format!("{error}\n  help: {way_out}")).into()
+    })
 }
 
 /// Returns the message with a mention of each file at its end.
@@ -105,6 +107,9 @@ mod tests {
         }
         let files = [PathBuf::from("my shot.png")];
         let message = with_mentions("Look.".to_owned(), &files);
-        assert_eq!((message.as_str(), mentions(&message)), ("Look. @\"my shot.png\"", vec!["my shot.png".to_owned()]));
+        assert_eq!(
+            (message.as_str(), mentions(&message)),
+            ("Look. @\"my shot.png\"", vec!["my shot.png".to_owned()])
+        );
     }
 }

@@ -298,7 +298,8 @@ mod tests {
     #[test]
     fn images_of_results_follow_them_as_the_users() {
         let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}});
-        let result = |id: &str, content: Value| json!({"role": "tool", "tool_call_id": id, "content": content});
+        let result =
+            |id: &str, content: Value| json!({"role": "tool", "tool_call_id": id, "content": content});
         let shown = |id: &str| result(id, json!([text_part("[image a.png]"), image]));
         let plain = |id: &str| result(id, json!("[image a.png]"));
         let user = said("user", json!("go on"));

@@ -75,7 +75,8 @@ impl Asked {
     fn of_responses(body: &Value) -> Self {
         let mut asked = Self::new(body, &body["tools"], &body["instructions"]);
         let is_models = |item: &Value| {
-            matches!(item["type"].as_str(), Some("reasoning" | "function_call")) || item["role"] == "assistant"
+            matches!(item["type"].as_str(), Some("reasoning" | "function_call"))
+                || item["role"] == "assistant"
         };
         let items = list(&body["input"]);
         let mut message = 0;
@@ -91,11 +92,13 @@ impl Asked {
             }
             let content = &item["content"];
             let said = content.as_str().map(str::to_owned);
-            let said =
-                said.unwrap_or_else(|| list(content).iter().filter_map(|part| part["text"].as_str()).collect());
+            let said = said
+                .unwrap_or_else(|| list(content).iter().filter_map(|part| part["text"].as_str()).collect());
             let text = match item["type"].as_str() {
                 Some("reasoning") => item.to_string(),
-                Some("function_call") => json!([item["call_id"], item["name"], item["arguments"]]).to_string(),
+                Some("function_call") => {
+                    json!([item["call_id"], item["name"], item["arguments"]]).to_string()
+                }
                 Some("function_call_output") => json!([item["call_id"], item["output"]]).to_string(),
                 _ => format!("{}{said}", item["role"]),
             };
@@ -119,17 +122,23 @@ impl Asked {
             let is_models = content["role"] == "model";
             let parts = list(&content["parts"]);
             let first_call = parts.iter().find(|part| part.get("functionCall").is_some());
-            if is_models && message > turn && first_call.is_some_and(|call| call.get("thoughtSignature").is_none())
+            if is_models
+                && message > turn
+                && first_call.is_some_and(|call| call.get("thoughtSignature").is_none())
             {
-                asked.faults.push("Function call is missing a thought_signature in functionCall parts.".into());
+                asked
+                    .faults
+                    .push("Function call is missing a thought_signature in functionCall parts.".into());
             }
             for part in parts {
                 let mut bare = part.clone();
-                let signature = bare.as_object_mut().and_then(|fields| fields.shift_remove("thoughtSignature"));
+                let signature =
+                    bare.as_object_mut().and_then(|fields| fields.shift_remove("thoughtSignature"));
                 let signature = signature.and_then(|signature| signature.as_str().map(str::to_owned));
                 let signature = signature.filter(|signature| signature != UNSIGNED);
                 let is_thought = part["thought"] == true;
-                let block = |text: String, is_thinking| Block { message, text, is_thinking, ..Block::default() };
+                let block =
+                    |text: String, is_thinking| Block { message, text, is_thinking, ..Block::default() };
                 if let Some(signature) = signature.filter(|_| !is_thought) {
                     asked.blocks.push(Block { signature: Some(signature.clone()), ..block(signature, true) });
                 }

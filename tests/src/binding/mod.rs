@@ -220,7 +220,9 @@ impl Books {
         let is_there = |id: &String| asked.blocks.iter().any(|block| block.id.as_ref() == Some(id));
         for id in asked.blocks.iter().filter_map(|block| block.id.as_ref()) {
             if let Some(reasoning) = self.led_by.get(id).filter(|reasoning| !is_there(reasoning)) {
-                return Err(format!("Item '{id}' was provided without its required 'reasoning' item: '{reasoning}'."));
+                return Err(format!(
+                    "Item '{id}' was provided without its required 'reasoning' item: '{reasoning}'."
+                ));
             }
         }
         Ok(())
@@ -244,7 +246,8 @@ impl Books {
         let whole = Asked::read(kind, &continued(kind, body, content));
         let model = &whole.model;
         let is_own = |signature: &&String| Seal::read(signature).is_some_and(|seal| seal.model == *model);
-        let last = whole.blocks[..first].iter().rev().filter_map(|block| block.signature.as_ref()).find(is_own);
+        let last =
+            whole.blocks[..first].iter().rev().filter_map(|block| block.signature.as_ref()).find(is_own);
         let mut before = last.filter(|_| kind == ProviderKind::Anthropic).map_or(0, hash);
         let mut text = Value::Array(std::mem::take(content)).to_string();
         for (at, block) in whole.blocks.iter().enumerate().skip(first) {
@@ -279,7 +282,9 @@ impl Books {
 fn refusal(kind: ProviderKind, at: usize, why: &str) -> String {
     match kind {
         ProviderKind::Responses => {
-            format!("The encrypted content for item {at} could not be verified. Reason: another prefix or model.")
+            format!(
+                "The encrypted content for item {at} could not be verified. Reason: another prefix or model."
+            )
         }
         ProviderKind::Gemini => format!("Thought signature is not valid: part {at}"),
         _ => format!(

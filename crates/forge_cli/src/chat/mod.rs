@@ -187,7 +187,10 @@ fn known_names(workflow: &Workflow) -> KnownNames {
         known.is_none_or(|known| known.protocols.as_ref().is_none_or(|served| !served.is_empty()))
     };
     let is_reachable = |id: &&ModelId| {
-        is_offered(id) && workflow.model(id).is_ok_and(|model| setup::key_is_there(workflow, &model.reference.provider).is_ok())
+        is_offered(id)
+            && workflow
+                .model(id)
+                .is_ok_and(|model| setup::key_is_there(workflow, &model.reference.provider).is_ok())
     };
     let mut models: Vec<String> =
         workflow.models.keys().filter(is_reachable).map(ToString::to_string).collect();

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use forge_domain::{ModelError, ModelId, ModelInfo, Provider, ProviderId, Tokens, Workflow, quantity, without_secrets};
+use forge_domain::{
+    ModelError, ModelId, ModelInfo, Provider, ProviderId, Tokens, Workflow, quantity, without_secrets,
+};
 use forge_infra::{fetch_text, write_whole};
 use forge_services::workflow::{Layers, ModelTable, Source as YamlSource, load};
 use futures::future::join_all;

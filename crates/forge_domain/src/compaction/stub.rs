@@ -57,7 +57,10 @@ impl Stub {
     }
 
     /// Returns the user's message with stubs in place of its images: their text stays.
-    pub(super) fn for_images_of(message: &ContextMessage, counter: &dyn TokenCounter) -> Option<ContextMessage> {
+    pub(super) fn for_images_of(
+        message: &ContextMessage,
+        counter: &dyn TokenCounter,
+    ) -> Option<ContextMessage> {
         let content = message.message().content().filter(|content| content.has_images())?;
         let label = message.id().map_or_else(|| "m".to_owned(), |id| id.to_string());
         let bare = content.without_images(&format!("[{label}{CLEARED}the image]"));

@@ -204,7 +204,9 @@ mod tests {
             ),
             (
                 png(8_001, 5),
-                Err("the image `a.png` is too large: 8001 × 5 pixels (expected at most 8000 a side); make it smaller"),
+                Err(
+                    "the image `a.png` is too large: 8001 × 5 pixels (expected at most 8000 a side); make it smaller",
+                ),
             ),
             (
                 b"%PDF-1.7 and more text".to_vec(),
@@ -214,10 +216,7 @@ mod tests {
                 b"\x89PNG\r\n\x1a\n".to_vec(),
                 Err("`a.png` is not an image that models read (expected PNG, JPEG, GIF or WebP)"),
             ),
-            (
-                png(0, 5),
-                Err("`a.png` is not an image that models read (expected PNG, JPEG, GIF or WebP)"),
-            ),
+            (png(0, 5), Err("`a.png` is not an image that models read (expected PNG, JPEG, GIF or WebP)")),
             (Vec::new(), Err("`a.png` is not an image that models read (expected PNG, JPEG, GIF or WebP)")),
         ] {
             let actual = Image::read("a.png", &bytes).map(|image| image.parts());

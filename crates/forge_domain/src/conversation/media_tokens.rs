@@ -127,9 +127,7 @@ mod tests {
         let inline = |data: &str| json!({"inlineData": {"mimeType": "image/png", "data": data}});
         let mut low = url(&png(4_000, 4_000));
         low["image_url"]["detail"] = json!("low");
-        let high = |data: &str| {
-            json!({"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{data}"), "detail": "high"}})
-        };
+        let high = |data: &str| json!({"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{data}"), "detail": "high"}});
         for (part, expected) in [
             // The examples that the providers' pages give.
             (url(&png(1_024, 1_024)), 765),

@@ -1,9 +1,7 @@
 //! A model that an agent asks: its limits and their origin, its price, and why it may have no provider.
 
 use super::{ModelInfo, Price};
-use crate::{
-    Effort, ModelId, ModelLimits, ModelRef, ProviderId, ProviderKind, Reasoning, RequestOptions,
-};
+use crate::{Effort, ModelId, ModelLimits, ModelRef, ProviderId, ProviderKind, Reasoning, RequestOptions};
 
 /// A model that an agent asks, resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use crate::request_options::with_request_keys;
 use crate::{
     ASSUMED_WINDOW, Abilities, Agent, Agents, Allowance, CheckpointPolicy, Effort, Floor, HookCommands,
     LayerRules, McpServerConfig, McpServerId, Model, ModelError, ModelId, ModelLimits, ModelRef, Permissions,
-    Price, ProviderId, ProviderKind, RequestOptions, ResponseKind, RuleLayer, Rules, Sandbox, Tokens, ToolSettings,
-    WindowSource,
+    Price, ProviderId, ProviderKind, RequestOptions, ResponseKind, RuleLayer, Rules, Sandbox, Tokens,
+    ToolSettings, WindowSource,
 };
 
 /// The whole of a `forge.yaml`, or of one layer of it.
@@ -403,10 +403,9 @@ impl Workflow {
         }
         let is_guessed = *id == reference.model && self.default_provider.is_none();
         match &known.provider {
-            None if is_guessed => Err(ModelError::NotServed {
-                model: id.clone(),
-                provider: reference.provider.clone(),
-            }),
+            None if is_guessed => {
+                Err(ModelError::NotServed { model: id.clone(), provider: reference.provider.clone() })
+            }
             Some(own) if *own == reference.provider && !served.contains(&provider.protocol()) => {
                 Err(ModelError::Unreachable {
                     model: reference.clone(),

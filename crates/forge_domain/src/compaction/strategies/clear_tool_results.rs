@@ -548,8 +548,14 @@ mod tests {
             .map(|message| (message.message().has_images(), message.message().to_text()))
             .collect();
         // The first and the latest message stay as they are, and so do the newest three.
-        assert_eq!(shown.iter().map(|(has, _)| *has).collect::<Vec<_>>(), [true, false, false, true, true, true]);
-        assert_eq!(shown[1].1, "What is in picture 1?\n[image shot.png, 1024 × 1024 pixels]\n[m2 cleared: the image]");
+        assert_eq!(
+            shown.iter().map(|(has, _)| *has).collect::<Vec<_>>(),
+            [true, false, false, true, true, true]
+        );
+        assert_eq!(
+            shown[1].1,
+            "What is in picture 1?\n[image shot.png, 1024 × 1024 pixels]\n[m2 cleared: the image]"
+        );
         let again = log.clone();
         apply(&ClearToolResults::default(), yaml, &mut log, &Script::new(Vec::new())).ok();
         assert_eq!(log.view(), again.view(), "nothing is cleared twice");
