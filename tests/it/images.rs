@@ -50,9 +50,13 @@ fn image(kind: &str) -> Value {
     }
 }
 
-/// How often the value is within another.
+/// How often the value is within another, with or without a mark for the cache.
 fn count(within: &Value, value: &Value) -> usize {
-    let here = usize::from(within == value);
+    let mut bare = within.clone();
+    if let Some(fields) = bare.as_object_mut() {
+        fields.shift_remove("cache_control");
+    }
+    let here = usize::from(bare == *value);
     here + match within {
         Value::Array(items) => items.iter().map(|item| count(item, value)).sum(),
         Value::Object(fields) => fields.values().map(|field| count(field, value)).sum(),
