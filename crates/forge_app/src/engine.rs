@@ -148,20 +148,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Checks that the model of `agent` reads images, as far as that is known.
-    ///
-    /// # Errors
-    /// [`RunError::NoImages`].
-    pub(crate) fn check_images(&self, agent: &Agent) -> Result<(), RunError> {
-        let model = agent.model.as_ref().and_then(|id| self.services.workflow.model(id).ok());
-        match model.filter(|model| model.abilities.images == Some(false)) {
-            None => Ok(()),
-            Some(model) => {
-                Err(RunError::NoImages { agent: agent.id.to_string(), model: model.reference.to_string() })
-            }
-        }
-    }
-
     /// Checks that a prompt of `tokens` exceeds neither the agent's budget nor that of the whole run.
     ///
     /// # Errors

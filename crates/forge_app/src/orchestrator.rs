@@ -35,22 +35,16 @@ impl Orchestrator {
         }
     }
 
-    /// Runs `task` with the agents that subscribe to it or, if none does, with the first agent that no other
-    /// agent calls. The report adds up theirs; the response is that of the last agent.
+    /// Runs `task`, a text or the event of one with images, with the agents that subscribe to it or, if none
+    /// does, with the first agent that no other agent calls. The report adds up theirs; the response is that
+    /// of the last agent.
     ///
     /// # Errors
     /// [`RunError`] if a step of any agent fails.
-    pub async fn run(&mut self, task: impl Into<String>) -> Result<RunReport, RunError> {
-        self.run_task(&Event::task(task)).await
-    }
-
-    /// Runs the event of a task, which may have images, as [`Self::run`] does.
-    ///
-    /// # Errors
-    /// [`RunError::NoImages`] if it has images and an agent's model reads none; otherwise as for [`Self::run`].
-    pub async fn run_task(&mut self, task: &Event) -> Result<RunReport, RunError> {
+    pub async fn run(&mut self, task: impl Into<Event>) -> Result<RunReport, RunError> {
+        let event = task.into();
         let agents = self.recipients()?;
-        self.run_together(&agents, task).await
+        self.run_together(&agents, &event).await
     }
 
     /// Returns the agents that a task is for: those that subscribe to it or, if none does, the first agent
@@ -116,7 +110,7 @@ impl Orchestrator {
     async fn run_together(&mut self, agents: &[Agent], event: &Event) -> Result<RunReport, RunError> {
         agents.iter().try_for_each(|agent| self.engine.check_models(agent))?;
         if !event.images.is_empty() {
-            agents.iter().try_for_each(|agent| self.engine.check_images(agent))?;
+            agents.iter().try_for_each(|agent| self.engine.services.check_images(agent))?;
         }
         if let Some(denied) = self.lifecycle.begin(&self.engine, agents, Some(event)).await {
             return Ok(denied);

@@ -142,7 +142,7 @@ impl<'a, 'b> Turn<'a, 'b> {
     /// # Errors
     /// [`RunError::NoImages`].
     fn check_images(&self) -> Result<(), RunError> {
-        let readable = self.engine.check_images(self.agent);
+        let readable = self.engine.services.check_images(self.agent);
         let has_images = || {
             let view = self.work.conversation.view();
             view.messages().iter().any(|message| message.message().has_images())

@@ -140,7 +140,9 @@ impl Engine {
         let reasoning = agent.request_options().or(&model.request).reasoning;
         let unsupported = |source| RunError::Reasoning { agent: named(), source };
         model.check_reasoning(reasoning).map_err(unsupported)?;
-        self.warn_of_unlisted_model(&model);
+        if self.catalog.is_unlisted(&model) {
+            warn_of_unlisted_model(&self.events, &model.reference);
+        }
         warn_of_assumed_window(&self.events, &model);
         let tools = offered_tools(agent, &model, tools, &*self.services.counter);
         self.warn_of_unsent_options(agent, &model);
@@ -149,17 +151,6 @@ impl Engine {
             price: model.price,
             rehearsal: Rehearsal::default(),
         })
-    }
-
-    /// Warns the user, once for each model, that its server does not list it. It may serve it under another
-    /// name even so.
-    fn warn_of_unlisted_model(&self, model: &Model) {
-        let ModelRef { provider, model: name } = &model.reference;
-        if self.catalog.is_unlisted(model) {
-            self.events.notice_once(&format!(
-                "`{provider}` does not list a model `{name}`; `forge models --provider {provider}` shows those it has"
-            ));
-        }
     }
 
     /// Warns the user, once for each model, of options that are set and not sent: the model refuses them, or
@@ -183,6 +174,15 @@ impl Engine {
                 .notice_once(&format!("the protocol of `{name}` has no field for these; not sent: {unsent}"));
         }
     }
+}
+
+/// Warns the user, once for each model, that its server does not list it. It may serve it under another name
+/// even so.
+fn warn_of_unlisted_model(events: &Events, model: &ModelRef) {
+    let ModelRef { provider, model: name } = model;
+    events.notice_once(&format!(
+        "`{provider}` does not list a model `{name}`; `forge models --provider {provider}` shows those it has"
+    ));
 }
 
 /// Warns the user, once for each model, that a window is assumed.

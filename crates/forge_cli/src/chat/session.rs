@@ -212,7 +212,7 @@ impl ChatSession<'_> {
             match (task, agent) {
                 (None, _) => orchestrator.proceed().await,
                 (Some(task), Some(agent)) => orchestrator.wake(agent, &task).await,
-                (Some(task), None) => orchestrator.run_task(&task).await,
+                (Some(task), None) => orchestrator.run(task).await,
             }
         };
         let outcome = self.attendant.attend(Doing::Preparing, work).await;

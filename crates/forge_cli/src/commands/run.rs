@@ -213,7 +213,7 @@ async fn work(
     }
     let report = match (task, &request.flags.agent) {
         (Some(task), Some(agent)) => orchestrator.wake(agent, task).await,
-        (Some(task), None) => orchestrator.run_task(task).await,
+        (Some(task), None) => orchestrator.run(task.clone()).await,
         (None, _) => orchestrator.proceed().await,
     };
     report.map_err(explain)

@@ -13,9 +13,9 @@ pub(crate) const MEDIA_TOKENS: Tokens = Tokens::new(85);
 /// OpenAI (`image_url`): 85 and 170 for each tile of 512 pixels, after it is made to fit 2,048 × 2,048 with a
 /// shorter side of at most 768; `detail: low` is 85. Anthropic (`image`): a token for 750 pixels, after it is
 /// made to fit 1,568 × 1,568. Gemini (`inlineData`): 258, for each tile of 768 pixels if it is larger than
-/// 384 × 384. With `detail: high`, which images have that Forge attached to a message, it is the most of all of
-/// these: such an image may be sent to any provider. The size is known if the image is included as PNG, GIF, JPEG or WebP; if there is only its
-/// address, and for sounds and files, it is 85.
+/// 384 × 384. With `detail: high`, which images have that Forge attached to a message, it is the most of all
+/// of these: such an image may be sent to any provider. The size is known if the image is included as PNG,
+/// GIF, JPEG or WebP; if there is only its address, and for sounds and files, it is 85.
 pub(crate) fn media_tokens(part: &Value) -> Tokens {
     let text = |pointer: &str| part.pointer(pointer).and_then(Value::as_str);
     let low = text("/image_url/detail").or_else(|| text("/detail")) == Some("low");

@@ -19,6 +19,18 @@ pub struct Event {
     pub images: Vec<Image>,
 }
 
+impl From<&str> for Event {
+    fn from(task: &str) -> Self {
+        Self::task(task)
+    }
+}
+
+impl From<String> for Event {
+    fn from(task: String) -> Self {
+        Self::task(task)
+    }
+}
+
 impl Event {
     /// Creates an event of that name and value.
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
