@@ -40,9 +40,14 @@ pub(crate) fn with_mentions(message: String, files: &[PathBuf]) -> String {
 /// Reads an image from a file.
 fn read(path: &Path) -> Result<Image, Misconfigured> {
     let name = visible(&path.display().to_string());
-    let size = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|found| found.len());
-    if let Some(n_bytes) = size.filter(|size| *size > MOST_IMAGE_BYTES as u64) {
-        return Err(Misconfigured(ImageError::Bytes { name, n_bytes }.to_string()));
+    if let Ok(found) = std::fs::metadata(path) {
+        // A pipe may never end.
+        if !found.is_file() && !found.is_dir() {
+            return Err(Misconfigured(format!("cannot read the image {name}: it is not a regular file")));
+        }
+        if found.is_file() && found.len() > MOST_IMAGE_BYTES as u64 {
+            return Err(Misconfigured(ImageError::Bytes { name, n_bytes: found.len() }.to_string()));
+        }
     }
     let bytes = read_named(path, "image", MOST_IMAGE_BYTES as u64 + 1)?;
     Image::read(name, &bytes).map_err(|error| Misconfigured(error.to_string()))
