@@ -66,7 +66,7 @@ OPENAI_BASE_URL=http://127.0.0.1:4711/v1 OPENAI_API_KEY=none \
     run "$work/aimock" --model openai:gpt-4o-mini "Where are the rules?" --record "$work/aimock.json"
 expect "I look first." "$work/aimock.out"
 expect "The rules are in rules.md" "$work/aimock.out"
-expect '→ read {"path":"rules.md"}' "$work/aimock.err"
+expect '→ Read(rules.md)' "$work/aimock.err"
 expect "2 calls" "$work/aimock.err"
 expect "The dome closes when the wind" "$work/aimock.json"
 "$forge" replay "$work/aimock.json" --json >"$work/aimock.replay"

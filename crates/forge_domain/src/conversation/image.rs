@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn images_stand_after_the_text_and_words_can_take_their_place() {
         let image = Image::read("a]\nb.png", &png(2, 3)).unwrap();
-        let message = Message::showing("What is this?", &[image.clone()]);
+        let message = Message::showing("What is this?", std::slice::from_ref(&image));
         assert_eq!(message.to_text(), "What is this?\n[image a__b.png, 2 × 3 pixels]");
         assert!(message.has_images());
         let bare = message.content().unwrap().without_images("[gone]");
