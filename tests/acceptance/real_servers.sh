@@ -155,7 +155,7 @@ agents:
   - { id: reader, model: "mock:gpt-4o", tools: [read, list], max_iterations: 30, system_prompt: Read the files. }
 YAML
 MOCK_KEY=sk-test run "$work/llmock" --config "$work/llmock.yaml" "Where are the rules?"
-expect "→ read" "$work/llmock.err"
+expect "→ Read" "$work/llmock.err"
 expect "2 calls" "$work/llmock.err"
 "$work/venv/bin/python" - <<'PY'
 import json, urllib.request
