@@ -42,8 +42,8 @@ pub enum ImageError {
     /// It has too many bytes.
     #[error(
         "the image `{name}` is too large: {} MiB (expected at most {} MiB); make it smaller",
-        tenths(*n_bytes),
-        tenths(MOST_IMAGE_BYTES as u64)
+        mib(*n_bytes),
+        mib(MOST_IMAGE_BYTES as u64)
     )]
     Bytes {
         /// The name of the file.
@@ -67,7 +67,7 @@ pub enum ImageError {
 }
 
 /// Returns bytes as MiB with one or two decimals.
-fn tenths(n_bytes: u64) -> String {
+fn mib(n_bytes: u64) -> String {
     let mib = n_bytes as f64 / (1_024.0 * 1_024.0);
     let text = format!("{mib:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
