@@ -66,7 +66,7 @@ OPENAI_BASE_URL=http://127.0.0.1:4711/v1 OPENAI_API_KEY=none \
     run "$work/aimock" --model openai:gpt-4o-mini "Where are the rules?" --record "$work/aimock.json"
 expect "I look first." "$work/aimock.out"
 expect "The rules are in rules.md" "$work/aimock.out"
-expect '→ read {"path":"rules.md"}' "$work/aimock.err"
+expect '→ Read(rules.md)' "$work/aimock.err"
 expect "2 calls" "$work/aimock.err"
 expect "The dome closes when the wind" "$work/aimock.json"
 "$forge" replay "$work/aimock.json" --json >"$work/aimock.replay"
@@ -155,7 +155,7 @@ agents:
   - { id: reader, model: "mock:gpt-4o", tools: [read, list], max_iterations: 30, system_prompt: Read the files. }
 YAML
 MOCK_KEY=sk-test run "$work/llmock" --config "$work/llmock.yaml" "Where are the rules?"
-expect "→ read" "$work/llmock.err"
+expect "→ Read" "$work/llmock.err"
 expect "2 calls" "$work/llmock.err"
 "$work/venv/bin/python" - <<'PY'
 import json, urllib.request

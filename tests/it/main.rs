@@ -24,6 +24,7 @@ mod example;
 mod forge;
 mod home;
 mod hooks;
+mod images;
 mod init;
 mod inspect;
 mod interruption;

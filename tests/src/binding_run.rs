@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use forge_app::{Checkpointing, Orchestrator, Resume, RunEvent};
 use forge_domain::{
-    CheckpointStore, ModelId, Prompt, Provider, ProviderId, RunId, ToolCall, ToolDefinition, ToolName,
-    ToolResult, ToolService, ToolsUnavailable, UnknownToolError, Workflow, stale_reasoning,
+    CheckpointStore, ModelId, Prompt, Provider, ProviderId, ProviderKind, RunId, ToolCall, ToolDefinition,
+    ToolName, ToolResult, ToolService, ToolsUnavailable, UnknownToolError, Workflow, stale_reasoning,
 };
-use forge_infra::{AnthropicProvider, Key, MemoryCheckpointStore, SystemClock};
+use forge_infra::{
+    AnthropicProvider, GeminiProvider, Key, MemoryCheckpointStore, ResponsesProvider, SystemClock,
+};
 use serde_json::json;
 
 use crate::binding::{Behaviour, BindingServer, Books};
@@ -47,7 +49,14 @@ pub struct Bound {
     pub stale: u64,
 }
 
-const MODELS: [&str; 2] = ["p:claude-fable-5-1", "p:claude-sonnet-5-5"];
+/// Two models of each protocol.
+const fn models(kind: ProviderKind) -> [&'static str; 2] {
+    match kind {
+        ProviderKind::Responses => ["p:gpt-6-sol", "p:gpt-5.6"],
+        ProviderKind::Gemini => ["p:gemini-3.5-flash", "p:gemini-3.1-pro-preview"],
+        _ => ["p:claude-fable-5-1", "p:claude-sonnet-5-5"],
+    }
+}
 
 impl BindingRun {
     /// Runs until there were enough calls.
@@ -80,7 +89,8 @@ impl BindingRun {
                 2 => bound.undone += usize::from(orchestrator.undo("one").await.expect("an undo").is_some()),
                 4 => {
                     bound.switches += 1;
-                    let model = ModelId::new(MODELS[bound.switches % 2]).expect("a name");
+                    let model =
+                        ModelId::new(models(self.behaviour.kind)[bound.switches % 2]).expect("a name");
                     orchestrator.switch_model("one", model).await.expect("a switch");
                 }
                 // There and back again after two turns: the list of an MCP server.
@@ -102,6 +112,17 @@ impl BindingRun {
         bound
     }
 
+    fn provider(&self, id: &ProviderId, base_url: &str) -> Arc<dyn Provider> {
+        let id = id.clone();
+        match self.behaviour.kind {
+            ProviderKind::Responses => {
+                Arc::new(ResponsesProvider::new(id, base_url, Key::None).expect("set up"))
+            }
+            ProviderKind::Gemini => Arc::new(GeminiProvider::new(id, base_url, Key::None).expect("set up")),
+            _ => Arc::new(AnthropicProvider::new(id, base_url, Key::None).expect("set up")),
+        }
+    }
+
     fn orchestrator(
         &self,
         server: &BindingServer,
@@ -110,12 +131,13 @@ impl BindingRun {
         stale: &Arc<AtomicU64>,
     ) -> Orchestrator {
         let id = ProviderId::new("p").expect("a name");
-        let provider = AnthropicProvider::new(id.clone(), &server.base_url(), Key::None).expect("set up");
+        let provider = self.provider(&id, &server.base_url());
+        let models = models(self.behaviour.kind);
         let limits = json!({"window": self.window, "max_output": 500});
         let workflow: Workflow = serde_json::from_value(json!({
             "providers": {"p": {}},
-            "models": {MODELS[0]: limits, MODELS[1]: limits},
-            "agents": [{"id": "one", "model": MODELS[0], "tools": ["look", "mcp"],
+            "models": {models[0]: limits, models[1]: limits},
+            "agents": [{"id": "one", "model": models[0], "tools": ["look", "mcp"],
                 "system_prompt": "You look at parts."}],
         }))
         .expect("a workflow");
@@ -123,7 +145,7 @@ impl BindingRun {
         let run = RunId::new("bound").expect("a name");
         Orchestrator::builder()
             .workflow(workflow)
-            .provider(id, Arc::new(provider) as Arc<dyn Provider>)
+            .provider(id, provider)
             .tools(Arc::clone(tools) as Arc<dyn ToolService>)
             .checkpoints(Checkpointing::new(Arc::clone(store), Arc::new(SystemClock), run))
             .watcher(move |event: &RunEvent<'_>| {

@@ -119,7 +119,8 @@ impl ScriptedServer {
         Self::serving(port, Model::Script(script), memory)
     }
 
-    /// Answers each chat request by what `model` makes of its body, on a free port; of the requests the number is kept.
+    /// Answers each chat request by what `model` makes of its body, on a free port; of the requests the number is kept. A
+    /// request of Gemini's, which names its model in the address, has it in the body as well.
     ///
     /// # Panics
     /// Where no port of loopback can be listened on.
@@ -206,7 +207,7 @@ impl Shared {
     fn next_step(&self, request: &Request) -> (Step, usize) {
         // The request is looked at without the lock: others may ask meanwhile.
         let looked = match &self.model {
-            Model::Looking(model) => Some(model(&request.body)),
+            Model::Looking(model) => Some(model(&request.with_model())),
             Model::Script(_) => None,
         };
         let mut log = self.log();
@@ -245,6 +246,18 @@ struct Request {
     /// The header `authorization`, or `x-api-key`.
     authorization: Option<String>,
     body: Value,
+}
+
+impl Request {
+    /// Returns the body with the name of the model, wherever the request has it.
+    fn with_model(&self) -> Value {
+        let mut body = self.body.clone();
+        let named = self.line.split_once("/models/").and_then(|(_, rest)| rest.split_once(':'));
+        if let Some((model, _)) = named.filter(|_| body.is_object()) {
+            body["model"] = json!(model);
+        }
+        body
+    }
 }
 
 fn read_request(connection: &TcpStream) -> io::Result<Request> {

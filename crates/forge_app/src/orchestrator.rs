@@ -35,13 +35,14 @@ impl Orchestrator {
         }
     }
 
-    /// Runs `task` with the agents that subscribe to it or, if none does, with the first agent that no other
-    /// agent calls. The report adds up theirs; the response is that of the last agent.
+    /// Runs `task`, a text or the event of one with images, with the agents that subscribe to it or, if none
+    /// does, with the first agent that no other agent calls. The report adds up theirs; the response is that
+    /// of the last agent.
     ///
     /// # Errors
     /// [`RunError`] if a step of any agent fails.
-    pub async fn run(&mut self, task: impl Into<String>) -> Result<RunReport, RunError> {
-        let event = Event::task(task);
+    pub async fn run(&mut self, task: impl Into<Event>) -> Result<RunReport, RunError> {
+        let event = task.into();
         let agents = self.recipients()?;
         self.run_together(&agents, &event).await
     }
@@ -108,6 +109,9 @@ impl Orchestrator {
     /// Runs `agents` one after the other, as one run.
     async fn run_together(&mut self, agents: &[Agent], event: &Event) -> Result<RunReport, RunError> {
         agents.iter().try_for_each(|agent| self.engine.check_models(agent))?;
+        if !event.images.is_empty() {
+            agents.iter().try_for_each(|agent| self.engine.services.check_images(agent))?;
+        }
         if let Some(denied) = self.lifecycle.begin(&self.engine, agents, Some(event)).await {
             return Ok(denied);
         }

@@ -230,6 +230,17 @@ pub enum RunError {
         #[source]
         source: UnsupportedReasoning,
     },
+    /// The model reads no images, and the conversation has some.
+    #[error(
+        "agent `{agent}`: the model `{model}` reads no images: leave them out, or use another model. If it does read \
+         them, set `models: {{ '{model}': {{ images: true }} }}`"
+    )]
+    NoImages {
+        /// The agent.
+        agent: String,
+        /// The model, as `provider:model`.
+        model: String,
+    },
     /// The agent asks for a tool that is not there.
     #[error("agent `{agent}`: {source}")]
     Tools {
@@ -317,7 +328,9 @@ impl RunError {
             Self::UnknownAgent { .. } => "unknown_agent",
             Self::Fenced { .. } => "fenced",
             Self::NobodyListens { .. } => "nobody_listens",
-            Self::NoModel { .. } | Self::Model { .. } | Self::Reasoning { .. } => "model",
+            Self::NoModel { .. } | Self::Model { .. } | Self::Reasoning { .. } | Self::NoImages { .. } => {
+                "model"
+            }
             Self::Tools { .. } => "unknown_tool",
             Self::ToolsUnavailable { .. } => "tools_unavailable",
             Self::Compact { .. } => "compact",

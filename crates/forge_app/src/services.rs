@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use forge_domain::compaction::CompactionServices;
 use forge_domain::{
-    Clock, Model, ModelError, ModelId, Person, ProviderError, ProviderService, SessionSink, SummaryTemplate,
-    TemplateService, TokenCounter, ToolService, Workflow,
+    Agent, Clock, Model, ModelError, ModelId, Person, ProviderError, ProviderService, SessionSink,
+    SummaryTemplate, TemplateService, TokenCounter, ToolService, Workflow,
 };
+
+use crate::RunError;
 
 /// The ports of a run.
 #[derive(Clone)]
@@ -36,6 +38,20 @@ impl Services {
             Ok(model) => self.providers.check(&model.reference.provider),
             // A name without a provider is reported when the model is set up.
             Err(_) => Ok(()),
+        }
+    }
+
+    /// Checks that the model of `agent` reads images, as far as that is known.
+    ///
+    /// # Errors
+    /// [`RunError::NoImages`].
+    pub(crate) fn check_images(&self, agent: &Agent) -> Result<(), RunError> {
+        let model = agent.model.as_ref().and_then(|id| self.workflow.model(id).ok());
+        match model.filter(|model| model.abilities.images == Some(false)) {
+            None => Ok(()),
+            Some(model) => {
+                Err(RunError::NoImages { agent: agent.id.to_string(), model: model.reference.to_string() })
+            }
         }
     }
 }

@@ -98,6 +98,7 @@ impl<'a, 'b> Turn<'a, 'b> {
 
     /// Asks the model and runs the tools that it calls, until it calls none or a limit is reached.
     async fn iterate(&mut self) -> Result<StopReason, Halt> {
+        self.check_images()?;
         // Results that were there when a run was interrupted.
         self.cap_results();
         loop {
@@ -134,6 +135,19 @@ impl<'a, 'b> Turn<'a, 'b> {
                 self.finish_rehearsal(rehearsal).await;
             }
         }
+    }
+
+    /// Checks that the model reads the images of the view: it may have been switched.
+    ///
+    /// # Errors
+    /// [`RunError::NoImages`].
+    fn check_images(&self) -> Result<(), RunError> {
+        let readable = self.engine.services.check_images(self.agent);
+        let has_images = || {
+            let view = self.work.conversation.view();
+            view.messages().iter().any(|message| message.message().has_images())
+        };
+        if readable.is_err() && has_images() { readable } else { Ok(()) }
     }
 
     /// Stops the turn if the agent's `max_iterations` is reached.

@@ -97,6 +97,9 @@ pub(crate) struct RunFlags {
     /// The sandbox of commands: on, off, or on with full network access [default: as in forge.yaml, else on]
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) sandbox: Option<SandboxModeName>,
+    /// Show the model an image with the task: PNG, JPEG, GIF or WebP. Can be repeated
+    #[arg(long = "image", value_name = "FILE")]
+    pub(crate) images: Vec<PathBuf>,
     /// Write a report on the run to this file, as JSON: calls, compactions, tokens, cost, and why it ended
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,

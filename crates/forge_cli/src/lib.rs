@@ -5,6 +5,7 @@
 )]
 
 mod arguments;
+mod attached_images;
 mod chat;
 mod commands;
 mod consent;

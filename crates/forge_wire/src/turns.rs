@@ -6,6 +6,7 @@
 //! user message right after tool results. A run would end there. So the messages are sent as a pure function
 //! of themselves that keeps every text: equal messages give equal bytes.
 
+use forge_domain::is_image;
 use serde_json::{Map, Value, json};
 
 /// The separator between two texts that are sent as one.
@@ -39,7 +40,7 @@ pub(crate) fn strict_turns(entries: Vec<Value>, model: &str) -> Vec<Value> {
     let is_openais = is_openais(model);
     let mut is_leading = true;
     let mut turns: Vec<Value> = Vec::with_capacity(entries.len());
-    for entry in entries {
+    for entry in with_images_apart(entries) {
         let mut entry = with_plain_text(entry);
         is_leading &= is_system(&entry);
         if is_system(&entry) && !is_leading && !is_openais {
@@ -59,6 +60,44 @@ pub(crate) fn strict_turns(entries: Vec<Value>, model: &str) -> Vec<Value> {
         paused.push(entry);
     }
     paused
+}
+
+/// The words before the images of results.
+const SHOWN_BY_TOOLS: &str = "The images of the results above:";
+
+/// Checks whether the entry is a tool's result with an image.
+pub(crate) fn shows_images(entry: &Value) -> bool {
+    let parts = entry.get("content").and_then(Value::as_array);
+    role(entry) == "tool" && parts.is_some_and(|parts| parts.iter().any(is_image))
+}
+
+/// Returns the entries with the images of results in a user message after the results: the protocol has only
+/// texts in results.
+fn with_images_apart(entries: Vec<Value>) -> Vec<Value> {
+    if !entries.iter().any(shows_images) {
+        return entries;
+    }
+    let mut apart = Vec::with_capacity(entries.len() + 1);
+    let mut images: Vec<Value> = Vec::new();
+    for mut entry in entries {
+        if role(&entry) == "tool" {
+            if let Some(Value::Array(parts)) = entry.get_mut("content") {
+                images.extend(parts.extract_if(.., |part| is_image(part)));
+            }
+        } else if !images.is_empty() {
+            apart.push(images_entry(std::mem::take(&mut images)));
+        }
+        apart.push(entry);
+    }
+    if !images.is_empty() {
+        apart.push(images_entry(images));
+    }
+    apart
+}
+
+fn images_entry(images: Vec<Value>) -> Value {
+    let parts: Vec<Value> = [text_part(SHOWN_BY_TOOLS)].into_iter().chain(images).collect();
+    json!({"role": "user", "content": parts})
 }
 
 /// Returns the violations of strict templates' rules in the `entries` of an OpenAI request, in words. After
@@ -255,6 +294,37 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn images_of_results_follow_them_as_the_users() {
+        let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}});
+        let result =
+            |id: &str, content: Value| json!({"role": "tool", "tool_call_id": id, "content": content});
+        let shown = |id: &str| result(id, json!([text_part("[image a.png]"), image]));
+        let plain = |id: &str| result(id, json!("[image a.png]"));
+        let user = said("user", json!("go on"));
+        let apart = [text_part(SHOWN_BY_TOOLS), image.clone()];
+        let both = [apart.as_slice(), std::slice::from_ref(&image)].concat();
+        for (entries, model, expected) in [
+            (vec![shown("1"), shown("2")], "gpt-5", vec![plain("1"), plain("2"), said("user", json!(both))]),
+            (
+                vec![shown("1"), result("2", json!("text")), user.clone()],
+                "gpt-5",
+                vec![
+                    plain("1"),
+                    result("2", json!("text")),
+                    said("user", json!([apart.as_slice(), &[text_part("go on")]].concat())),
+                ],
+            ),
+            (
+                vec![shown("1"), said("assistant", json!("a cat"))],
+                "mistral-small",
+                vec![plain("1"), pause(), said("user", json!(apart)), said("assistant", json!("a cat"))],
+            ),
+        ] {
+            assert_eq!(strict_turns(entries, model), expected, "{model}");
+        }
+    }
 
     fn said(role: &str, content: Value) -> Value {
         Value::Object(Map::from_iter([("role".to_owned(), json!(role)), ("content".to_owned(), content)]))

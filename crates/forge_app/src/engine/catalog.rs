@@ -8,9 +8,19 @@ use forge_domain::{Agent, Model, ModelError, ModelId, ModelInfo, WindowSource};
 
 use crate::{RunError, Services};
 
-/// The reports of servers, by `provider:model`; `None` if a server did not report anything.
+/// The reports of servers, by `provider:model`.
 #[derive(Default)]
-pub(crate) struct Catalog(Mutex<BTreeMap<String, Option<ModelInfo>>>);
+pub(crate) struct Catalog(Mutex<BTreeMap<String, Report>>);
+
+/// The report of a server on a model.
+enum Report {
+    /// It described the model.
+    Told(ModelInfo),
+    /// It listed its models, and this one is not among them.
+    Unlisted,
+    /// It did not answer.
+    Silent,
+}
 
 /// The facts about a model that must be known before it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,22 +64,32 @@ impl Catalog {
         if (has_price && has_window) || self.reports().contains_key(&name) {
             return;
         }
-        let info = services.providers.model_info(&model.reference).await;
-        let info =
-            info.inspect_err(|error| tracing::debug!(model = name, %error, "the server does not report it"));
-        self.reports().insert(name, info.ok().flatten());
+        let report = match services.providers.model_info(&model.reference).await {
+            Ok(Some(info)) => Report::Told(info),
+            Ok(None) => Report::Unlisted,
+            Err(error) => {
+                tracing::debug!(model = name, %error, "the server does not report it");
+                Report::Silent
+            }
+        };
+        self.reports().insert(name, report);
+    }
+
+    /// Checks whether the model's server listed its models without this one.
+    pub(crate) fn is_unlisted(&self, model: &Model) -> bool {
+        matches!(self.reports().get(&model.reference.to_string()), Some(Report::Unlisted))
     }
 
     /// Returns the model named `id`, with what its server reported.
     pub(crate) fn model(&self, services: &Services, id: &ModelId) -> Result<Model, ModelError> {
         let model = services.workflow.model(id)?;
         match self.reports().get(&model.reference.to_string()) {
-            Some(Some(info)) => Ok(model.informed_by(info)),
+            Some(Report::Told(info)) => Ok(model.informed_by(info)),
             _ => Ok(model),
         }
     }
 
-    fn reports(&self) -> MutexGuard<'_, BTreeMap<String, Option<ModelInfo>>> {
+    fn reports(&self) -> MutexGuard<'_, BTreeMap<String, Report>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -140,6 +140,9 @@ impl Engine {
         let reasoning = agent.request_options().or(&model.request).reasoning;
         let unsupported = |source| RunError::Reasoning { agent: named(), source };
         model.check_reasoning(reasoning).map_err(unsupported)?;
+        if self.catalog.is_unlisted(&model) {
+            warn_of_unlisted_model(&self.events, &model.reference);
+        }
         warn_of_assumed_window(&self.events, &model);
         let tools = offered_tools(agent, &model, tools, &*self.services.counter);
         self.warn_of_unsent_options(agent, &model);
@@ -171,6 +174,15 @@ impl Engine {
                 .notice_once(&format!("the protocol of `{name}` has no field for these; not sent: {unsent}"));
         }
     }
+}
+
+/// Warns the user, once for each model, that its server does not list it. It may serve it under another name
+/// even so.
+fn warn_of_unlisted_model(events: &Events, model: &ModelRef) {
+    let ModelRef { provider, model: name } = model;
+    events.notice_once(&format!(
+        "`{provider}` does not list a model `{name}`; `forge models --provider {provider}` shows those it has"
+    ));
 }
 
 /// Warns the user, once for each model, that a window is assumed.

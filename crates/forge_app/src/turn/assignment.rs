@@ -43,7 +43,7 @@ impl Assignment<'_, '_> {
                 engine.append(&mut work.conversation, Message::system(system));
             }
         }
-        engine.append(&mut work.conversation, Message::user(task));
+        engine.append(&mut work.conversation, Message::showing(task, &event.images));
         work.course.progress.turn_iterations = 0;
         work.course.errand = errand;
         Assignment { engine, agent, work, others }.run().await

@@ -25,6 +25,8 @@ use crate::{Engine, RunEvent, spans};
 /// The end of a refusal, for the model.
 pub(super) const NO_WAY_AROUND: &str =
     "Do not look for another way; continue without it, or say what you need";
+/// The text in place of an image that the model cannot see.
+const UNSEEN: &str = "[the image itself is not shown: as far as is known, this model reads no images]";
 /// Most characters of changed arguments that the model is shown.
 const SHOWN: usize = 1_000;
 /// Most tokens of an answer of `recall`, whatever the window.
@@ -173,7 +175,19 @@ impl ToolCalls<'_, '_> {
         let result = catch_panic(tools.call_within(call, &permit.scope)).await;
         let result = result.unwrap_or_else(|panic| ToolResult::error(call, crash_text(&call.name, &panic)));
         self.end_effects(begun, &permit, &result).await;
-        self.guard_secrets(call, &reach, &permit, result).await
+        let result = self.guard_secrets(call, &reach, &permit, result).await;
+        self.visible_to_model(result)
+    }
+
+    /// Returns the result as the model can see it: if it is not known to read images, words stand in their
+    /// place.
+    fn visible_to_model(&self, mut result: ToolResult) -> ToolResult {
+        let model = self.agent.model.as_ref().and_then(|id| self.engine.services.workflow.model(id).ok());
+        let reads_images = model.is_some_and(|model| model.abilities.images == Some(true));
+        if !reads_images && result.content.has_images() {
+            result.content = result.content.without_images(UNSEEN).to_text().into();
+        }
+        result
     }
 
     /// Returns the permission to make `call`, which reaches as far as `reach`: the rules decide, or the user

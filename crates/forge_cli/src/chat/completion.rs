@@ -58,6 +58,8 @@ pub(super) fn proposals(line: &str, at: usize, known: &KnownNames, folder: &Path
 
 /// Returns files and folders that begin with `word`; hidden ones only if it begins with a dot.
 fn files(word: &str, part: Span, folder: &Path) -> Vec<Suggestion> {
+    // An image is attached by an `@` before its name.
+    let (mark, word) = word.strip_prefix('@').map_or(("", word), |name| ("@", name));
     let (inside, beginning) = match word.rsplit_once('/') {
         Some((inside, beginning)) => (format!("{inside}/"), beginning),
         None => (String::new(), word),
@@ -77,7 +79,7 @@ fn files(word: &str, part: Span, folder: &Path) -> Vec<Suggestion> {
                 return None;
             }
             let is_folder = entry.path().is_dir();
-            let text = format!("{inside}{name}{}", if is_folder { "/" } else { "" });
+            let text = format!("{mark}{inside}{name}{}", if is_folder { "/" } else { "" });
             Some(suggest(text, None, part, !is_folder))
         })
         .collect();

@@ -44,7 +44,8 @@ use self::session::{ChatSession, End};
 use self::spans::Paint;
 use self::stops::Stops;
 use self::view::ChatView;
-use crate::failure::Exit;
+use crate::attached_images;
+use crate::failure::{Exit, Misconfigured};
 use crate::output::{self, visible};
 use crate::places;
 use crate::run::{
@@ -59,6 +60,12 @@ const HISTORY: &str = "history";
 
 /// Chats about the task of `request`, beginning with the message `first`.
 pub(crate) fn chat(first: Option<String>, mut request: RunRequest) -> anyhow::Result<ExitCode> {
+    let images = &request.flags.images;
+    if first.is_none() && !images.is_empty() {
+        let what = "an image needs a task; in the chat, write @FILE in a message";
+        return Err(Misconfigured(what.to_owned()).into());
+    }
+    let first = first.map(|first| attached_images::with_mentions(first, images));
     // Where the terminal takes nothing back, lines are written as they come and read as they are given.
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     let paint = if console::colors_enabled_stderr() { Paint::Colours } else { Paint::Bare };
@@ -175,8 +182,15 @@ fn signals(runtime: &Runtime) -> UnboundedReceiver<Interruption> {
 /// Returns the names to complete.
 fn known_names(workflow: &Workflow) -> KnownNames {
     // A model that cannot be reached is not offered.
+    let is_offered = |id: &ModelId| {
+        let known = workflow.models.get(id);
+        known.is_none_or(|known| known.protocols.as_ref().is_none_or(|served| !served.is_empty()))
+    };
     let is_reachable = |id: &&ModelId| {
-        workflow.model(id).is_ok_and(|model| setup::key_is_there(workflow, &model.reference.provider).is_ok())
+        is_offered(id)
+            && workflow
+                .model(id)
+                .is_ok_and(|model| setup::key_is_there(workflow, &model.reference.provider).is_ok())
     };
     let mut models: Vec<String> =
         workflow.models.keys().filter(is_reachable).map(ToString::to_string).collect();

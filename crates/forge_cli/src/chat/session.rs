@@ -2,7 +2,7 @@
 
 use console::style;
 use forge_app::{Orchestrator, Resume, RunError, RunReport};
-use forge_domain::{AgentId, Body, ContextMessage, Event, Message, TASK_EVENT};
+use forge_domain::{AgentId, Body, ContextMessage, Message, TASK_EVENT};
 
 use super::attendant::{Attendant, Attended};
 use super::command::{ChatCommand, Input};
@@ -13,7 +13,7 @@ use crate::arguments::Source;
 use crate::run::{Interruption, RunView, explain, explain_resume};
 #[cfg(unix)]
 use crate::terminal;
-use crate::{failure, output};
+use crate::{attached_images, failure, output};
 
 /// The most lines of the last answer that are shown when a chat is resumed.
 const RECALLED: usize = 12;
@@ -188,6 +188,17 @@ impl ChatSession<'_> {
 
     /// Runs one turn; `None` if the chat continues after it.
     async fn turn(&mut self, turn: TurnStart) -> Option<End> {
+        let task = match turn {
+            TurnStart::Rest => None,
+            TurnStart::Message(message) => match attached_images::task(message.clone()) {
+                Ok(task) => Some(task),
+                Err(error) => {
+                    failure::say(&error);
+                    self.typed = message;
+                    return None;
+                }
+            },
+        };
         self.attendant.screen.gap();
         let (orchestrator, agent) = (&mut self.orchestrator, self.agent.as_deref());
         let work = async {
@@ -198,12 +209,10 @@ impl ChatSession<'_> {
                 None if orchestrator.recipients().is_err() => first.as_deref(),
                 agent => agent,
             };
-            match (turn, agent) {
-                (TurnStart::Rest, _) => orchestrator.proceed().await,
-                (TurnStart::Message(message), Some(agent)) => {
-                    orchestrator.wake(agent, &Event::task(message)).await
-                }
-                (TurnStart::Message(message), None) => orchestrator.run(message).await,
+            match (task, agent) {
+                (None, _) => orchestrator.proceed().await,
+                (Some(task), Some(agent)) => orchestrator.wake(agent, &task).await,
+                (Some(task), None) => orchestrator.run(task).await,
             }
         };
         let outcome = self.attendant.attend(Doing::Preparing, work).await;

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use forge_domain::{ModelId, ModelInfo, Provider, ProviderId, Tokens, Workflow, quantity, without_secrets};
+use forge_domain::{
+    ModelError, ModelId, ModelInfo, Provider, ProviderId, Tokens, Workflow, quantity, without_secrets,
+};
 use forge_infra::{fetch_text, write_whole};
 use forge_services::workflow::{Layers, ModelTable, Source as YamlSource, load};
 use futures::future::join_all;
@@ -171,8 +173,11 @@ fn listens(address: &str) -> bool {
 }
 
 /// Returns a line for each model, in the order of their names: `provider:model` and the window, separated by
-/// a tab.
+/// a tab. Models that cannot be reached as the provider is configured are left out.
 fn model_list(workflow: &Workflow, provider: &ProviderId, mut models: Vec<ModelInfo>) -> String {
+    let reference = |model: &ModelInfo| ModelId::new(format!("{provider}:{}", model.id)).ok();
+    let is_unreachable = |id: ModelId| matches!(workflow.model(&id), Err(ModelError::Unreachable { .. }));
+    models.retain(|model| !reference(model).is_some_and(is_unreachable));
     models.sort_by(|a, b| a.id.cmp(&b.id));
     let lines = models.into_iter().map(|model| {
         let name = format!("{provider}:{}", model.id);

@@ -18,7 +18,7 @@ use crate::run::{
     interruption, prepare, release, report_json, runtime, write_break, write_report,
 };
 use crate::terminal::person;
-use crate::{chat, output, setup};
+use crate::{attached_images, chat, output, setup};
 
 /// Run an agent on a task, or chat with it
 ///
@@ -110,7 +110,7 @@ fn event(text: &str) -> Result<Event, String> {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     match name.trim() {
         "" => Err("expected NAME=VALUE, such as review_requested=src/main.rs".to_owned()),
-        name => Ok(Event { name: name.to_owned(), value: value.to_owned() }),
+        name => Ok(Event::new(name, value)),
     }
 }
 
@@ -148,12 +148,18 @@ fn run_task(
     let task = if event.is_some() { None } else { read_task(task, request.resume.is_some())? };
     let view: Arc<dyn RunView> =
         if is_json { Arc::new(JsonWatcher::default()) } else { Arc::new(ConsoleWatcher::default()) };
+    let images = &request.flags.images;
+    let event = event.cloned().map(|event| attached_images::attach(event, images)).transpose()?;
+    let task = task.map(|task| attached_images::attach(Event::task(task), images)).transpose()?;
+    if task.is_none() && event.is_none() && !images.is_empty() {
+        return Err(Misconfigured("an image needs a task: write one beside it".to_owned()).into());
+    }
     let mut orchestrator = prepare(request, &view, person::person())?;
     let flags = checkpoints::flags(&request.flags.source, request.store.as_ref());
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
         let outcome = tokio::select! {
-            report = work(&mut orchestrator, task, event, request, &*view) => Ok(report),
+            report = work(&mut orchestrator, task.as_ref(), event.as_ref(), request, &*view) => Ok(report),
             interruption = interruption() => Err(interruption),
         };
         release(&mut orchestrator, outcome.is_err()).await;
@@ -189,7 +195,7 @@ fn run_task(
 
 async fn work(
     orchestrator: &mut Orchestrator,
-    task: Option<String>,
+    task: Option<&Event>,
     event: Option<&Event>,
     request: &RunRequest,
     view: &dyn RunView,
@@ -206,8 +212,8 @@ async fn work(
         return orchestrator.dispatch(event).await.map_err(explain);
     }
     let report = match (task, &request.flags.agent) {
-        (Some(task), Some(agent)) => orchestrator.wake(agent, &Event::task(task)).await,
-        (Some(task), None) => orchestrator.run(task).await,
+        (Some(task), Some(agent)) => orchestrator.wake(agent, task).await,
+        (Some(task), None) => orchestrator.run(task.clone()).await,
         (None, _) => orchestrator.proceed().await,
     };
     report.map_err(explain)

@@ -22,6 +22,7 @@ pub(crate) fn explain(error: RunError) -> anyhow::Error {
         | RunError::NoModel { .. }
         | RunError::Model { .. }
         | RunError::Reasoning { .. }
+        | RunError::NoImages { .. }
         | RunError::Tools { .. }
         | RunError::Compact { .. }
         | RunError::Unpriced { .. }

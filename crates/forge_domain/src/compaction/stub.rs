@@ -56,6 +56,17 @@ impl Stub {
         }
     }
 
+    /// Returns the user's message with stubs in place of its images: their text stays.
+    pub(super) fn for_images_of(
+        message: &ContextMessage,
+        counter: &dyn TokenCounter,
+    ) -> Option<ContextMessage> {
+        let content = message.message().content().filter(|content| content.has_images())?;
+        let label = message.id().map_or_else(|| "m".to_owned(), |id| id.to_string());
+        let bare = content.without_images(&format!("[{label}{CLEARED}the image]"));
+        Some(ContextMessage::count(message.message().with_content(bare), counter))
+    }
+
     /// Adds names of what was there, as many as a stub can hold.
     pub(super) fn with_names<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut room = MAX_STUB.saturating_sub(self.to_string().len());

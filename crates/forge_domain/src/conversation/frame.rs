@@ -79,7 +79,7 @@ impl Frame {
     pub(super) fn needed(&self, messages: &[ContextMessage]) -> Option<usize> {
         let last = messages.iter().rposition(|message| message.role() == Role::Assistant)?;
         let bound = messages[last].bound_reasoning()?;
-        let is_own = bound.may_be_of(&self.model);
+        let is_own = bound.may_be_demanded && bound.may_be_of(&self.model);
         let is_open = !messages[last].message().calls().is_empty();
         (self.check == ReasoningCheck::Own && is_own && is_open).then_some(last)
     }

@@ -13,14 +13,16 @@ pub(crate) const MEDIA_TOKENS: Tokens = Tokens::new(85);
 /// OpenAI (`image_url`): 85 and 170 for each tile of 512 pixels, after it is made to fit 2,048 × 2,048 with a
 /// shorter side of at most 768; `detail: low` is 85. Anthropic (`image`): a token for 750 pixels, after it is
 /// made to fit 1,568 × 1,568. Gemini (`inlineData`): 258, for each tile of 768 pixels if it is larger than
-/// 384 × 384. The size is known if the image is included as PNG, GIF, JPEG or WebP; if there is only its
-/// address, and for sounds and files, it is 85.
+/// 384 × 384. With `detail: high`, which images have that Forge attached to a message, it is the most of all
+/// of these: such an image may be sent to any provider. The size is known if the image is included as PNG,
+/// GIF, JPEG or WebP; if there is only its address, and for sounds and files, it is 85.
 pub(crate) fn media_tokens(part: &Value) -> Tokens {
     let text = |pointer: &str| part.pointer(pointer).and_then(Value::as_str);
     let low = text("/image_url/detail").or_else(|| text("/detail")) == Some("low");
     let url = text("/image_url/url").or_else(|| text("/image_url")).filter(|_| !low);
     let tokens = if let Some((_, data)) = url.and_then(|url| url.split_once(";base64,")) {
-        size_of(data).map(openai_tokens)
+        let is_high = text("/image_url/detail") == Some("high");
+        size_of(data).map(if is_high { dearest_tokens } else { openai_tokens })
     } else if let Some(data) = text("/source/data") {
         size_of(data).map(anthropic_tokens)
     } else {
@@ -48,6 +50,11 @@ fn anthropic_tokens(size: Size) -> u64 {
 fn gemini_tokens((width, height): Size) -> u64 {
     let tiles = if width <= 384 && height <= 384 { 1 } else { width.div_ceil(768) * height.div_ceil(768) };
     258 * tiles
+}
+
+/// Returns the most that any of them would charge.
+fn dearest_tokens(size: Size) -> u64 {
+    openai_tokens(size).max(anthropic_tokens(size)).max(gemini_tokens(size))
 }
 
 /// Returns the size once the longer side is at most `most`, in the same proportions.
@@ -120,11 +127,15 @@ mod tests {
         let inline = |data: &str| json!({"inlineData": {"mimeType": "image/png", "data": data}});
         let mut low = url(&png(4_000, 4_000));
         low["image_url"]["detail"] = json!("low");
+        let high = |data: &str| json!({"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{data}"), "detail": "high"}});
         for (part, expected) in [
             // The examples that the providers' pages give.
             (url(&png(1_024, 1_024)), 765),
             (url(&png(2_048, 4_096)), 1_105),
             (low, 85),
+            (high(&png(200, 200)), 258),
+            (high(&png(1_024, 1_024)), 1_399),
+            (high(&png(512, 1_024)), 700),
             (block(&png(200, 200)), 85),
             (block(&png(1_000, 1_000)), 1_334),
             (block(&png(1_092, 1_092)), 1_590),

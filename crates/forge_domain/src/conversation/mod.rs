@@ -2,6 +2,7 @@
 //! of it, and the budget that a context must fit.
 
 mod message;
+mod image;
 mod media_tokens;
 mod tool;
 mod token_counter;
@@ -25,6 +26,7 @@ pub use context::*;
 pub use context_message::*;
 pub use frame::*;
 pub use group::*;
+pub use image::*;
 pub use legality::*;
 pub use log::*;
 pub use measure::*;

@@ -42,7 +42,8 @@ const DATES: u32 = 100;
 pub enum ReasoningCheck {
     /// The view before it is unchanged.
     View,
-    /// It is the model's own. An exchange that the model has not continued yet may need it.
+    /// It is the model's own. An exchange that the model has not continued yet may need it, unless its
+    /// protocol accepts calls without.
     Own,
 }
 
@@ -64,6 +65,9 @@ pub(super) struct Bound {
     made_in: Option<MadeIn>,
     /// Its tokens; zero if they are unknown.
     pub(super) tokens: Tokens,
+    /// True if servers may demand it for an exchange that the model has not continued yet: those of the chat
+    /// protocol and Anthropic's. The others accept calls without it.
+    pub(super) may_be_demanded: bool,
 }
 
 impl ReasoningCheck {
@@ -101,7 +105,9 @@ impl Bound {
         message.has_bound_reasoning().then(|| {
             let made_in = message.metadata.get(MADE_IN).and_then(|made_in| MadeIn::deserialize(made_in).ok());
             let tokens = made_in.as_ref().map_or(Tokens::ZERO, |made_in| made_in.tokens);
-            Self { made_in, tokens }
+            let demanded = [THINKING_BLOCKS, REASONING_DETAILS];
+            let may_be_demanded = demanded.iter().any(|key| message.extra.contains_key(*key));
+            Self { made_in, tokens, may_be_demanded }
         })
     }
 

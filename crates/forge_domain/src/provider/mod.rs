@@ -1,6 +1,7 @@
 //! The ports through which models are asked, what they answer, and what that costs.
 
 mod price;
+mod kind;
 mod error;
 mod chat;
 mod model;
@@ -16,6 +17,7 @@ use crate::{ModelId, ModelRef, Prompt, ProviderId, Tokens};
 
 pub use chat::*;
 pub use error::*;
+pub use kind::*;
 pub use model::*;
 pub use price::*;
 pub use template_error::*;

@@ -1,7 +1,7 @@
 //! A model that an agent asks: its limits and their origin, its price, and why it may have no provider.
 
 use super::{ModelInfo, Price};
-use crate::{Effort, ModelId, ModelLimits, ModelRef, ProviderId, Reasoning, RequestOptions};
+use crate::{Effort, ModelId, ModelLimits, ModelRef, ProviderId, ProviderKind, Reasoning, RequestOptions};
 
 /// A model that an agent asks, resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +61,10 @@ fn has(known: &[Effort]) -> String {
     if names.is_empty() { "none can be set".to_owned() } else { format!("it has {}", names.join(", ")) }
 }
 
+fn words(kinds: &[ProviderKind]) -> String {
+    kinds.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(" and ")
+}
+
 impl Model {
     /// Checks that the model has what `reasoning` asks for, as far as that is known.
     ///
@@ -117,6 +121,33 @@ pub enum ModelError {
         model: ModelId,
         /// The declared providers, separated by commas.
         providers: String,
+    },
+    /// The model is known, and the provider that an unprefixed name is for does not serve it.
+    #[error(
+        "the model `{model}` is not served by `{provider}`: write `PROVIDER:{model}`, or `models: {{ {model}: \
+         {{ provider: NAME }} }}`, with a provider that serves it"
+    )]
+    NotServed {
+        /// The model.
+        model: ModelId,
+        /// The provider that would be asked.
+        provider: ProviderId,
+    },
+    /// The model is not served in the protocol that its provider is configured with.
+    #[error(
+        "the model `{model}` cannot be reached by `{spoken}`: its provider serves it by {} only; set \
+         `providers: {{ {}: {{ kind: {} }} }}`",
+        words(served),
+        model.provider,
+        served.first().unwrap_or(spoken)
+    )]
+    Unreachable {
+        /// The model.
+        model: ModelRef,
+        /// The protocol that is configured.
+        spoken: ProviderKind,
+        /// The protocols in which the model is served.
+        served: Vec<ProviderKind>,
     },
     /// The provider that is named is not declared.
     #[error(

@@ -12,8 +12,8 @@ use crate::request_options::with_request_keys;
 use crate::{
     ASSUMED_WINDOW, Abilities, Agent, Agents, Allowance, CheckpointPolicy, Effort, Floor, HookCommands,
     LayerRules, McpServerConfig, McpServerId, Model, ModelError, ModelId, ModelLimits, ModelRef, Permissions,
-    Price, ProviderId, RequestOptions, ResponseKind, RuleLayer, Rules, Sandbox, Tokens, ToolSettings,
-    WindowSource,
+    Price, ProviderId, ProviderKind, RequestOptions, ResponseKind, RuleLayer, Rules, Sandbox, Tokens,
+    ToolSettings, WindowSource,
 };
 
 /// The whole of a `forge.yaml`, or of one layer of it.
@@ -105,25 +105,6 @@ pub enum Counting {
     Approximate,
 }
 
-/// The protocol that a provider speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ProviderKind {
-    /// OpenAI's responses at OpenAI's own address, and its chat completions everywhere else.
-    OpenAi,
-    /// OpenAI's chat completions at any address; most servers offer them.
-    #[serde(rename = "openai-chat")]
-    OpenAiChat,
-    /// OpenAI's responses at any address.
-    Responses,
-    /// Anthropic's messages.
-    Anthropic,
-    /// Ollama's own chat, in which the window can be read and set.
-    Ollama,
-    /// Gemini's own, of the Gemini API and of Vertex AI.
-    Gemini,
-}
-
 /// A provider, and the way to reach it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
@@ -164,6 +145,11 @@ pub struct ModelConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["openai"]))]
     pub provider: Option<ProviderId>,
+    /// Protocols in which the model is served at its provider's own address, as words of `kind`; with an
+    /// empty list it is not proposed any more. Unset: unknown, and that of the provider is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [["responses", "openai-chat"]]))]
+    pub protocols: Option<Vec<ProviderKind>>,
     /// Tokens of prompt and reply together. Unset: what the server reports, else 128,000, which is reported
     /// once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -278,9 +264,19 @@ impl ProviderConfig {
 
 /// Checks whether an address is OpenAI's own, in whichever region.
 fn is_openais(address: &str) -> bool {
-    let rest = address.trim().split_once("://").map_or(address, |(_, rest)| rest);
-    let host = rest.split(['/', '?', '#', ':']).next().unwrap_or_default().to_ascii_lowercase();
+    let host = host(address);
     host == "api.openai.com" || host.ends_with(".api.openai.com")
+}
+
+/// Checks whether an address is that of a company which serves its own models there, and no others.
+fn is_own_address(address: &str) -> bool {
+    let own = ["api.anthropic.com", "generativelanguage.googleapis.com"];
+    is_openais(address) || own.contains(&host(address).as_str())
+}
+
+fn host(address: &str) -> String {
+    let rest = address.trim().split_once("://").map_or(address, |(_, rest)| rest);
+    rest.split(['/', '?', '#', ':']).next().unwrap_or_default().to_ascii_lowercase()
 }
 
 impl Workflow {
@@ -324,7 +320,7 @@ impl Workflow {
     /// by them, and limits on costs would not hold.
     pub fn bound_prices(&self, later: &mut Self) {
         for (id, model) in &mut later.models {
-            let known = self.model(id).ok().and_then(|known| known.price);
+            let known = self.model_facts(id).ok().and_then(|known| known.price);
             model.price = model.price.filter(|price| known.is_none_or(|known| price.is_at_least(&known)));
         }
     }
@@ -364,8 +360,18 @@ impl Workflow {
     /// default provider, the model's own entry, the only provider declared, or the one named `openai`.
     ///
     /// # Errors
-    /// [`ModelError`] if that leads to no declared provider.
+    /// [`ModelError`] if that leads to no declared provider, or to one that does not serve it.
     pub fn model(&self, id: &ModelId) -> Result<Model, ModelError> {
+        let model = self.model_facts(id)?;
+        self.check_reach(id, &model.reference)?;
+        Ok(model)
+    }
+
+    /// Returns what is known of the model that `id` means, whether or not it can be reached.
+    ///
+    /// # Errors
+    /// [`ModelError`] if that leads to no declared provider.
+    pub fn model_facts(&self, id: &ModelId) -> Result<Model, ModelError> {
         let reference = self.reference(id)?;
         let known = self.known_model(id, &reference);
         let window = known.and_then(|model| model.window);
@@ -384,6 +390,31 @@ impl Workflow {
             request: known.map(ModelConfig::request_options).unwrap_or_default(),
             reference,
         })
+    }
+
+    /// Checks that a known model is served where it would be asked, as far as that is known: at the own
+    /// address of a provider.
+    fn check_reach(&self, id: &ModelId, reference: &ModelRef) -> Result<(), ModelError> {
+        let Some(known) = self.known_model(id, reference) else { return Ok(()) };
+        let Some(provider) = self.providers.get(&reference.provider) else { return Ok(()) };
+        let served = known.protocols.as_deref().unwrap_or_default();
+        if served.is_empty() || !provider.address().is_some_and(is_own_address) {
+            return Ok(());
+        }
+        let is_guessed = *id == reference.model && self.default_provider.is_none();
+        match &known.provider {
+            None if is_guessed => {
+                Err(ModelError::NotServed { model: id.clone(), provider: reference.provider.clone() })
+            }
+            Some(own) if *own == reference.provider && !served.contains(&provider.protocol()) => {
+                Err(ModelError::Unreachable {
+                    model: reference.clone(),
+                    spoken: provider.protocol(),
+                    served: served.to_vec(),
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the configuration of a model, by the name in use or, for a dated snapshot, by that of its
@@ -490,6 +521,51 @@ mod tests {
             let actual =
                 workflow.model(&ModelId::new(id).unwrap()).ok().map(|model| model.reference.to_string());
             assert_eq!(actual.as_deref(), expected, "{yaml} {default:?} {id}");
+        }
+    }
+
+    #[test]
+    fn a_model_that_cannot_be_reached_is_refused_at_the_own_address_of_its_provider() {
+        let workflow = |base_url: &str, kind: &str| -> Workflow {
+            serde_saphyr::from_str(&format!(
+                "{{ providers: {{ openai: {{ base_url: '{base_url}', kind: {kind} }}, xai: {{}} }}, models: {{ \
+                 codex: {{ provider: openai, protocols: [responses] }}, old: {{ provider: openai, protocols: [] }}, \
+                 grok: {{ protocols: [openai-chat] }}, 'xai:mine': {{ protocols: [openai-chat] }} }} }}"
+            ))
+            .unwrap()
+        };
+        let (own, gateway) = ("https://api.openai.com/v1", "http://127.0.0.1:1/v1");
+        for (base_url, kind, id, expected) in [
+            (own, "openai", "codex", None),
+            (own, "openai", "openai:codex", None),
+            (own, "openai", "old", None),
+            (own, "openai", "unknown", None),
+            (own, "openai", "xai:grok", None),
+            (own, "openai", "xai:mine", None),
+            (
+                own,
+                "openai-chat",
+                "openai:codex",
+                Some(
+                    "the model `openai:codex` cannot be reached by `openai-chat`: its provider serves it by \
+                     `responses` only; set `providers: { openai: { kind: responses } }`",
+                ),
+            ),
+            (
+                own,
+                "openai",
+                "grok",
+                Some(
+                    "the model `grok` is not served by `openai`: write `PROVIDER:grok`, or `models: { grok: \
+                     { provider: NAME } }`, with a provider that serves it",
+                ),
+            ),
+            (gateway, "openai", "grok", None),
+            (gateway, "openai", "codex", None),
+        ] {
+            let actual = workflow(base_url, kind).model(&ModelId::new(id).unwrap());
+            let actual = actual.err().map(|error| error.to_string());
+            assert_eq!(actual.as_deref(), expected, "{base_url} {kind} {id}");
         }
     }
 

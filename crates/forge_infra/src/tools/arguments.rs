@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 /// Arguments that the tool's schema allows.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Arguments(Value);
 
 /// The reason why arguments cannot be used, as a text for the model.

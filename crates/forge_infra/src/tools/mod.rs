@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use forge_domain::{
-    CallScope, FetchSettings, FileChange, Nobody, Person, Reach, ToolCall, ToolDefinition, ToolName,
-    ToolResult, ToolService, ToolSettings, UnknownToolError,
+    CallScope, Content, FetchSettings, FileChange, Image, Nobody, Person, Reach, ToolCall, ToolDefinition,
+    ToolName, ToolResult, ToolService, ToolSettings, UnknownToolError,
 };
 use serde_json::Value;
 
@@ -204,6 +204,11 @@ impl ToolService for WorkspaceTools {
             Ok(arguments) => arguments,
             Err(refused) => return ToolResult::error(call, refused.to_string()),
         };
+        match tool.image(&arguments, &self.room).await {
+            None => {}
+            Some(Ok(image)) => return ToolResult::answer(call, Content::Parts(image.parts().into())),
+            Some(Err(failure)) => return ToolResult::error(call, failure.to_string()),
+        }
         match tool.run(arguments, &self.room, scope).await {
             Ok(text) => ToolResult::answer(call, text),
             Err(failure) => ToolResult::error(call, failure.to_string()),
@@ -224,6 +229,10 @@ trait Tool: Send + Sync {
     async fn reach(&self, arguments: &Arguments, room: &Room) -> Reach;
     /// Returns the change that the call would make to a file; `None` if it makes none, or would fail.
     async fn preview(&self, _: Arguments, _: &Room) -> Option<FileChange> {
+        None
+    }
+    /// Returns the image that the call shows, or why it cannot be shown; `None` if the call shows no image.
+    async fn image(&self, _: &Arguments, _: &Room) -> Option<Result<Image, ToolFailure>> {
         None
     }
     /// Runs the call, and leaves out what `scope` leaves out. Dropping the future stops it.

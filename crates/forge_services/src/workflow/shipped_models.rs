@@ -71,6 +71,7 @@ impl Table {
         let dated = |price: Price| Price { as_of: Some(as_of), ..price };
         let facts = |model: ModelConfig| ModelConfig {
             provider: model.provider,
+            protocols: model.protocols,
             window: model.window,
             max_output: model.max_output,
             price: model.price.map(dated),
@@ -117,6 +118,7 @@ mod tests {
             assert!(model.max_output.is_none_or(|answer| answer < window), "{id}");
             let efforts = model.efforts.iter().flatten();
             assert!(efforts.is_sorted() && model.images.is_some(), "{id}");
+            assert!(model.efforts.is_some() && model.protocols.is_some(), "{id}");
             let Some(price) = model.price else { continue };
             assert!(price.as_of.is_some() && price.input <= price.output, "{id}");
             assert!(price.cache_read.is_none_or(|read| read < price.input), "{id}");

@@ -32,7 +32,33 @@ pub fn read_models(body: &[u8]) -> Result<Vec<ModelInfo>, WireError> {
     }
     let list = body.get("data").unwrap_or(&body);
     let list = list.as_array().ok_or_else(|| WireError::shape("data", "must be a list"))?;
-    list.iter().enumerate().map(|(n, model)| read_model(model, n)).collect()
+    let models = list.iter().enumerate().map(|(n, model)| read_model(model, n));
+    models.filter(|model| model.as_ref().is_ok_and(|model| can_chat(&model.id)) || model.is_err()).collect()
+}
+
+/// Checks whether a model may hold a conversation, by its name: servers list their other models as well, and
+/// say nothing of their kind.
+fn can_chat(id: &ModelId) -> bool {
+    /// The beginnings of the names of models for vectors, sounds, pictures and films, and of old ones that
+    /// only complete texts.
+    const OTHERS: [&str; 13] = [
+        "text-embedding-",
+        "text-moderation-",
+        "omni-moderation-",
+        "whisper-",
+        "tts-",
+        "dall-e-",
+        "gpt-image-",
+        "chatgpt-image-",
+        "gpt-audio",
+        "gpt-realtime",
+        "sora-",
+        "babbage-",
+        "davinci-",
+    ];
+    const PARTS: [&str; 4] = ["-realtime", "-transcribe", "-tts", "-audio-preview"];
+    let name = id.as_str().rsplit('/').next().unwrap_or_default();
+    !OTHERS.iter().any(|other| name.starts_with(other)) && !PARTS.iter().any(|part| name.contains(part))
 }
 
 /// Checks whether a list of models comes from llama.cpp, which reports its window at `/props`; older versions
@@ -103,6 +129,10 @@ mod tests {
                 vec![model("a", None), model("b", Some(8))],
             ),
             (r#"[{"id": "a", "context_window": 8}]"#, vec![model("a", Some(8))]),
+            (
+                r#"[{"id": "text-embedding-3-small"}, {"id": "openai/whisper-1"}, {"id": "gpt-4o-mini-tts"}, {"id": "gpt-6-sol"}]"#,
+                vec![model("gpt-6-sol", None)],
+            ),
             (r#"{"data": [{"id": "a", "max_model_len": 8}]}"#, vec![model("a", Some(8))]),
             (
                 r#"{"data": [{"id": "a", "max_context_length": 8, "context_length": null}]}"#,

@@ -10,7 +10,9 @@ use super::message::message_json;
 use crate::Delivery;
 use crate::encoded::{Entry, Piece, Speaker, push_merged};
 use crate::sent::Sent;
-use crate::turns::{is_openais, pause, pauses_after_results, said_by_user, strict_turns, with_plain_text};
+use crate::turns::{
+    is_openais, pause, pauses_after_results, said_by_user, shows_images, strict_turns, with_plain_text,
+};
 
 /// Builds the body of `POST /chat/completions` for `prompt`. Unset options are left out, so the server's own
 /// apply. Messages that were sent before are not turned into JSON again. Serializing it fails if OpenAI would
@@ -124,11 +126,16 @@ pub fn messages_json<'a>(messages: impl IntoIterator<Item = &'a Message>, model:
 }
 
 /// A message's entry as every model reads it; with `BY_USER`, as what the user said.
-struct Form<const BY_USER: bool>(Entry);
+struct Form<const BY_USER: bool> {
+    entry: Entry,
+    /// True if it is a result with an image, which follows the results as the user's.
+    shows_images: bool,
+}
 
 impl<const BY_USER: bool> Form<BY_USER> {
     fn of(message: &Message) -> Self {
-        Self(entry_json(message, BY_USER).into())
+        let entry = entry_json(message, BY_USER);
+        Self { shows_images: shows_images(&entry), entry: entry.into() }
     }
 }
 
@@ -145,10 +152,14 @@ fn entries<'a>(messages: &'a [ContextMessage], model: &str) -> Vec<Piece<'a>> {
     let mut is_leading = true;
     let mut placed = Vec::with_capacity(messages.len());
     for message in messages {
-        let entry = &message.form(Form::<false>::of).0;
+        let Form { entry, shows_images } = message.form(Form::<false>::of);
+        if *shows_images {
+            let entries = messages_json(messages.iter().map(ContextMessage::message), model);
+            return entries.into_iter().map(Piece::Made).collect();
+        }
         is_leading &= entry.is_system();
         let by_user = entry.is_system() && !is_leading && !is_openais;
-        let entry = if by_user { &message.form(Form::<true>::of).0 } else { entry };
+        let entry = if by_user { &message.form(Form::<true>::of).entry } else { entry };
         placed.push(Placed { message, entry, by_user });
     }
     let mut pieces = Vec::with_capacity(placed.len());

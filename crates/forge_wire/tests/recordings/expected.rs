@@ -56,7 +56,9 @@ pub(crate) fn openai(events: &[Value]) -> Said {
         }
         let choices = event["choices"].as_array().cloned().unwrap_or_default();
         for choice in choices.iter().filter(|choice| number(choice, "/index") == 0) {
-            let message = choice.get("delta").or_else(|| choice.get("message")).unwrap_or(&Value::Null);
+            // Perplexity has both in a whole answer, of which the first is empty.
+            let keys = if events.len() == 1 { ["message", "delta"] } else { ["delta", "message"] };
+            let message = keys.iter().find_map(|key| choice.get(*key)).unwrap_or(&Value::Null);
             let text = match &message["content"] {
                 Value::Array(parts) => parts.iter().map(|part| word(part, "/text")).collect(),
                 content => content.as_str().unwrap_or_default().to_owned(),
@@ -255,7 +257,7 @@ pub(crate) fn gemini(events: &[Value]) -> Said {
         if let Some(usage) = event.get("usageMetadata") {
             let answer = number(usage, "/candidatesTokenCount") + number(usage, "/thoughtsTokenCount");
             said.usage = Some([
-                number(usage, "/promptTokenCount"),
+                number(usage, "/promptTokenCount") + number(usage, "/toolUsePromptTokenCount"),
                 answer,
                 number(usage, "/cachedContentTokenCount"),
                 0,

@@ -1,5 +1,5 @@
 //! Replaces old tool results by stubs that say what was there: what a later result supersedes first, then the
-//! oldest.
+//! oldest. Images of the user's leave as results do, in the order of their age; the text with them stays.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -21,8 +21,8 @@ use crate::{
     Body, CallPlace, Context, ContextMessage, Edit, Message, Role, TokenCounter, Tokens, ToolCall, ToolName,
 };
 
-/// A strategy that replaces old tool results by stubs that name what was there, until the target holds.
-/// Calls, and results within the retention window, stay unchanged.
+/// A strategy that replaces old tool results by stubs that name what was there, until the target holds. So
+/// leave old images of the user's. Calls, and results within the retention window, stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClearToolResults {
@@ -126,9 +126,12 @@ impl ClearToolResults {
                 break;
             }
             let message = &context.messages()[position];
-            let Body::Tool(result) = &message.message().body else { continue };
             let call = answered_call(context, position);
-            let with = Stub::of(message, result, call).in_place_of(message, counter);
+            let with = match &message.message().body {
+                Body::Tool(result) => Some(Stub::of(message, result, call).in_place_of(message, counter)),
+                _ => Stub::for_images_of(message, counter),
+            };
+            let Some(with) = with else { continue };
             // A stub that is hardly smaller loses text for nothing.
             if with.tokens() + with.tokens() <= message.tokens() {
                 let (call, spared) = self.shorter_call(call, counter);
@@ -148,21 +151,31 @@ impl ClearToolResults {
         clearings
     }
 
-    /// Positions of the results that may be cleared, oldest first.
+    /// Positions of the results, and of the user's images, that may be cleared, oldest first. The newest of
+    /// both stay.
     fn clearable(&self, rules: &CompactionRules, context: &Context) -> impl Iterator<Item = usize> {
         let standing = Standing::of(context, rules, rules.retention_window);
-        let is_result = |position: &usize| context.messages()[*position].message().role() == Role::Tool;
-        let n_results = (0..context.messages().len()).filter(is_result).count();
+        let retained_from = standing.groups.retained_from(rules.retention_window);
+        let is_clearable = |position: &usize| {
+            let message = context.messages()[*position].message();
+            message.role() == Role::Tool || message.has_images()
+        };
+        let n_results = (0..context.messages().len()).filter(is_clearable).count();
         let n_old = n_results.saturating_sub(self.keep.unwrap_or(Self::KEEP));
-        let held = standing.groups.iter().zip(&standing.holds);
-        let positions = held.flat_map(|(group, hold)| group.range().map(move |position| (position, *hold)));
-        let old: Vec<_> = positions.filter(|(position, _)| is_result(position)).take(n_old).collect();
-        let free = old.into_iter().filter(|(_, hold)| *hold == Hold::Free).map(|(position, _)| position);
+        let held = standing.groups.iter().zip(&standing.holds).enumerate();
+        let positions = held.flat_map(|(index, (group, hold))| {
+            // The user's words may stay at any age, and their images leave at the age of results.
+            let is_free = *hold == Hold::Free || (*hold == Hold::Person && index < retained_from);
+            group.range().map(move |position| (position, is_free))
+        });
+        let old: Vec<_> = positions.filter(|(position, _)| is_clearable(position)).take(n_old).collect();
+        let free = old.into_iter().filter(|(_, is_free)| *is_free).map(|(position, _)| position);
         free.filter(|position| self.may_clear(context, *position))
     }
 
     fn may_clear(&self, context: &Context, position: usize) -> bool {
-        let Body::Tool(result) = &context.messages()[position].message().body else { return false };
+        let message = context.messages()[position].message();
+        let Body::Tool(result) = &message.body else { return message.has_images() };
         let is_excluded = || {
             let named = result.name.as_ref();
             let tool = named.or_else(|| answered_call(context, position).map(|asked| &asked.call.name));
@@ -284,7 +297,7 @@ mod tests {
 
     use super::*;
     use crate::compaction::fixture::{Characters, Script, apply, fit, fit_again, settings};
-    use crate::{Conversation, ToolResult};
+    use crate::{Conversation, Image, ToolResult};
 
     const CLEAR: &str = "strategies: [clear_tool_results]";
     const HALF: &str = "{ strategies: [clear_tool_results], max_tokens: 50% }";
@@ -512,6 +525,40 @@ mod tests {
         };
         assert!(stubs(&twice).len() > stubs(&once).len());
         assert_eq!(stubs(&twice)[..stubs(&once).len()], stubs(&once));
+    }
+
+    #[test]
+    fn old_images_of_the_user_leave_and_their_words_stay() {
+        let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x04\0\0\0\x04\0".to_vec();
+        png.resize(200, 0);
+        let image = Image::read("shot.png", &png).unwrap();
+        let mut log = Conversation::new();
+        let mut append = |message: Message| log.append(ContextMessage::count(message, &Characters));
+        for turn in 0..6 {
+            append(Message::showing(format!("What is in picture {turn}?"), std::slice::from_ref(&image)));
+            append(Message::assistant(format!("A cat, number {turn}.")));
+        }
+        let yaml = "{ max_tokens: 5000, retention_window: 2 }";
+        apply(&ClearToolResults::default(), yaml, &mut log, &Script::new(Vec::new())).unwrap();
+        let view = log.view();
+        let shown: Vec<(bool, String)> = view
+            .messages()
+            .iter()
+            .filter(|message| message.role() == Role::User)
+            .map(|message| (message.message().has_images(), message.message().to_text()))
+            .collect();
+        // The first and the latest message stay as they are, and so do the newest three.
+        assert_eq!(
+            shown.iter().map(|(has, _)| *has).collect::<Vec<_>>(),
+            [true, false, false, true, true, true]
+        );
+        assert_eq!(
+            shown[1].1,
+            "What is in picture 1?\n[image shot.png, 1024 × 1024 pixels]\n[m2 cleared: the image]"
+        );
+        let again = log.clone();
+        apply(&ClearToolResults::default(), yaml, &mut log, &Script::new(Vec::new())).ok();
+        assert_eq!(log.view(), again.view(), "nothing is cleared twice");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use forge_domain::{CallScope, FileChange, Permission, Reach, Subject, secret_by_name};
+use forge_domain::{CallScope, FileChange, Image, Permission, Reach, Subject, secret_by_name};
 use serde_json::Value;
 
 use crate::tools::arguments::Arguments;
@@ -54,6 +54,13 @@ pub(super) trait FileTool: Send + Sync {
     /// # Errors
     /// Fails as the call would.
     fn preview(&self, _: &Arguments, _: &Workspace) -> Result<Option<FileChange>, ToolFailure> {
+        Ok(None)
+    }
+    /// Returns the image that the call shows; `None` if it shows none. It may block.
+    ///
+    /// # Errors
+    /// Fails if the image is too large to be shown.
+    fn image(&self, _: &Arguments, _: &Workspace) -> Result<Option<Image>, ToolFailure> {
         Ok(None)
     }
     /// Runs the call, and may block. Long work checks the limits' `stop` now and then.
@@ -164,6 +171,13 @@ impl Tool for OnDisk {
         let (tool, workspace) = (self.0, Arc::clone(&room.workspace));
         let work = tokio::task::spawn_blocking(move || tool.preview(&arguments, &workspace));
         tokio::time::timeout(room.file_limit, work).await.ok()?.ok()?.ok()?
+    }
+
+    async fn image(&self, arguments: &Arguments, room: &Room) -> Option<Result<Image, ToolFailure>> {
+        let (tool, workspace, arguments) = (self.0, Arc::clone(&room.workspace), arguments.clone());
+        let work = tokio::task::spawn_blocking(move || tool.image(&arguments, &workspace));
+        // A file system that hangs is reported by the call itself.
+        tokio::time::timeout(room.file_limit, work).await.ok()?.ok()?.transpose()
     }
 
     async fn run(&self, arguments: Arguments, room: &Room, scope: &CallScope) -> Result<String, ToolFailure> {

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read as _};
 
-use forge_domain::{OpenKey, find_secrets_after};
+use forge_domain::{Image, ImageError, MOST_IMAGE_BYTES, OpenKey, find_secrets_after, image_type};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -15,6 +15,8 @@ use crate::tools::failure::ToolFailure;
 const MAX_LINES: u64 = 2_000;
 /// The most bytes of one answer.
 const MAX_BYTES: usize = 64 * 1_024;
+/// The bytes at the beginning of a file that tell whether it is an image.
+const HEAD_OF_IMAGE: u64 = 64;
 /// The most bytes that are skipped before the first line, and after the shown part of a long one.
 const MAX_SKIPPED: u64 = 1_024 * 1_024 * 1_024;
 
@@ -35,7 +37,7 @@ impl FileTool for Read {
     fn description(&self) -> String {
         format!(
             "Reads a text file of the workspace. Shows at most {MAX_LINES} lines or {} KiB at a time and \
-             names the line to continue from.",
+             names the line to continue from. Shows an image (PNG, JPEG, GIF, WebP) as such.",
             MAX_BYTES / 1_024
         )
     }
@@ -55,6 +57,24 @@ impl FileTool for Read {
 
     fn touch(&self, _: &Arguments) -> Touch {
         Touch::Reads
+    }
+
+    fn image(&self, arguments: &Arguments, workspace: &Workspace) -> Result<Option<Image>, ToolFailure> {
+        let Wanted { path, .. } = arguments.read()?;
+        // What is wrong with the file is told by the call itself.
+        let Ok((mut file, found)) = workspace.open_file(&path) else { return Ok(None) };
+        let mut bytes = Vec::new();
+        let mut read = |most: u64| file.by_ref().take(most).read_to_end(&mut bytes);
+        if read(HEAD_OF_IMAGE).is_err() || image_type(&bytes).is_none() {
+            return Ok(None);
+        }
+        let most = MOST_IMAGE_BYTES as u64 + 1;
+        file.take(most).read_to_end(&mut bytes).map_err(|source| ToolFailure::io(&path, source))?;
+        let image = Image::read(path.as_str(), &bytes).map_err(|error| match error {
+            ImageError::Bytes { name, .. } => ImageError::Bytes { name, n_bytes: found.len() },
+            error => error,
+        });
+        image.map(Some).map_err(|error| ToolFailure::Refused(error.to_string()))
     }
 
     fn run(

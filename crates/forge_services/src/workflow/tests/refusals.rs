@@ -513,7 +513,7 @@ unknown field `ephemeral`
   |
 1 | models: { m: { ephemeral: true } }
   |                ^
-help: use one of provider, window, max_output, price, efforts, thinking_budget, sampling, tools, images, reasoning, tool_choice, parallel_tool_calls, stop, seed, service_tier, response_format, routing, cache, extra_body
+help: use one of provider, protocols, window, max_output, price, efforts, thinking_budget, sampling, tools, images, reasoning, tool_choice, parallel_tool_calls, stop, seed, service_tier, response_format, routing, cache, extra_body
 ",
     );
 }

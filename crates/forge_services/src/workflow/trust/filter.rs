@@ -181,6 +181,7 @@ impl LayerFilter<'_> {
         for (id, config) in models {
             let ModelConfig {
                 provider,
+                protocols,
                 window,
                 max_output,
                 price,
@@ -200,7 +201,7 @@ impl LayerFilter<'_> {
                 cache,
                 extra_body,
             } = config;
-            let known = self.base.model(&id).ok();
+            let known = self.base.model_facts(&id).ok();
             let path = format!("models.{id}");
             let usual = known.as_ref().map(|known| &known.reference.provider);
             let is_usual = provider.as_ref().is_none_or(|provider| Some(provider) == usual);
@@ -221,6 +222,7 @@ impl LayerFilter<'_> {
                 routing: self.option(&path, &whom, "routing", routing),
                 extra_body: self.option(&path, &whom, "extra_body", extra_body),
                 provider,
+                protocols,
                 window,
                 max_output,
                 price,
