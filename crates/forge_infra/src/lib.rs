@@ -1,6 +1,7 @@
 //! The adapters to the outside world: providers, recorded sessions, tools, files and clock.
 #![allow(clippy::disallowed_methods, reason = "files and the clock are this crate's very task")]
 
+mod agent_database;
 mod anthropic;
 mod checkpoint_store;
 mod file_session_sink;
@@ -25,6 +26,7 @@ mod tools;
 mod open_file;
 mod whole_file;
 
+pub use agent_database::{AgentDatabase, AgentDatabaseError, DatabaseSession};
 pub use anthropic::AnthropicProvider;
 pub use checkpoint_store::{
     Access, MemoryCheckpointStore, OpeningCheckpointStore, SqliteCheckpointStore, SqlitePlace, StoreUrl,

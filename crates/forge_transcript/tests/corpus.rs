@@ -102,6 +102,7 @@ fn streams_the_same(bytes: &[u8], file: &str, sessions: &[Session]) {
             );
             assert_eq!(streamed.compactions, session.compactions(), "{file}");
             assert_eq!(streamed.attachments, session.attachments(), "{file}");
+            assert_eq!(streamed.calls, session.calls(), "{file}");
             assert_eq!(streamed.tools, request_tools(&bytes), "{file}");
         }
         (None, sessions) => {

@@ -10,6 +10,7 @@ mod exports;
 mod gemini_cli;
 mod inspect;
 mod json_lines;
+mod opencode;
 mod openhands;
 mod pi;
 mod pi_append;
@@ -29,7 +30,7 @@ pub(crate) const AGENTS: &[&dyn Codec] = &[
     &blocks::ClaudeTurns,
     &blocks::ForgeCode,
     &exports::Goose,
-    &exports::OpenCode,
+    &opencode::OpenCode,
     &exports::Spans,
     &exports::Atif,
     &aider::Aider,

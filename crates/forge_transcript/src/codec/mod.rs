@@ -20,7 +20,7 @@ pub use revision::RewriteError;
 pub(crate) use revision::{Line, Revision, Says};
 pub use source::Opener;
 pub(crate) use source::{Source, Visit};
-pub(crate) use traces::{Effect, Trace};
+pub(crate) use traces::{Effect, Presence, Trace};
 pub(crate) use window::Window;
 
 use crate::{Format, Record, RecordedCompaction, Session, StreamError, StreamedSession, TranscriptError};

@@ -25,7 +25,7 @@ use self::settings::{CompactSettings, read_configuration};
 use crate::arguments::{ConfigFlag, FormatName, OwnRun, window};
 use crate::failure::Misconfigured;
 use crate::run::block_on;
-use crate::session_file::{MOST_OF_A_FILE, SessionFile, read_named};
+use crate::session_file::{MOST_OF_A_FILE, SessionFile, SessionText, read_named};
 
 /// Make a recorded session fit a limit: whatever can stay is kept byte for byte
 ///
@@ -135,7 +135,7 @@ fn input(arguments: &CompactArguments) -> &Path {
 }
 
 fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
-    let file = SessionFile::read(input(arguments), arguments.files.from.0)?;
+    let file = SessionFile::read(input(arguments), arguments.files.from.0, arguments.picked.as_deref())?;
     let nth = file.the_one(arguments.picked.as_deref())?;
     let draft = Draft::open(&file.sessions[nth], nth);
     if arguments.files.from.0.is_none() {
@@ -223,9 +223,9 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
              {name}"
         ))
     })?;
-    let bytes = read_named(input(arguments), "session", MOST_OF_A_FILE)?;
-    proposal.check(&bytes, &input(arguments).display().to_string())?;
-    let file = SessionFile::read(input(arguments), Some(proposal.from))?;
+    let text = SessionText::read(input(arguments), arguments.picked.as_deref())?;
+    proposal.check(&text.bytes, &input(arguments).display().to_string())?;
+    let file = SessionFile::of_text(input(arguments), text, Some(proposal.from))?;
     let Some(session) = file.sessions.get(proposal.session) else {
         bail!(Misconfigured(format!("{name} is not a proposal for {}", file.path.display())));
     };

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::arguments::{JsonFlag, OwnRun};
 use crate::output;
 use crate::run::block_on;
-use crate::session_file::{MOST_OF_A_FILE, SessionFile, nth_of};
+use crate::session_file::{MOST_OF_A_FILE, SessionFile, is_database};
 use crate::setup::store;
 
 /// Show what fills the context window of a recorded session
@@ -107,14 +107,14 @@ fn of_file(
     {
         return Ok(vec![session]);
     }
-    let mut file = SessionFile::read(path, None)?;
+    let mut file = SessionFile::read(path, None, picked)?;
     if before_compaction {
         file.sessions = file.sessions.into_iter().map(Session::before_compaction).collect();
     }
     let tools = request_tools(&file.bytes).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools));
     let sessions: Vec<&Session> = match picked {
         None => file.sessions.iter().collect(),
-        Some(wanted) => vec![&file.sessions[nth_of(&file.sessions, wanted)?]],
+        Some(_) => vec![&file.sessions[file.the_one(picked)?]],
     };
     Ok(sessions.into_iter().map(|session| inspect_session(session, tools)).collect())
 }
@@ -123,7 +123,7 @@ fn of_file(
 /// has to be read at once, or cannot be opened twice.
 fn of_large_file(path: &Path) -> anyhow::Result<Option<InspectedSession>> {
     let is_file = std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= MOST_OF_A_FILE);
-    if !is_file || File::open(path).is_err() {
+    if !is_file || File::open(path).is_err() || is_database(path) {
         return Ok(None);
     }
     let mut inspector = Inspector::new(&O200kCounter);

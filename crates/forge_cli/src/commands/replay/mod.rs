@@ -3,7 +3,7 @@
 mod view;
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,7 +27,7 @@ use crate::arguments::{ConfigFlag, JsonFlag, window};
 use crate::consent::Need;
 use crate::failure::{Misconfigured, unknown_agent};
 use crate::run::{checkpoints, runtime};
-use crate::session_file::{SessionFile, nth_of};
+use crate::session_file::SessionFile;
 use crate::setup::{self, Providers, store};
 
 /// Replay a recorded session and show what compaction does to it, without a key or a server
@@ -69,7 +69,7 @@ pub(crate) struct ReplayArguments {
 impl ReplayArguments {
     /// Replays the sessions of a file.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let sessions = pick_sessions(SessionFile::read(&self.file, None)?.sessions, self.picked.as_deref())?;
+        let sessions = pick_sessions(&self.file, self.picked.as_deref())?;
         if self.resume.is_some() && sessions.len() != 1 {
             let what = format!(
                 "--resume needs a single session, but the file holds {}: name one with --session",
@@ -123,10 +123,13 @@ struct ReplaySettings {
     summarizers: Option<Workflow>,
 }
 
-fn pick_sessions(sessions: Vec<Session>, wanted: Option<&str>) -> anyhow::Result<Vec<Session>> {
-    let Some(wanted) = wanted else { return Ok(sessions) };
-    let index = nth_of(&sessions, wanted)?;
-    Ok(sessions.into_iter().skip(index).take(1).collect())
+fn pick_sessions(path: &Path, wanted: Option<&str>) -> anyhow::Result<Vec<Session>> {
+    let file = SessionFile::read(path, None, wanted)?;
+    if wanted.is_none() {
+        return Ok(file.sessions);
+    }
+    let index = file.the_one(wanted)?;
+    Ok(file.sessions.into_iter().skip(index).take(1).collect())
 }
 
 fn read_configuration(arguments: &ReplayArguments) -> anyhow::Result<ReplaySettings> {
