@@ -64,8 +64,8 @@ pub use effective::{Effective, effective};
 pub use engine::{Engine, LiveContext, NextCall};
 pub use hooks::Hooks;
 pub use inspect::{
-    Duplicate, DuplicateKind, GroupCounts, InspectReport, Inspector, LargeItem, RoleShare, ToolShare,
-    inspect, inspect_view,
+    Duplicate, DuplicateKind, GroupCounts, InspectReport, Inspector, LargeItem, MessageSize, RoleShare,
+    ToolShare, inspect, inspect_view,
 };
 pub use orchestrator::{ModelSwitch, Orchestrator, RunStatistics, TakenBack};
 pub use probe::probe_models;

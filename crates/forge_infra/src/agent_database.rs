@@ -38,7 +38,9 @@ pub struct DatabaseSession {
 #[derive(Debug, thiserror::Error)]
 pub enum AgentDatabaseError {
     /// SQLite failed.
-    #[error("{place} cannot be read as a database: {source}; copy it with `sqlite3 {place} .dump`, or export the session with its agent")]
+    #[error(
+        "{place} cannot be read as a database: {source}; copy it with `sqlite3 {place} .dump`, or export the session with its agent"
+    )]
     Failed {
         /// The file.
         place: String,
@@ -47,7 +49,9 @@ pub enum AgentDatabaseError {
         source: rusqlite::Error,
     },
     /// It has the tables of no known agent.
-    #[error("{place} is a SQLite database, but not one of opencode or goose; export the session with its agent")]
+    #[error(
+        "{place} is a SQLite database, but not one of opencode or goose; export the session with its agent"
+    )]
     Unknown {
         /// The file.
         place: String,
@@ -246,7 +250,8 @@ fn opencode_export(connection: &Connection, id: &str) -> rusqlite::Result<Option
     );
     let info = |row: &Row<'_>| {
         let time = json!({"created": row.get::<_, i64>(5).ok(), "updated": row.get::<_, i64>(6).ok()});
-        let word = |column| text(row, column).map(|text| if text.is_empty() { Value::Null } else { json!(text) });
+        let word =
+            |column| text(row, column).map(|text| if text.is_empty() { Value::Null } else { json!(text) });
         let facts = [
             ("id", json!(id)),
             ("title", word(0)?),
@@ -261,8 +266,8 @@ fn opencode_export(connection: &Connection, id: &str) -> rusqlite::Result<Option
     let Some(info) = connection.prepare(&query)?.query_map([id], info)?.next().transpose()? else {
         return Ok(None);
     };
-    let mut messages = connection
-        .prepare("SELECT id, data FROM message WHERE session_id = ?1 ORDER BY time_created, id")?;
+    let mut messages =
+        connection.prepare("SELECT id, data FROM message WHERE session_id = ?1 ORDER BY time_created, id")?;
     let mut parts = connection.prepare("SELECT id, data FROM part WHERE message_id = ?1 ORDER BY id")?;
     let mut exported = Vec::new();
     let mut rows = messages.query([id])?;
@@ -303,8 +308,7 @@ fn goose_sessions(connection: &Connection) -> rusqlite::Result<Vec<DatabaseSessi
 /// Exports a session in the form of `goose session export --format json`.
 fn goose_export(connection: &Connection, id: &str) -> rusqlite::Result<Option<Value>> {
     let columns = ["name", "input_tokens", "output_tokens", "total_tokens", "accumulated_cost"];
-    let [name, input, output, total, cost] =
-        columns.map(|column| optional(connection, "sessions", column));
+    let [name, input, output, total, cost] = columns.map(|column| optional(connection, "sessions", column));
     let query = format!(
         "SELECT working_dir, coalesce(nullif({name}, ''), description), {input}, {output}, {total}, {cost}
         FROM sessions WHERE id = ?1"
@@ -392,9 +396,7 @@ mod tests {
         let listed: Vec<_> = opencode.sessions().unwrap();
         let listed: Vec<_> = listed.iter().map(|one| (one.id.as_str(), one.messages, one.is_child)).collect();
         assert_eq!(listed, [("ses_2", 0, true), ("ses_1", 3, false)]);
-        let text = |id: &str, message: &str, text: &str| {
-            json!({"type": "text", "text": text, "id": id, "messageID": message, "sessionID": "ses_1"})
-        };
+        let text = |id: &str, message: &str, text: &str| json!({"type": "text", "text": text, "id": id, "messageID": message, "sessionID": "ses_1"});
         let info = |role: &str, id: &str| json!({"role": role, "id": id, "sessionID": "ses_1"});
         let expected = json!({
             "info": {"id": "ses_1", "title": "Old", "directory": "/w", "version": "1.0",
@@ -411,10 +413,10 @@ mod tests {
         let goose = AgentDatabase::open(&path).unwrap();
         assert_eq!(goose.sessions().unwrap()[0].updated.unwrap().to_string(), "2026-01-01T10:00:00Z");
         let expected = json!({"id": "20260101_1", "working_dir": "/w", "name": "Find it", "total_tokens": 9,
-            "conversation": [
-                {"role": "user", "created": 5, "content": [{"type": "text", "text": "hi"}], "metadata": {"agentVisible": false}},
-                {"role": "assistant", "created": 4, "content": [{"type": "text", "text": "ho"}]},
-            ]});
+        "conversation": [
+            {"role": "user", "created": 5, "content": [{"type": "text", "text": "hi"}], "metadata": {"agentVisible": false}},
+            {"role": "assistant", "created": 4, "content": [{"type": "text", "text": "ho"}]},
+        ]});
         assert_eq!(serde_json::from_str::<Value>(&goose.export("20260101_1").unwrap()).unwrap(), expected);
         let missing = goose.export("x").unwrap_err().to_string();
         assert!(missing.contains("has no session `x`"), "{missing}");
@@ -444,8 +446,10 @@ mod tests {
 
     #[test]
     fn a_foreign_or_damaged_database_is_refused() {
-        let view = OPENCODE.replace("CREATE TABLE part (id TEXT PRIMARY KEY, message_id TEXT, session_id TEXT, data TEXT NOT NULL);",
-            "CREATE VIEW part AS SELECT 1 AS id, 2 AS message_id, 3 AS data;");
+        let view = OPENCODE.replace(
+            "CREATE TABLE part (id TEXT PRIMARY KEY, message_id TEXT, session_id TEXT, data TEXT NOT NULL);",
+            "CREATE VIEW part AS SELECT 1 AS id, 2 AS message_id, 3 AS data;",
+        );
         let view = view.split("INSERT INTO part").next().unwrap();
         for schema in ["CREATE TABLE notes (id TEXT)", view] {
             let (_folder, path) = database(schema);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forge_domain::{Tokens, Usage};
+use forge_domain::{Dollars, Tokens, Usage};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::json_text::parse;
 use crate::{Record, Session};
 
 /// A call of a model, as the recording agent took it down.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordedCall {
     /// The record that holds it, counted from 0.
     pub record: usize,
@@ -20,8 +20,8 @@ pub struct RecordedCall {
     pub model: Option<Arc<str>>,
     /// The tokens of the prompt and the reply.
     pub usage: Usage,
-    /// The cost in US dollars, if the agent recorded it.
-    pub dollars: Option<f64>,
+    /// The cost, if the agent recorded it.
+    pub dollars: Option<Dollars>,
     /// True if a sub-agent made it, in a context of its own.
     pub is_aside: bool,
 }
@@ -122,8 +122,14 @@ const FORMS: [Form; 8] = [
     },
 ];
 
-const COSTS: [&str; 6] =
-    ["/message/usage/cost/total", "/metrics/cost", "/metrics/cost_usd", "/info/cost", "/extra/cost", "/context/usage/cost"];
+const COSTS: [&str; 6] = [
+    "/message/usage/cost/total",
+    "/metrics/cost",
+    "/metrics/cost_usd",
+    "/info/cost",
+    "/extra/cost",
+    "/context/usage/cost",
+];
 
 const MODELS: [&str; 12] = [
     "/message/model",
@@ -187,7 +193,7 @@ pub fn recorded_total(document: &[u8]) -> Option<RecordedCall> {
         record: 0,
         model,
         usage: usage.unwrap_or_default(),
-        dollars,
+        dollars: dollars.and_then(Dollars::new),
         is_aside: false,
     })
 }
@@ -225,12 +231,14 @@ impl CallTally {
         self.sum = sum.cloned();
         let is_true = |at: &str| entry.pointer(at) == Some(&Value::Bool(true));
         let is_aside = is_true("/isSidechain")
-            || ["/data/parentToolCallId", "/parent_tool_use_id"].iter().any(|at| !text_at(entry, at).is_empty());
+            || ["/data/parentToolCallId", "/parent_tool_use_id"]
+                .iter()
+                .any(|at| !text_at(entry, at).is_empty());
         let call = RecordedCall {
             record: place,
             model: self.model.clone(),
             usage,
-            dollars: COSTS.iter().find_map(|at| entry.pointer(at)?.as_f64()),
+            dollars: COSTS.iter().find_map(|at| entry.pointer(at)?.as_f64()).and_then(Dollars::new),
             is_aside,
         };
         let reply = REPLIES.iter().map(|at| text_at(entry, at)).find(|id| !id.is_empty()).unwrap_or_default();
@@ -310,10 +318,11 @@ mod tests {
         let mut tally = CallTally::default();
         entries.iter().enumerate().for_each(|(place, entry)| tally.add(place, &entry.to_string()));
         let numbers = |call: RecordedCall| {
-            let Usage { prompt_tokens, cached_tokens, cache_written_tokens, completion_tokens, .. } = call.usage;
+            let Usage { prompt_tokens, cached_tokens, cache_written_tokens, completion_tokens, .. } =
+                call.usage;
             let [prompt, cached, written, reply] =
                 [prompt_tokens, cached_tokens, cache_written_tokens, completion_tokens].map(Tokens::as_u64);
-            (prompt, cached, written, reply, call.dollars)
+            (prompt, cached, written, reply, call.dollars.map(Dollars::as_f64))
         };
         tally.finish().into_iter().map(numbers).collect()
     }
@@ -331,16 +340,23 @@ mod tests {
         };
         for (entries, expected) in [
             // The pieces of a reply are one call, whose last piece has all its tokens.
-            (vec![claude("a", 1), claude("a", 9), claude("b", 2)], vec![(321, 20, 300, 9, None), (321, 20, 300, 2, None)]),
+            (
+                vec![claude("a", 1), claude("a", 9), claude("b", 2)],
+                vec![(321, 20, 300, 9, None), (321, 20, 300, 2, None)],
+            ),
             // A report that repeats the sum tells of no call.
             (vec![codex(104), codex(104), codex(208)], vec![(100, 60, 0, 4, None); 2]),
             (
-                vec![json!({"message": {"usage": {"input": 1, "output": 2, "cacheRead": 30, "cacheWrite": 400,
-                    "totalTokens": 433, "cost": {"total": 0.5}}}})],
+                vec![
+                    json!({"message": {"usage": {"input": 1, "output": 2, "cacheRead": 30, "cacheWrite": 400,
+                    "totalTokens": 433, "cost": {"total": 0.5}}}}),
+                ],
                 vec![(431, 30, 400, 2, Some(0.5))],
             ),
             (
-                vec![json!({"metrics": {"inputTokens": 5, "outputTokens": 6, "cacheReadTokens": 0, "cost": 0.25}})],
+                vec![
+                    json!({"metrics": {"inputTokens": 5, "outputTokens": 6, "cacheReadTokens": 0, "cost": 0.25}}),
+                ],
                 vec![(5, 0, 0, 6, Some(0.25))],
             ),
             (
@@ -348,10 +364,15 @@ mod tests {
                     "cache": {"read": 40, "write": 0}}}})],
                 vec![(41, 40, 0, 5, Some(0.5))],
             ),
-            (vec![json!({"tokens": {"input": 50, "output": 2, "cached": 40, "thoughts": 3}})], vec![(50, 40, 0, 5, None)]),
             (
-                vec![json!({"extra": {"cost": 0.1, "response": {"usage": {"prompt_tokens": 7, "completion_tokens": 8,
-                    "prompt_tokens_details": {"cached_tokens": 2}}}}})],
+                vec![json!({"tokens": {"input": 50, "output": 2, "cached": 40, "thoughts": 3}})],
+                vec![(50, 40, 0, 5, None)],
+            ),
+            (
+                vec![
+                    json!({"extra": {"cost": 0.1, "response": {"usage": {"prompt_tokens": 7, "completion_tokens": 8,
+                    "prompt_tokens_details": {"cached_tokens": 2}}}}}),
+                ],
                 vec![(7, 2, 0, 8, Some(0.1))],
             ),
             (
@@ -359,7 +380,10 @@ mod tests {
                     {"key": "gen_ai.usage.output_tokens", "value": {"intValue": 8}}]})],
                 vec![(7, 0, 0, 8, None)],
             ),
-            (vec![json!({"usage": {"input_tokens": 0, "output_tokens": 0}}), json!({"role": "user"})], vec![]),
+            (
+                vec![json!({"usage": {"input_tokens": 0, "output_tokens": 0}}), json!({"role": "user"})],
+                vec![],
+            ),
         ] {
             assert_eq!(figures(&entries), expected, "{entries:?}");
         }
@@ -368,12 +392,17 @@ mod tests {
     #[test]
     fn a_document_has_the_total() {
         for (document, prompt, dollars) in [
-            (json!({"info": {"model_stats": {"instance_cost": 0.5, "tokens_sent": 9}}, "history": []}), 9, Some(0.5)),
+            (
+                json!({"info": {"model_stats": {"instance_cost": 0.5, "tokens_sent": 9}}, "history": []}),
+                9,
+                Some(0.5),
+            ),
             (json!({"metrics": {"accumulated_cost": 0.25}, "history": []}), 0, Some(0.25)),
             (json!({"messages": [], "response": {"usage": {"prompt_tokens": 3}}, "cost": 0.1}), 3, Some(0.1)),
         ] {
             let total = recorded_total(document.to_string().as_bytes()).unwrap();
-            assert_eq!((total.usage.prompt_tokens.as_u64(), total.dollars), (prompt, dollars), "{document}");
+            let actual = (total.usage.prompt_tokens.as_u64(), total.dollars.map(Dollars::as_f64));
+            assert_eq!(actual, (prompt, dollars), "{document}");
         }
         assert_eq!(recorded_total(b"{\"messages\": []}"), None);
         assert_eq!(recorded_total(b"[1]"), None);

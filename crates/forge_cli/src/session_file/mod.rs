@@ -1,5 +1,6 @@
 //! A file with recorded sessions: its bytes, its parsed content, and the selected session.
 
+mod progress;
 mod stored;
 
 use std::fs::{File, Metadata};
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use forge_transcript::{Format, Session};
 
+pub(crate) use self::progress::ReadProgress;
 pub(crate) use self::stored::{SessionText, is_database};
 use crate::failure::Misconfigured;
 
@@ -51,7 +53,10 @@ pub(crate) fn read_named(path: &Path, what: &str, most: u64) -> Result<Vec<u8>, 
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1);
     let is_too_large = metadata.is_file() && metadata.len() > most;
     if !is_too_large {
-        file.take(most + 1).read_to_end(&mut bytes).map_err(|error| refused(&error))?;
+        let progress = ReadProgress::new(length);
+        let read = progress.pass(file).take(most + 1).read_to_end(&mut bytes);
+        progress.finish();
+        read.map_err(|error| refused(&error))?;
     }
     if is_too_large || bytes.len() as u64 > most {
         let most = most >> 20;

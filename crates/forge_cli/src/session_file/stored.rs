@@ -76,7 +76,9 @@ fn unpicked(path: &Path, sessions: &[DatabaseSession], picked: Option<&str>) -> 
     }
     let mut text = match picked {
         Some(picked) => format!("{name} has no session `{picked}`"),
-        None => format!("{name} holds {}: pick one with --session ID|INDEX", quantity(sessions.len(), "session")),
+        None => {
+            format!("{name} holds {}: pick one with --session ID|INDEX", quantity(sessions.len(), "session"))
+        }
     };
     text += if sessions.len() > NAMED { "; the newest are" } else { "; they are" };
     for (number, session) in sessions.iter().take(NAMED).enumerate() {

@@ -4,8 +4,9 @@ use forge_domain::{Message, Role};
 use serde_json::Value;
 
 use super::codex_item::item_messages;
-use crate::any_blocks::{chat_messages, messages_of, role_of, text_at};
 use crate::RecordedCompaction;
+use crate::RecordedCompaction;
+use crate::any_blocks::{chat_messages, messages_of, role_of, text_at};
 use crate::codec::{EntryFormat, Evidence, Fields, Listing, Trace};
 use crate::flat_text::flat_value;
 use crate::format::FormatFacts;

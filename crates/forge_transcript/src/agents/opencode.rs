@@ -92,9 +92,8 @@ impl EntryFormat for OpenCode {
     fn folded_window(records: &[Record], compactions: &[RecordedCompaction]) -> Window {
         let Some(last) = compactions.last() else { return Window::default() };
         let entry = |place: usize| parse::<Value>(records[place].raw()).unwrap_or_default();
-        let place_of = |id: &str| {
-            (0..last.record).rev().find(|place| text_at(&entry(*place), "/info/id") == id)
-        };
+        let place_of =
+            |id: &str| (0..last.record).rev().find(|place| text_at(&entry(*place), "/info/id") == id);
         let summary = entry(last.record);
         let Some(request) = place_of(text_at(&summary, "/info/parentID")) else {
             return Window::from(last.record);
@@ -108,9 +107,8 @@ impl EntryFormat for OpenCode {
 /// Checks whether a message is the complete summary of a compaction.
 fn is_summary(entry: &Value) -> bool {
     let has = |at: &str| entry.pointer(at).is_some_and(|value| !value.is_null());
-    let is_open = entry.pointer("/info/time/created").is_some()
-        && !has("/info/finish")
-        && !has("/info/time/completed");
+    let is_open =
+        entry.pointer("/info/time/created").is_some() && !has("/info/finish") && !has("/info/time/completed");
     entry.pointer("/info/summary") == Some(&Value::Bool(true)) && !has("/info/error") && !is_open
 }
 
@@ -160,9 +158,8 @@ fn part_blocks(part: &Value) -> Vec<Value> {
 /// Returns the block of a tool's result; `None` if it has none yet.
 fn answer(part: &Value, id: Option<&Value>) -> Option<Value> {
     let state = part.get("state")?;
-    let said = |text: &Value| {
-        Some(json!({"type": "tool-result", "toolCallId": id, "output": {"content": text}}))
-    };
+    let said =
+        |text: &Value| Some(json!({"type": "tool-result", "toolCallId": id, "output": {"content": text}}));
     if state.pointer("/time/compacted").is_some_and(|at| !at.is_null()) {
         return said(&json!(CLEARED));
     }

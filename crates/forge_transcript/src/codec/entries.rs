@@ -23,8 +23,8 @@ use crate::{
     Format, Record, RecordedCompaction, RewriteError, Session, StreamError, StreamedSession, TranscriptError,
 };
 
-/// The number of entries of which at least one has to hold a message.
-const SOME_ENTRIES: usize = 20;
+/// The number of entries of which at least one has to hold a message, whatever they look like.
+pub(crate) const SOME_ENTRIES: usize = 20;
 
 /// A format whose file is a list of entries: a record a line, or the items of a list.
 ///
@@ -100,8 +100,8 @@ pub(crate) trait EntryFormat: Sync + Sized {
     }
 
     /// Returns the lines to append to a file so that its agent continues with the revised session.
-    fn append(addition: &Addition<'_>) -> Result<Vec<String>, RewriteError> {
-        Err(addition.revision.refuse_conversion(NO_ADDITION))
+    fn append(_addition: &Addition<'_>) -> Result<Vec<String>, RewriteError> {
+        Err(RewriteError::Append(NO_ADDITION))
     }
 
     /// Checks whether an entry, given as text, stays in the context of the model after a compaction.
@@ -283,7 +283,10 @@ fn read_session<F: EntryFormat>(listing: Listing<'_>, input: &Input<'_>) -> Resu
     for (raw, active) in listing.entries.iter().zip(active) {
         records.push(input.shelf.put(raw, reader.read::<F>(raw, active), read_again::<F>));
     }
-    if records.len() >= SOME_ENTRIES && records.iter().all(|record| record.n_messages() == 0) {
+    let is_mute = records.iter().all(|record| record.n_messages() == 0);
+    let has_content = || records.iter().any(|record| record.raw().contains("\"content\""));
+    let holds_none = || records.iter().all(|record| F::text_messages(record.raw()).is_empty());
+    if is_mute && (records.len() >= SOME_ENTRIES || has_content()) && holds_none() {
         return Err(TranscriptError::Mute {
             origin: input.origin.to_owned(),
             name: F::FACTS.name,

@@ -19,9 +19,8 @@ impl Window {
 
     /// Returns the places of its records, in order; `n_records` is the number of all.
     pub(crate) fn places(&self, n_records: usize) -> impl Iterator<Item = usize> {
-        let is_other = |place: &usize| {
-            !self.lead.contains(place) && self.hidden.binary_search(place).is_err()
-        };
+        let is_other =
+            |place: &usize| !self.lead.contains(place) && self.hidden.binary_search(place).is_err();
         let others = (self.start..n_records).filter(is_other);
         self.lead.iter().copied().chain(others)
     }

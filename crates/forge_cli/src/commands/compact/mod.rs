@@ -13,14 +13,15 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 use forge_app::{CompactSession, CompactSessionError, CompactedSession, SessionRoom, compact_session};
-use forge_domain::compaction::ContextCompactor;
-use forge_domain::{Compact, TokenCounter, Tokens, breaches_in_words};
+use forge_domain::compaction::{ContextCompactor, is_bare_record};
+use forge_domain::{Compact, ContextMessage, Replacement, TokenCounter, Tokens, breaches_in_words};
 use forge_services::O200kCounter;
 use forge_transcript::{Draft, number_of, request_tools};
 
 use self::places::check_places;
 use self::proposal::Proposal;
-use self::report::{FileReport, in_a_line, pretty, tell, write_file, write_result};
+pub(crate) use self::report::write_file;
+use self::report::{FileReport, in_a_line, pretty, tell, write_result};
 use self::settings::{CompactSettings, read_configuration};
 use crate::arguments::{ConfigFlag, FormatName, OwnRun, window};
 use crate::failure::Misconfigured;
@@ -29,7 +30,7 @@ use crate::session_file::{MOST_OF_A_FILE, SessionFile, SessionText, read_named};
 
 /// Make a recorded session fit a limit: whatever can stay is kept byte for byte
 ///
-/// Reads and writes OpenAI chat messages, Anthropic request bodies, Claude Code JSONL and tau-bench JSON.
+/// Reads the sessions of Claude Code, Codex, pi, opencode, goose and many other agents, and requests of all protocols.
 #[derive(Debug, Args)]
 pub(crate) struct CompactArguments {
     #[command(flatten)]
@@ -170,6 +171,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     if let Some(over) = compacted.report.still_over.clone() {
         return Err(anyhow::Error::new(over).context(refusal(arguments, is_off)));
     }
+    refuse_bare_records(arguments, &compacted.replacements)?;
     let written = match arguments.files.in_place {
         true => {
             let pre_tokens = compacted.report.tokens_before;
@@ -198,6 +200,27 @@ fn refuse_lost_results(file: &SessionFile, draft: &Draft<'_>) -> Result<(), Misc
          would be left out\n  help: if it is of another format, name it with --from; `--from {0}` compacts it \
          without them",
         format.id(),
+    )))
+}
+
+/// Checks that no record stands for many messages and keeps nothing of any.
+fn refuse_bare_records(
+    arguments: &CompactArguments,
+    replacements: &[Replacement],
+) -> Result<(), Misconfigured> {
+    const MANY: usize = 20;
+    let is_bare = |message: &ContextMessage| is_bare_record(&message.message().to_text());
+    let bare = replacements.iter().find(|replacement| {
+        replacement.replaces.len() >= MANY
+            && !replacement.with.is_empty()
+            && replacement.with.iter().all(is_bare)
+    });
+    let Some(replacement) = bare else { return Ok(()) };
+    Err(Misconfigured(format!(
+        "{} stays as it is: the record of {} messages would keep nothing of them: raise --max-tokens\n  help: if the \
+         file is of another format, name it with --from",
+        input(arguments).display(),
+        replacement.replaces.len()
     )))
 }
 

@@ -40,7 +40,8 @@ pub(super) fn write_result(arguments: &CompactArguments, bytes: &[u8]) -> anyhow
     }
 }
 
-pub(super) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+/// Writes a file as a whole, or not at all.
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     write_whole(path, bytes).map_err(|error| {
         let way_out = match error.kind() {
             ErrorKind::NotFound => "; create the folder first, or name another",

@@ -15,11 +15,11 @@ use forge_domain::compaction::ContextCompactor;
 use forge_domain::quantity;
 use forge_domain::{
     Agent, AgentId, CheckpointFilter, Compact, ModelConfig, ModelId, Provider, ProviderConfig, ProviderId,
-    StoreSetting, Tokens, Workflow,
+    Role, StoreSetting, Tokens, Workflow,
 };
 use forge_infra::{Exchange, OpeningCheckpointStore, Playback, ProcessHolder, StoreUrl, SystemClock};
 use forge_services::O200kCounter;
-use forge_transcript::Session;
+use forge_transcript::{Recording, Session};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::view::{ReplayedSession, StoreFigures, print_json, print_sessions};
@@ -32,7 +32,7 @@ use crate::setup::{self, Providers, store};
 
 /// Replay a recorded session and show what compaction does to it, without a key or a server
 ///
-/// Reads OpenAI chat messages (`{"messages": [...]}`), tau-bench JSON and Claude Code JSONL.
+/// Reads the sessions of Claude Code, Codex, pi, opencode, goose and many other agents, and requests of all protocols.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArguments {
     /// The recorded session
@@ -132,6 +132,21 @@ fn pick_sessions(path: &Path, wanted: Option<&str>) -> anyhow::Result<Vec<Sessio
     Ok(file.sessions.into_iter().skip(index).take(1).collect())
 }
 
+/// Checks that the results of a session are not all lost: its format was most likely guessed wrong.
+fn refuse_lost_results(session: &Session, recording: &Recording, path: &Path) -> Result<(), Misconfigured> {
+    let results = recording.messages.iter().filter(|message| message.role() == Role::Tool).count();
+    if recording.orphans < 2 || results > recording.missing_results {
+        return Ok(());
+    }
+    Err(Misconfigured(format!(
+        "{} looks like the format `{}`, but none of its {} results answers a call: it may be of another format\n  \
+         help: `forge compact --from FORMAT --to openai` reads it as the format that it is, or repairs it",
+        path.display(),
+        session.format.id(),
+        recording.orphans
+    )))
+}
+
 fn read_configuration(arguments: &ReplayArguments) -> anyhow::Result<ReplaySettings> {
     let source = arguments.configured.source();
     if arguments.agent.is_none() && arguments.summarizer.is_none() && source.config().is_none() {
@@ -169,6 +184,7 @@ async fn replay_one(
 ) -> anyhow::Result<ReplayedSession> {
     let window = arguments.window;
     let recording = session.recording();
+    refuse_lost_results(session, &recording, &arguments.file)?;
     let playback = Arc::new(Playback::new(Exchange::all_of(&recording.messages), Arc::new(O200kCounter)));
     let (workflow, providers, agent) = stage(configured, window, Arc::clone(&playback) as Arc<dyn Provider>)?;
     let services = setup::services_around(workflow, providers, Arc::clone(&playback) as Arc<_>, None);
@@ -252,8 +268,8 @@ fn bytes(url: &StoreUrl) -> Option<u64> {
     let StoreUrl::Sqlite(place) = url else { return None };
     let mut log = place.path.clone().into_os_string();
     log.push("-wal");
-    let size = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |file| file.len());
-    Some(size(&place.path) + size(std::path::Path::new(&log)))
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+    Some(size(&place.path) + size(Path::new(&log)))
 }
 
 /// Returns the workflow of a replay: the recorded model with a window that is fully available, and the
