@@ -172,8 +172,10 @@ fn pi_samples() -> Vec<Sample> {
     let mut long = vec![head.clone(), entry("a", None, user("Find it."))];
     long.extend(exchange("a"));
     let mut branched = long.clone();
+    let half = json!({"role": "assistant", "stopReason": "aborted", "content": [{"type": "toolCall", "id": "h", "name": "f", "arguments": {}}]});
+    branched.push(entry("h", Some("c"), half));
     branched.extend([
-        json!({"type": "label", "id": "l", "parentId": "c", "label": "x"}),
+        json!({"type": "label", "id": "l", "parentId": "h", "label": "x"}),
         entry("x", Some("l"), user("Not so.")),
         entry("d", Some("l"), user("So.")),
     ]);
