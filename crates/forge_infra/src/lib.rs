@@ -17,6 +17,7 @@ mod process_holder;
 mod recorded;
 mod responses;
 mod sandbox;
+mod session_places;
 mod shell_hook;
 #[cfg(unix)]
 mod supervisor;
@@ -48,6 +49,9 @@ pub use process_holder::ProcessHolder;
 pub use recorded::{Exchange, Playback};
 pub use responses::ResponsesProvider;
 pub use sandbox::{CommandSandbox, SandboxNotice, SandboxSurroundings};
+pub use session_places::{
+    FileEnds, FoundSessions, KnownAgent, agent_folder, find_sessions, known_agents, read_ends, visit_lines,
+};
 pub use shell_hook::ShellHook;
 #[cfg(unix)]
 pub use supervisor::supervise_commands;

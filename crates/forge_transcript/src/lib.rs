@@ -7,6 +7,7 @@
 
 mod read;
 mod formats;
+mod glance;
 mod appended;
 mod mark;
 mod format;
@@ -29,6 +30,7 @@ mod attachments;
 mod reply_pieces;
 mod write;
 mod written;
+mod handover;
 mod harness;
 mod repair;
 mod draft;
@@ -42,12 +44,15 @@ mod foreign;
 mod parts;
 mod json_text;
 mod transcript_error;
+mod uuid;
 
 pub use appended::{UndoError, undo_appended};
 pub use attachments::Attachments;
 pub use codec::{Opener, RewriteError};
 pub use draft::{Draft, number_of};
 pub use format::Format;
+pub use glance::{Folder, Glance, compactions_in, folder_in, glance};
+pub use handover::{Handover, Loss, LossKind, NewSession, Successor};
 pub use read::{read, read_as, read_held};
 pub use record::Record;
 pub use recorded_call::{RecordedCall, recorded_total};
@@ -60,4 +65,5 @@ pub use stream::stream;
 pub use streamed_session::{StreamError, StreamedSession};
 pub use tools::request_tools;
 pub use transcript_error::TranscriptError;
+pub use uuid::new_uuid;
 pub use write::{write_messages, write_openai};

@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use super::codex_item::item_messages;
 use crate::RecordedCompaction;
-use crate::RecordedCompaction;
 use crate::any_blocks::{chat_messages, messages_of, role_of, text_at};
 use crate::codec::{EntryFormat, Evidence, Fields, Listing, Trace};
 use crate::flat_text::flat_value;

@@ -19,6 +19,9 @@ mod who_and_when;
 
 use crate::codec::Codec;
 
+pub(crate) use self::codex_item::{SEALED, new_items as codex_items};
+pub(crate) use self::pi_append::message_of as pi_message;
+
 /// The formats, from the most general to the most specific.
 pub(crate) const AGENTS: &[&dyn Codec] = &[
     &json_lines::JSON_LINES,

@@ -26,12 +26,13 @@ use crate::arguments::{JsonFlag, OwnRun};
 use crate::output;
 use crate::run::block_on;
 use crate::session_file::{MOST_OF_A_FILE, ReadProgress, SessionFile, is_database};
+use crate::sessions::{NamedSession, resolve};
 use crate::setup::store;
 
 /// Show what fills the context window of a recorded session
 #[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
-    /// The recorded session
+    /// The recorded session: a file, or a name such as @codex:last
     #[arg(value_name = "SESSION", required_unless_present = "run")]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -51,7 +52,15 @@ pub(crate) struct InspectArguments {
 
 impl InspectArguments {
     /// Inspects one session of a file, or all of them.
-    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(mut self) -> anyhow::Result<ExitCode> {
+        match self.file.as_deref().map(resolve).transpose()? {
+            Some(NamedSession::Run(run)) => self.run.run = Some(run),
+            Some(NamedSession::File { path, part }) => {
+                self.file = Some(path);
+                self.picked = self.picked.or(part);
+            }
+            None => {}
+        }
         let inspected = match (&self.run.run, &self.file) {
             (Some(word), _) => vec![of_run(word, self.run.store.as_deref())?],
             (None, Some(file)) => of_file(file, self.picked.as_deref(), self.before_compaction)?,

@@ -19,7 +19,7 @@ use forge_domain::{
 };
 use forge_infra::{Exchange, OpeningCheckpointStore, Playback, ProcessHolder, StoreUrl, SystemClock};
 use forge_services::O200kCounter;
-use forge_transcript::{Recording, Session};
+use forge_transcript::{Recording, Session, write_openai};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::view::{ReplayedSession, StoreFigures, print_json, print_sessions};
@@ -27,7 +27,8 @@ use crate::arguments::{ConfigFlag, JsonFlag, window};
 use crate::consent::Need;
 use crate::failure::{Misconfigured, unknown_agent};
 use crate::run::{checkpoints, runtime};
-use crate::session_file::SessionFile;
+use crate::session_file::{SessionFile, SessionText};
+use crate::sessions::{NamedSession, resolve, view_of_run};
 use crate::setup::{self, Providers, store};
 
 /// Replay a recorded session and show what compaction does to it, without a key or a server
@@ -35,7 +36,7 @@ use crate::setup::{self, Providers, store};
 /// Reads the sessions of Claude Code, Codex, pi, opencode, goose and many other agents, and requests of all protocols.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArguments {
-    /// The recorded session
+    /// The recorded session: a file, or a name such as @codex:last
     #[arg(value_name = "SESSION")]
     file: PathBuf,
     /// The agent whose `compact` block applies [default: none, so the defaults apply]
@@ -69,7 +70,12 @@ pub(crate) struct ReplayArguments {
 impl ReplayArguments {
     /// Replays the sessions of a file.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let sessions = pick_sessions(&self.file, self.picked.as_deref())?;
+        let sessions = match resolve(&self.file)? {
+            NamedSession::File { path, part } => {
+                pick_sessions(&path, self.picked.as_deref().or(part.as_deref()))?
+            }
+            NamedSession::Run(run) => own_run(&run)?.sessions,
+        };
         if self.resume.is_some() && sessions.len() != 1 {
             let what = format!(
                 "--resume needs a single session, but the file holds {}: name one with --session",
@@ -95,6 +101,13 @@ impl ReplayArguments {
         check_reports(&replayed)?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Reads a run of the user's own, with every message that it ever had.
+fn own_run(run: &str) -> anyhow::Result<SessionFile> {
+    let (_, conversation) = view_of_run(run)?;
+    let text = SessionText { bytes: write_openai(&conversation), format: None, is_picked: true };
+    SessionFile::of_text(Path::new(run), text, None)
 }
 
 /// Fails if a run would have failed in one of the replays.
