@@ -76,13 +76,15 @@ pub fn find_sessions(
 fn find_in(agent: &'static str, place: &Place, root: &Path, found: &mut FoundSessions) {
     for path in matches_of(root, place.files, &mut found.faults) {
         match (place.kind, std::fs::metadata(&path)) {
-            (Kind::Database, Ok(_)) => match AgentDatabase::open(&path).and_then(|opened| opened.sessions()) {
-                Ok(sessions) => {
-                    let own = sessions.into_iter().filter(|session| !session.is_child);
-                    found.sessions.extend(own.map(|session| stored(agent, &path, session)));
+            (Kind::Database, Ok(_)) => {
+                match AgentDatabase::open(&path).and_then(|opened| opened.sessions()) {
+                    Ok(sessions) => {
+                        let own = sessions.into_iter().filter(|session| !session.is_child);
+                        found.sessions.extend(own.map(|session| stored(agent, &path, session)));
+                    }
+                    Err(error) => found.faults.push(error.to_string()),
                 }
-                Err(error) => found.faults.push(error.to_string()),
-            },
+            }
             (Kind::File(id) | Kind::Folder(id), Ok(metadata)) => {
                 found.sessions.extend(session(agent, place.kind, id(&path), path, &metadata));
             }

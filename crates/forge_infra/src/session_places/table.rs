@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-
 /// An agent and its places.
 pub(super) struct Agent {
     /// Its word in names.
@@ -111,11 +110,7 @@ pub(super) const AGENTS: &[Agent] = &[
     Agent {
         id: "opencode",
         name: "opencode",
-        places: &[Place {
-            root: Root::Variable(DATA),
-            files: "opencode/opencode.db",
-            kind: Kind::Database,
-        }],
+        places: &[Place { root: Root::Variable(DATA), files: "opencode/opencode.db", kind: Kind::Database }],
     },
     Agent {
         id: "goose",
@@ -126,11 +121,7 @@ pub(super) const AGENTS: &[Agent] = &[
                 files: "sessions/sessions.db",
                 kind: Kind::Database,
             },
-            Place {
-                root: Root::Variable(DATA),
-                files: "goose/sessions/sessions.db",
-                kind: Kind::Database,
-            },
+            Place { root: Root::Variable(DATA), files: "goose/sessions/sessions.db", kind: Kind::Database },
         ],
     },
     Agent {
