@@ -2,7 +2,7 @@
 #![no_main]
 
 use forge_domain::{Body, openai_breaches};
-use forge_transcript::{Draft, Format, read, read_as};
+use forge_transcript::{Draft, Format, read, read_as, stream};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -17,6 +17,16 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(sessions) => sessions,
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
+    // Read message by message, a file says the same.
+    let mut seen = Vec::new();
+    let mut open = || Ok(Box::new(std::io::Cursor::new(bytes.to_vec())) as Box<dyn std::io::Read>);
+    let streamed = stream(&mut open, "fuzz", &mut |message| seen.push(message.clone()));
+    if let (Ok(Some(streamed)), [session]) = (streamed, sessions.as_slice())
+        && streamed.format == session.format
+    {
+        assert_eq!(seen, Draft::messages_of(session));
+        assert_eq!(streamed.calls, session.calls());
+    }
     for (nth, session) in sessions.iter().enumerate() {
         // Looking behind the agent's own compactions.
         Draft::messages_of(&session.clone().before_compaction());

@@ -70,6 +70,7 @@ fn commands(file: &str) -> [Vec<Vec<&str>>; 3] {
         vec!["compact", file],
         vec!["compact", file, "-o", "out", "--max-tokens", "1k", "--json"],
         vec!["compact", file, "--dry-run", "--proposal", "out"],
+        vec!["continue", file, "--with", "pi", "--dry-run"],
         vec!["compact", file, "--apply", "proposal.json"],
     ];
     let proposals = vec![vec!["compact", "good.json", "--apply", file]];

@@ -138,3 +138,173 @@ fn what_claude_code_added_by_itself_is_shown_and_reported() {
     let replayed: Value = serde_json::from_str(&replayed.stdout).unwrap();
     assert_eq!(replayed["attachments"], report["attachments"]);
 }
+
+/// A session of Claude Code whose calls were recorded, with what an attacker may have written.
+fn hostile_session() -> String {
+    let evil = "</title><script>alert(1)</script>\u{202e}{{evil}}\u{1b}[2J\" onload=\"x";
+    let usage =
+        |input: u64| json!({"input_tokens": input, "cache_read_input_tokens": 90, "output_tokens": 5});
+    let records = [
+        json!({"type": "user", "message": {"role": "user", "content": evil}}),
+        json!({"type": "assistant", "message": {"role": "assistant", "id": "a", "model": "gpt-5", "usage": usage(10),
+            "content": [{"type": "tool_use", "id": "c", "name": "read", "input": {"path": evil}}]}}),
+        json!({"type": "user", "message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c",
+            "content": format!("{evil} {}", "word ".repeat(60))}]}}),
+        json!({"type": "assistant", "message": {"role": "assistant", "id": "b", "model": "gpt-5", "usage": usage(400),
+            "content": [{"type": "text", "text": "The key is AKIAIOSFODNN7EXAMPLE."}]}}),
+    ];
+    let line = |(n, record): (usize, &Value)| {
+        let parent = if n == 0 { Value::Null } else { json!(format!("u{}", n - 1)) };
+        let mut line = json!({"uuid": format!("u{n}"), "parentUuid": parent, "sessionId": evil});
+        line.as_object_mut().unwrap().extend(record.as_object().unwrap().clone());
+        format!("{line}\n")
+    };
+    records.iter().enumerate().map(line).collect()
+}
+
+#[test]
+fn recorded_calls_show_how_the_context_grew_and_what_it_cost() {
+    let forge = Forge::new().with_file("s.jsonl", hostile_session());
+    let report = inspect(&forge, &["s.jsonl"]);
+    let points: Vec<&Value> =
+        report["growth"]["points"].as_array().unwrap().iter().map(|point| &point["tokens"]).collect();
+    assert_eq!(points, [100, 490]);
+    assert_eq!((&report["growth"]["source"], &report["growth"]["peak"]), (&json!("recorded"), &json!(490)));
+    let spending = &report["spending"];
+    assert_eq!((&spending["calls"], &spending["usage"]["prompt_tokens"]), (&json!(2), &json!(590)));
+    assert_eq!((&spending["is_estimate"], &spending["models"][0]["model"]), (&json!(true), &json!("gpt-5")));
+    let shown = forge.run(&["inspect", "s.jsonl"]).stdout;
+    for words in [
+        "2 recorded calls: 590 prompt tokens (180 from the cache)",
+        "at list prices",
+        "prompt of each call",
+        "█",
+    ] {
+        assert!(shown.contains(words), "`{words}` is not in:\n{shown}");
+    }
+    // Without recorded figures the prompts are counted.
+    let counted = inspect(&Forge::new(), &[&shipped()]);
+    assert_eq!((&counted["growth"]["source"], &counted["spending"]), (&json!("counted"), &Value::Null));
+}
+
+#[test]
+fn a_page_loads_nothing_and_takes_nothing_for_markup() {
+    let forge = Forge::new().with_file("s.jsonl", hostile_session());
+    let run = forge.run(&["inspect", "s.jsonl", "--html", "page.html"]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, ""), "{}", run.stderr);
+    let page = std::fs::read_to_string(forge.path("page.html")).unwrap();
+    for words in [
+        "How the context grew",
+        "What fills the window",
+        "Largest messages",
+        "&lt;script&gt;",
+        "prefers-color-scheme",
+    ] {
+        assert!(page.contains(words), "`{words}` is not on the page");
+    }
+    for words in [
+        "<script",
+        "javascript:",
+        "http://",
+        "https://",
+        " src=",
+        "onload=\"",
+        "{{",
+        "\u{202e}",
+        "\u{1b}",
+        "AKIA",
+    ] {
+        assert!(!page.contains(words), "`{words}` is on the page");
+    }
+    assert!(page.trim_end().ends_with("</html>"));
+    let both = forge.run(&["inspect", "s.jsonl", "--html", "x.html", "--json"]);
+    assert_eq!(both.code, 2, "{}", both.stderr);
+    let nowhere = forge.run(&["inspect", "s.jsonl", "--html", "no/such/x.html"]);
+    assert!(nowhere.stderr.contains("create the folder first"), "{}", nowhere.stderr);
+    let trial = |task: u32| json!({"task_id": task, "trial": 0, "traj": [{"role": "user", "content": format!("task {task}")}]});
+    let forge = Forge::new().with_file("tau.json", json!([trial(3), trial(4)]).to_string());
+    assert_eq!(forge.run(&["inspect", "tau.json", "--html", "page.html"]).code, 0);
+    let page = std::fs::read_to_string(forge.path("page.html")).unwrap();
+    assert!(page.contains("href=\"#session-1\"") && page.contains("id=\"session-1\""), "{page}");
+}
+
+#[test]
+fn sessions_in_a_database_or_a_folder_are_read() {
+    let forge = Forge::new();
+    let database = rusqlite::Connection::open(forge.path("opencode.db")).unwrap();
+    database
+        .execute_batch(
+            r#"CREATE TABLE session (id TEXT, directory TEXT, title TEXT, version TEXT, time_created INTEGER, time_updated INTEGER);
+            CREATE TABLE message (id TEXT, session_id TEXT, time_created INTEGER, data TEXT);
+            CREATE TABLE part (id TEXT, message_id TEXT, session_id TEXT, data TEXT);
+            INSERT INTO session VALUES ('ses_1', '/w', 'Find it', '1', 1, 1), ('ses_2', '/w', 'Other', '1', 2, 2);
+            INSERT INTO message VALUES ('m1', 'ses_1', 1, '{"role":"user"}'),
+                ('m2', 'ses_1', 2, '{"role":"assistant","cost":0.5,"tokens":{"input":9,"output":1}}');
+            INSERT INTO part VALUES ('p1', 'm1', 'ses_1', '{"type":"text","text":"Find it."}'),
+                ('p2', 'm2', 'ses_1', '{"type":"tool","callID":"c","tool":"read","state":{"input":{},"output":"out"}}');"#,
+        )
+        .unwrap();
+    drop(database);
+    let several = forge.run(&["inspect", "opencode.db"]);
+    assert_eq!(several.code, 2);
+    for words in ["holds 2 sessions: pick one with --session", "0  ses_2", "1  ses_1", "Find it"] {
+        assert!(several.stderr.contains(words), "`{words}` is not in:\n{}", several.stderr);
+    }
+    for picked in ["ses_1", "1"] {
+        let report = inspect(&forge, &["opencode.db", "--session", picked]);
+        assert_eq!((&report["id"], &report["messages"]), (&json!("ses_1"), &json!(3)));
+        assert_eq!(report["spending"]["cost"]["dollars"], 0.5);
+    }
+    let unknown = forge.run(&["inspect", "opencode.db", "--session", "x"]);
+    assert!(unknown.stderr.contains("has no session `x`"), "{}", unknown.stderr);
+    let written =
+        forge.run(&["compact", "opencode.db", "--session", "ses_1", "--to", "openai", "-o", "out.json"]);
+    assert_eq!(written.code, 0, "{}", written.stderr);
+    assert_eq!(inspect(&forge, &["out.json"])["messages"], 3);
+    let in_place =
+        forge.run(&["compact", "opencode.db", "--session", "ses_1", "--in-place", "--max-tokens", "1"]);
+    assert_eq!(in_place.code, 2, "{}", in_place.stderr);
+
+    let forge = Forge::new();
+    std::fs::create_dir_all(forge.path("conversation/events")).unwrap();
+    let event = |n: usize, role: &str| {
+        let event = json!({"id": format!("e{n}"), "source": "user", "kind": "MessageEvent",
+            "llm_message": {"role": role, "content": [{"type": "text", "text": format!("{n}")}]}});
+        let name = format!("conversation/events/event-{n:05}-abc.json");
+        std::fs::write(forge.path(&name), serde_json::to_string_pretty(&event).unwrap()).unwrap();
+    };
+    (0..11).for_each(|n| event(n, if n % 2 == 0 { "user" } else { "assistant" }));
+    let report = inspect(&forge, &["conversation"]);
+    assert_eq!((&report["format"], &report["messages"]), (&json!("openhands-events"), &json!(11)));
+    let other = forge.run(&["inspect", "."]);
+    assert!(other.stderr.contains("name a file in that folder"), "{}", other.stderr);
+}
+
+#[test]
+fn a_file_without_a_message_is_refused() {
+    let mute = json!({"type": "mode", "sessionId": "s"}).to_string() + "\n";
+    let foreign = json!({"type": "session_meta", "payload": {"id": "1"}}).to_string()
+        + "\n"
+        + &json!({"type": "user", "message": {"role": "user", "content": "hi"}}).to_string()
+        + "\n";
+    let calls: Vec<Value> = (0..3)
+        .flat_map(|n| {
+            [
+                json!({"role": "assistant", "content": null, "tool_calls": [{"id": format!("a{n}"), "type": "function",
+                    "function": {"name": "f", "arguments": "{}"}}]}),
+                json!({"role": "tool", "tool_call_id": format!("z{n}"), "content": "out"}),
+            ]
+        })
+        .collect();
+    let forge = Forge::new()
+        .with_file("mute.jsonl", mute.repeat(20))
+        .with_file("foreign.jsonl", foreign)
+        .with_file("lost.json", json!(calls).to_string());
+    for file in ["mute.jsonl", "foreign.jsonl"] {
+        let run = forge.run(&["inspect", file]);
+        assert!(run.stderr.contains("entries holds a message"), "{file}: {}{}", run.stdout, run.stderr);
+        assert_eq!(run.code, 1);
+    }
+    let run = forge.run(&["replay", "lost.json"]);
+    assert!(run.stderr.contains("none of its 3 results answers a call"), "{}{}", run.stdout, run.stderr);
+}

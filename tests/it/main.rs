@@ -51,6 +51,8 @@ mod resume;
 mod sandbox;
 mod schema;
 mod secrets;
+#[cfg(unix)]
+mod sessions;
 mod spending;
 mod sweep;
 mod terminal;

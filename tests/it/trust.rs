@@ -183,7 +183,7 @@ enum End {
 }
 
 /// Every command of the binary, some in several ways.
-const COMMANDS: [(&[&str], End); 40] = [
+const COMMANDS: [(&[&str], End); 43] = [
     (&["run", "task"], End::Refused),
     (&["run", "--json", "task"], End::Refused),
     (&["run", "--agent", "mole", "task"], End::Refused),
@@ -191,6 +191,9 @@ const COMMANDS: [(&[&str], End); 40] = [
     (&["run", "--config", "forge.yaml", "task"], End::Refused),
     (&["run", "--store", "none", "task"], End::Refused),
     (&["run", "--resume", "last"], End::Refused),
+    (&["sessions"], End::Unconcerned),
+    (&["continue", "session.json", "task"], End::Refused),
+    (&["continue", "session.json", "--with", "pi", "--dry-run"], End::Unconcerned),
     (&["replay", "session.json"], End::Unconcerned),
     (&["replay", "session.json", "--agent", "mole"], End::Narrowed),
     (&["replay", "session.json", "--summarizer", "theirs:m"], End::Refused),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use forge_domain::{
     Body, Content, Context, ContextMessage, Conversation, GroupKind, Groups, Message, MessageId, NOTE_BY,
@@ -44,6 +45,41 @@ pub struct InspectReport {
     /// The breaches of the rules of other protocols only. They matter if the session continues with such a
     /// model.
     pub breaches_elsewhere: Vec<String>,
+    /// The size of each message, in order.
+    #[serde(skip)]
+    pub sizes: Vec<MessageSize>,
+}
+
+impl InspectReport {
+    /// Returns the counted tokens of the prompt of each reply in the window.
+    pub fn prompts(&self) -> Vec<Tokens> {
+        let mut before = REQUEST_TOKENS + self.tools_tokens;
+        let mut prompts = Vec::new();
+        for size in &self.sizes {
+            if size.role == Role::Assistant && !size.is_compacted {
+                prompts.push(before);
+            }
+            before += size.tokens;
+        }
+        prompts
+    }
+}
+
+/// The size of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageSize {
+    /// Its label, if it has one.
+    pub id: Option<MessageId>,
+    /// The role of its author.
+    pub role: Role,
+    /// The tool that it comes from, or that it calls first.
+    pub tool: Option<Arc<str>>,
+    /// Its tokens.
+    pub tokens: Tokens,
+    /// True if a harness wrote it under the user's role.
+    pub is_note: bool,
+    /// True if a compaction made it.
+    pub is_compacted: bool,
 }
 
 /// The numbers of groups by kind.
@@ -188,6 +224,9 @@ struct Looked {
     same: BTreeMap<(DuplicateKind, String, Digest), Same>,
     /// Calls that have no result yet, by id: the tool, and the digest and the beginning of the arguments.
     open: HashMap<String, Vec<(String, Digest, String)>>,
+    sizes: Vec<MessageSize>,
+    /// The names of the tools, each held once.
+    names: HashSet<Arc<str>>,
 }
 
 /// A digest that distinguishes two texts in a few bytes.
@@ -215,6 +254,15 @@ impl Same {
 
 impl Looked {
     fn look(&mut self, id: Option<MessageId>, message: &Message, tokens: Tokens, counter: &dyn TokenCounter) {
+        let tool = self.tool_of(message);
+        self.sizes.push(MessageSize {
+            id,
+            role: message.role(),
+            tool,
+            tokens,
+            is_note: message.note_by().is_some(),
+            is_compacted: message.is_compacted,
+        });
         let id = id.map(|id| id.to_string()).unwrap_or_default();
         for call in message.calls() {
             let share = self.by_tool.entry(call.name.to_string()).or_default();
@@ -228,12 +276,23 @@ impl Looked {
         }
         if self.largest.len() < N_LARGEST || self.largest.last().is_some_and(|last| last.tokens < tokens) {
             let at = self.largest.partition_point(|item| item.tokens >= tokens);
-            let tool =
-                result_tool(message).or_else(|| message.calls().first().map(|call| call.name.to_string()));
+            let tool = self.tool_of(message).map(|tool| tool.to_string());
             let first_line = first_line(message);
             self.largest.insert(at, LargeItem { id, role: message.role(), tool, tokens, first_line });
             self.largest.truncate(N_LARGEST);
         }
+    }
+
+    /// Returns the tool that a message comes from, or that it calls first.
+    fn tool_of(&mut self, message: &Message) -> Option<Arc<str>> {
+        let tool =
+            result_tool(message).or_else(|| message.calls().first().map(|call| call.name.to_string()))?;
+        if let Some(known) = self.names.get(tool.as_str()) {
+            return Some(Arc::clone(known));
+        }
+        let tool: Arc<str> = tool.into();
+        self.names.insert(Arc::clone(&tool));
+        Some(tool)
     }
 
     fn look_at_result(&mut self, id: &str, message: &Message, result: &ToolResult, tokens: Tokens) {
@@ -282,6 +341,7 @@ impl Looked {
             duplicates: duplicates(self.same),
             breaches: breaches_in_words(&openai),
             breaches_elsewhere: breaches_in_words(&elsewhere),
+            sizes: self.sizes,
         }
     }
 }
@@ -482,6 +542,10 @@ mod tests {
             [DuplicateKind::SameResult, DuplicateKind::SameCall].map(|kind| (kind, "m4 m6".to_owned(), 44));
         assert_eq!(kinds, expected);
         assert_eq!(report.breaches, Vec::<String>::new());
+        let prompts: Vec<u64> = report.prompts().iter().map(|tokens| tokens.as_u64()).collect();
+        let before = |n: usize| -> u64 { report.sizes[..n].iter().map(|size| size.tokens.as_u64()).sum() };
+        let counted = [3, 5, 7, 9].map(|n| before(n) + REQUEST_TOKENS.as_u64() + 7);
+        assert_eq!(prompts, counted);
     }
 
     #[test]

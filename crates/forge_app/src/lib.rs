@@ -41,6 +41,7 @@ mod resume;
 mod run_event;
 mod run_report;
 mod services;
+mod session_name;
 mod spans;
 mod turn;
 
@@ -52,7 +53,7 @@ pub use checkpoints::{
     ArchiveError, CheckpointDifference, CheckpointReport, CheckpointsError, CompactRun, CompactRunError,
     CompactedRun, CompactionLayer, Discarded, Fork, Imported, LayerState, LogTail, RunSummary, Scope,
     Selected, Undone, ViewedMessage, Writer, compact_run, difference, discard, export_run, fork, free_name,
-    import_run, latest_of_run, prune, report, runs, save_compaction, select, tools_tokens_of, undo,
+    import_run, latest_of_run, prune, report, runs, save_compaction, seal_run, select, tools_tokens_of, undo,
 };
 pub use compact_session::{
     CompactSession, CompactSessionError, CompactedSession, Fate, MessageReport, SessionReport, SessionRoom,
@@ -64,10 +65,10 @@ pub use effective::{Effective, effective};
 pub use engine::{Engine, LiveContext, NextCall};
 pub use hooks::Hooks;
 pub use inspect::{
-    Duplicate, DuplicateKind, GroupCounts, InspectReport, Inspector, LargeItem, RoleShare, ToolShare,
-    inspect, inspect_view,
+    Duplicate, DuplicateKind, GroupCounts, InspectReport, Inspector, LargeItem, MessageSize, RoleShare,
+    ToolShare, inspect, inspect_view,
 };
-pub use orchestrator::{ModelSwitch, Orchestrator, RunStatistics, TakenBack};
+pub use orchestrator::{Adopted, History, ModelSwitch, Orchestrator, RunStatistics, TakenBack};
 pub use probe::probe_models;
 pub use recall::{RECALL, recall, recall_definition};
 pub use replay::{
@@ -77,3 +78,4 @@ pub use resume::{Restored, Resume, ResumeError};
 pub use run_event::{RunEvent, Watcher};
 pub use run_report::{RunError, RunReport, StopReason};
 pub use services::Services;
+pub use session_name::{SessionName, SessionNameError, Which, short_names};

@@ -1,5 +1,6 @@
 //! Agents that events start, each with its own conversation.
 
+mod adoption;
 mod lifecycle;
 mod operations;
 mod resumption;
@@ -7,6 +8,7 @@ mod roster;
 
 use forge_domain::{Agent, AgentId, Conversation, Event};
 
+pub use self::adoption::{Adopted, History};
 use self::lifecycle::Lifecycle;
 pub use self::operations::{ModelSwitch, RunStatistics, TakenBack};
 use self::roster::Roster;

@@ -3,10 +3,12 @@
 //! The tables are short on purpose: every entry has a prefix or a frame that nothing else has. A password
 //! without such a shape is not found. Looking takes time in proportion to the text.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use regex::Regex;
+use serde::Serialize;
 
 /// A secret that a text holds. The value itself is not kept.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -170,6 +172,81 @@ static EACH_SHAPE: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new(|| {
         |(kind, shape): &(&'static str, &str)| Some((*kind, Regex::new(&format!("^(?:{shape})$")).ok()?));
     SHAPES.iter().filter_map(compiled).collect()
 });
+
+/// A secret that was taken out of a text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Redaction {
+    /// Its kind, in words with an article.
+    pub kind: &'static str,
+    /// The line where it began, from 1.
+    pub line: usize,
+}
+
+/// Returns `text` with words in place of each secret, and what was taken out, in order. A text of JSON stays
+/// JSON: what is replaced never reaches beyond its string. A key that is cut off by escapes is not known.
+pub fn redact(text: &str) -> (Cow<'_, str>, Vec<Redaction>) {
+    let mut out = String::new();
+    let mut redactions = Vec::new();
+    let mut lines = Lines { text, at: 0, line: 1 };
+    let mut done = 0;
+    for place in ANY_SHAPE.iter().flat_map(|regex| regex.find_iter(text)) {
+        if place.start() < done {
+            continue;
+        }
+        let Some((kind, start, end)) = redacted_span(text, place.start(), place.end()) else { continue };
+        redactions.push(Redaction { kind, line: lines.line_of(start) });
+        out.push_str(&text[done..start]);
+        out.push_str(&format!("[redacted: {kind}]"));
+        done = end;
+    }
+    if redactions.is_empty() {
+        return (Cow::Borrowed(text), redactions);
+    }
+    out.push_str(&text[done..]);
+    (Cow::Owned(out), redactions)
+}
+
+/// Returns the kind and the place of the secret whose shape is between `start` and `end`.
+fn redacted_span(text: &str, start: usize, end: usize) -> Option<(&'static str, usize, usize)> {
+    let found = &text[start..end];
+    if found.starts_with("-----") {
+        return has_key(&text[end..]).then(|| (PRIVATE_KEY, start, end_of_block(text, end)));
+    }
+    if !stands_alone(text, start, end) || is_fake(found) {
+        return None;
+    }
+    let (kind, _) = EACH_SHAPE.iter().find(|(_, shape)| shape.is_match(found))?;
+    // The name of a key is not a secret, and may be outside of the string that holds it.
+    let is_around = |c: char| matches!(c, ':' | '"' | '\'' | ' ' | '\t');
+    let value = match kind.contains("AWS secret") {
+        true => found.rfind(|c: char| is_around(c) || c == '=').map_or(0, |at| at + 1),
+        false => 0,
+    };
+    Some((kind, start + value, end))
+}
+
+/// Returns the place after the private key whose block began before `from`: after its last mark, or where the
+/// string of JSON ends that holds it.
+fn end_of_block(text: &str, from: usize) -> usize {
+    const END: &str = "-----END ";
+    const DASHES: &str = "-----";
+    let mut quote = text.len();
+    for (at, _) in text[from..].match_indices('"') {
+        if !text[..from + at].ends_with('\\') {
+            quote = from + at;
+            break;
+        }
+    }
+    let block = &text[from..quote];
+    match block.find(END) {
+        Some(end) => {
+            let rest = &block[end + END.len()..];
+            let last = rest.find(DASHES).map_or(rest.len(), |last| last + DASHES.len());
+            from + end + END.len() + last
+        }
+        None => end_of_key(text, from).min(quote),
+    }
+}
 
 /// Returns the secrets in `text`, by line.
 pub fn find_secrets(text: &str) -> Vec<FoundSecret> {
@@ -482,5 +559,44 @@ mod tests {
         ] {
             assert!(find_secrets(&text).len() <= MOST_FOUND);
         }
+    }
+
+    #[test]
+    fn a_redacted_text_holds_no_secret_and_stays_json() {
+        let token = format!("ghp_{}", random(BASE62, 36));
+        let aws = random(BASE64, 40);
+        let key = key_block("RSA PRIVATE KEY", 3);
+        for (text, expected, kinds) in [
+            ("nothing".to_owned(), "nothing".to_owned(), vec![]),
+            (
+                format!("a\nexport T={token};"),
+                "a\nexport T=[redacted: a GitHub token];".to_owned(),
+                vec![("a GitHub token", 2)],
+            ),
+            (
+                format!("{{\"aws_secret_access_key\": \"{aws}\"}}"),
+                "{\"aws_secret_access_key\": \"[redacted: an AWS secret key]\"}".to_owned(),
+                vec![("an AWS secret key", 1)],
+            ),
+            (
+                format!("{key}next\n"),
+                "[redacted: a private key]\nnext\n".to_owned(),
+                vec![("a private key", 1)],
+            ),
+            (
+                "ghp_EXAMPLEexampleexampleexampleexample12".to_owned(),
+                "ghp_EXAMPLEexampleexampleexampleexample12".to_owned(),
+                vec![],
+            ),
+        ] {
+            let (redacted, found) = redact(&text);
+            let found: Vec<_> = found.iter().map(|one| (one.kind, one.line)).collect();
+            assert_eq!((redacted.into_owned(), found), (expected, kinds));
+        }
+        let json = serde_json::json!({"a": format!("see {key} and {token}"), "b": [token, "x"]}).to_string();
+        let (redacted, found) = redact(&json);
+        let value: serde_json::Value = serde_json::from_str(&redacted).unwrap();
+        assert_eq!(value["a"], "see [redacted: a private key]\n and [redacted: a GitHub token]");
+        assert_eq!((found.len(), find_secrets(&redacted)), (3, vec![]));
     }
 }

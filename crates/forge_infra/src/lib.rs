@@ -1,6 +1,7 @@
 //! The adapters to the outside world: providers, recorded sessions, tools, files and clock.
 #![allow(clippy::disallowed_methods, reason = "files and the clock are this crate's very task")]
 
+mod agent_database;
 mod anthropic;
 mod checkpoint_store;
 mod file_session_sink;
@@ -16,6 +17,7 @@ mod process_holder;
 mod recorded;
 mod responses;
 mod sandbox;
+mod session_places;
 mod shell_hook;
 #[cfg(unix)]
 mod supervisor;
@@ -25,6 +27,7 @@ mod tools;
 mod open_file;
 mod whole_file;
 
+pub use agent_database::{AgentDatabase, AgentDatabaseError, DatabaseSession};
 pub use anthropic::AnthropicProvider;
 pub use checkpoint_store::{
     Access, MemoryCheckpointStore, OpeningCheckpointStore, SqliteCheckpointStore, SqlitePlace, StoreUrl,
@@ -46,6 +49,9 @@ pub use process_holder::ProcessHolder;
 pub use recorded::{Exchange, Playback};
 pub use responses::ResponsesProvider;
 pub use sandbox::{CommandSandbox, SandboxNotice, SandboxSurroundings};
+pub use session_places::{
+    FileEnds, FoundSessions, KnownAgent, agent_folder, find_sessions, known_agents, read_ends, visit_lines,
+};
 pub use shell_hook::ShellHook;
 #[cfg(unix)]
 pub use supervisor::supervise_commands;

@@ -25,10 +25,10 @@ pub(crate) fn codec(format: Format) -> &'static dyn Codec {
     line.expect("only a line of the table makes a format")
 }
 
-/// Returns the formats that are read, in words.
+/// Returns the names of the formats that are read.
 pub(crate) fn known_formats() -> String {
-    let names: Vec<String> = Format::all().map(|format| format.to_string()).collect();
-    names.join("; ")
+    let names: Vec<&str> = Format::all().map(Format::id).collect();
+    names.join(", ")
 }
 
 impl Format {

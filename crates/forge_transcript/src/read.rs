@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::codec::{Evidence, Input, is_packed, unpack};
+use crate::codec::{Evidence, Input, SOME_ENTRIES, is_packed, unpack};
 use crate::formats::{codec, formats, known_formats};
 use crate::record::Shelf;
 use crate::{Format, Session, TranscriptError};
@@ -51,8 +51,26 @@ fn read_input(
         return read_input(format, &file, origin, if is_small { shelf } else { Shelf::Whole(&file) });
     }
     let format = format.map_or_else(|| detect(bytes, origin), Ok);
-    let sessions = format.and_then(|format| codec(format).read(&Input { format, bytes, origin, shelf }));
+    let sessions = format.and_then(|format| {
+        let sessions = codec(format).read(&Input { format, bytes, origin, shelf })?;
+        check_voice(&sessions, origin)?;
+        Ok(sessions)
+    });
     sessions.map_err(|error| error.with_known(&known_formats()))
+}
+
+/// Checks that a file of many records says something: read as another format, it would lose all its messages
+/// without a word.
+fn check_voice(sessions: &[Session], origin: &str) -> Result<(), TranscriptError> {
+    let records = || sessions.iter().flat_map(|session| session.records.iter());
+    let entries = records().count();
+    match sessions {
+        [first, ..] if entries >= SOME_ENTRIES && records().all(|record| record.n_messages() == 0) => {
+            let name = first.format.0.name;
+            Err(TranscriptError::Mute { origin: origin.to_owned(), name, entries })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn detect(bytes: &[u8], origin: &str) -> Result<Format, TranscriptError> {
@@ -88,6 +106,8 @@ mod tests {
             (format!("{USER}\n{USER}"), "claude-code"),
             (format!("{USER}{USER}\n{USER}\n{{\"type\":"), "claude-code"),
             (format!("\u{feff}{{\"type\":\"mode\"}}\r\n{USER}\r\n"), "claude-code"),
+            // Records may be run together from the first line on.
+            (format!("{USER}{USER}\n{{\"type\":\"assi"), "claude-code"),
             (r#"{"type":"summary","summary":"s","leafUuid":"x"}"#.to_owned(), "claude-code"),
             ("{\"type\":\"mode\",\"sessionId\":\"s\"}\n{}".to_owned(), "claude-code"),
         ] {
@@ -100,7 +120,7 @@ mod tests {
     #[test]
     fn an_error_says_what_where_and_what_to_do() {
         let known = known_formats();
-        assert!(known.starts_with("OpenAI messages ({\"messages\": [...]} or the bare list); "), "{known}");
+        assert!(known.starts_with("openai, anthropic, tau-bench, "), "{known}");
         let unknown = format!("f has an unknown format (known: {known}); convert it to one of these");
         for (bytes, expected) in [
             (&b""[..], "f is empty; was the session written to another file?"),

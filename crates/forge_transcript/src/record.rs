@@ -17,6 +17,8 @@ pub struct Record {
     pub is_literal: bool,
     /// The kind of the attachment that it holds, if the recording agent added one.
     pub attachment: Option<Box<str>>,
+    /// True if a compaction of the recording agent took it, but not its neighbours, out of the context.
+    pub is_folded: bool,
 }
 
 /// The text of a record.
@@ -109,7 +111,13 @@ impl Record {
             reply: None,
             is_literal: true,
             attachment: None,
+            is_folded: false,
         }
+    }
+
+    /// Sets whether a compaction of the recording agent took it out of the context.
+    pub(crate) fn folded(self, is_folded: bool) -> Self {
+        Self { is_folded, ..self }
     }
 
     /// Sets whether its text has the form that its protocol demands.
@@ -188,7 +196,9 @@ impl fmt::Debug for Text {
 
 impl PartialEq for Record {
     fn eq(&self, other: &Self) -> bool {
-        let told = |record: &Self| (record.is_literal, record.attachment.clone(), record.reply.clone());
+        let told = |record: &Self| {
+            (record.is_literal, record.is_folded, record.attachment.clone(), record.reply.clone())
+        };
         self.raw() == other.raw() && self.messages() == other.messages() && told(self) == told(other)
     }
 }

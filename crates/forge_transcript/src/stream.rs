@@ -28,12 +28,18 @@ pub fn stream(
     let own = formats().rev().find(|codec| codec.detect(&evidence));
     let own = own.map(Codec::format).filter(|format| format.protocol().is_none());
     for codec in formats().rev().filter(|codec| own.is_none_or(|own| own == codec.format())) {
-        let streamed = codec.stream(&mut source, visit).map_err(|error| match error {
+        let mut n_messages = 0;
+        let mut visit = |message: &Message| {
+            n_messages += 1;
+            visit(message);
+        };
+        let streamed = codec.stream(&mut source, &mut visit).map_err(|error| match error {
             StreamError::Transcript(error) => error.with_known(&known_formats()).into(),
             StreamError::Io(_) => error,
         })?;
         if streamed.is_some() {
-            return Ok(streamed);
+            // A file without a message may be of another format: that is found out by reading all of it.
+            return Ok(streamed.filter(|_| n_messages > 0));
         }
     }
     Ok(None)

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::{Attachments, Format, RecordedCompaction, TranscriptError};
+use crate::{Attachments, Format, RecordedCall, RecordedCompaction, TranscriptError};
 
 /// A session that was read message by message.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub struct StreamedSession {
     pub compactions: Vec<RecordedCompaction>,
     /// The attachments that the recording agent itself added.
     pub attachments: Vec<Attachments>,
+    /// The calls of models that the recording agent took down.
+    pub calls: Vec<RecordedCall>,
     /// The tool schemas of a request body, as compact JSON.
     pub tools: Option<String>,
 }

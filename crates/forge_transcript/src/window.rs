@@ -29,15 +29,22 @@ impl Session {
     /// Returns the records of what the model would see: the whole session, or what follows its last
     /// compaction together with what that left in the context.
     pub(crate) fn window(&self) -> Window {
-        if self.is_whole { Window::default() } else { codec(self.format).window(&self.records) }
+        if self.is_whole {
+            return Window::default();
+        }
+        let mut window = codec(self.format).window(&self.records);
+        let folded = self.records.iter().enumerate().filter(|(_, record)| record.is_folded);
+        window.hidden.extend(folded.map(|(place, _)| place));
+        window.hidden.sort_unstable();
+        window
     }
 
     /// Returns what the recording agent itself added to the session, by kind.
     pub fn attachments(&self) -> Vec<Attachments> {
         let mut tally = Tally::default();
-        let start = self.window().start;
+        let window = self.window();
         for (place, record) in self.records.iter().enumerate() {
-            let is_in_context = place >= start && record.n_messages() > 0;
+            let is_in_context = window.contains(place) && record.n_messages() > 0;
             tally.add(record, is_in_context);
         }
         tally.finish()

@@ -22,6 +22,11 @@ fn sample(format: &'static str, text: String, expected: &'static str) -> Sample 
     Sample { format, text, expected, before: "" }
 }
 
+/// Returns a sample of a session that its agent compacted.
+fn folded(format: &'static str, text: String, expected: &'static str, before: &'static str) -> Sample {
+    Sample { format, text, expected, before }
+}
+
 fn lines(records: &[Value]) -> String {
     records.iter().map(|record| format!("{record}\n")).collect()
 }
@@ -167,8 +172,10 @@ fn pi_samples() -> Vec<Sample> {
     let mut long = vec![head.clone(), entry("a", None, user("Find it."))];
     long.extend(exchange("a"));
     let mut branched = long.clone();
+    let half = json!({"role": "assistant", "stopReason": "aborted", "content": [{"type": "toolCall", "id": "h", "name": "f", "arguments": {}}]});
+    branched.push(entry("h", Some("c"), half));
     branched.extend([
-        json!({"type": "label", "id": "l", "parentId": "c", "label": "x"}),
+        json!({"type": "label", "id": "l", "parentId": "h", "label": "x"}),
         entry("x", Some("l"), user("Not so.")),
         entry("d", Some("l"), user("So.")),
     ]);
@@ -332,13 +339,37 @@ fn openhands_samples() -> Vec<Sample> {
         "Condensation",
         json!({"forgotten_event_ids": ["a", "b", "ar", "br"], "summary": "It was sought."}),
     ));
+    let (condensed, condensed_before) = (
+        "s:Be brief. | u:Find it. | u*:It was sought.",
+        "s:Be brief. | u:Find it. | a:+f(a)+f(b) | r(a):out | r(b):out",
+    );
+    // The second summary takes the place of the first, and stands where it says.
+    let mut twice = events.clone();
+    twice.push(event(
+        "MessageEvent",
+        json!({"id": "m2", "llm_message": {"role": "user", "content": [{"type": "text", "text": "And?"}]}}),
+    ));
+    twice.push(event(
+        "Condensation",
+        json!({"id": "c2", "forgotten_event_ids": ["MessageEvent"], "summary": "Twice sought.", "summary_offset": 1}),
+    ));
     vec![
         sample("openhands", history.to_string(), seen),
         sample("openhands", format!("{}\n{older}\n", json!({"instance_id": "i", "history": history})), seen),
         sample("openhands", older.to_string(), "u:Find it. | a:I look.+run(call_0) | r(call_0):out"),
         plain,
-        sample("openhands-events", lines(&events), "s:Be brief. | u:Find it. | u*:It was sought."),
-        sample("openhands-events", json!(events).to_string(), "s:Be brief. | u:Find it. | u*:It was sought."),
+        folded("openhands-events", lines(&events), condensed, condensed_before),
+        folded("openhands-events", json!(events).to_string(), condensed, condensed_before),
+        folded("openhands-events", lines(&twice), "s:Be brief. | u*:Twice sought. | u:And?", "s:Be brief. | u:Find it. | a:+f(a)+f(b) | r(a):out | r(b):out | u:And?"),
+        folded(
+            "openhands",
+            json!([history[0], history[1], history[3], history[4],
+                {"id": 6, "source": "agent", "action": "condensation", "args": {"summary": "It was sought.",
+                    "forgotten_events_start_id": 3, "forgotten_events_end_id": 4, "summary_offset": 1}},
+                history[5]]).to_string(),
+            "s:Be brief. | u*:It was sought. | u:Find it. | a:Here.",
+            seen,
+        ),
         sample(
             "inspect",
             json!({"version": 2, "eval": {}, "samples": [{"id": 1, "epoch": 1, "messages": [
@@ -422,7 +453,7 @@ fn block_samples() -> Vec<Sample> {
     vec![
         sample("cline", cline.to_string(), seen),
         sample("cline", json!({"version": 1, "system_prompt": "Be brief.", "messages": cline}).to_string(), "s:Be brief. | u:Find it. | a:I look.+f(c) | r(c):out | a:Here."),
-        sample("cline", roo.to_string(), "u*:It was sought. | u:And?"),
+        folded("cline", roo.to_string(), "u*:It was sought. | u:And?", "u:Find it. | a:I look.+f(c) | r(c):out | a:Here. | u:And?"),
         sample("claude-turns", json!([{"type": "system", "subtype": "init"}, turn("user", json!("Find it.")),
             turn("assistant", json!([say("I look."), tool_use])), turn("user", json!([tool_result])),
             turn("assistant", json!([say("Here.")])), {"type": "result", "result": "Here."}]).to_string(), seen),
@@ -451,6 +482,41 @@ fn block_samples() -> Vec<Sample> {
         sample("aider", "\n# aider chat started at 2026-01-01 10:00:00\n\n> Added a.rs.\n\n#### find it  \n#### now\n\nI look.\n\nThere.\n\n> Done.\n\n# aider chat started at 2026-01-02 10:00:00\n".to_owned(),
             "n:Added a.rs. | u:find it\nnow | a:I look.\n\nThere. | n:Done."),
     ]
+}
+
+fn message(id: &str, role: &str, parts: Value) -> Value {
+    json!({"info": {"id": id, "role": role}, "parts": parts})
+}
+
+/// Returns a session of opencode with a compaction, of which one failed, and replies that failed.
+fn compacted_opencode(request: &Value) -> String {
+    let say = |text: &str| json!({"type": "text", "text": text});
+    let reply = |id: &str, facts: Value, parts: Value| {
+        let mut reply = message(id, "assistant", parts);
+        reply["info"].as_object_mut().unwrap().extend(facts.as_object().unwrap().clone());
+        reply
+    };
+    let cleared = json!({"type": "tool", "callID": "d", "tool": "f", "state": {"status": "completed", "input": {},
+        "output": "out", "time": {"start": 1, "end": 2, "compacted": 3}}});
+    let read = json!({"type": "text", "text": "Read a.rs", "synthetic": true});
+    let facts = |more: Value| {
+        let mut facts = json!({"summary": true, "parentID": "m5", "finish": "stop"});
+        facts.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        facts
+    };
+    json!({"info": {"id": "s"}, "messages": [
+        message("m1", "user", json!([say("One.")])),
+        message("m2", "assistant", json!([say("1")])),
+        message("m3", "user", json!([say("Two."), {"type": "text", "text": "seen by nobody", "ignored": true}])),
+        reply("m4a", json!({"error": {"name": "APIError"}}), json!([say("lost")])),
+        message("m4", "assistant", json!([say("2")])),
+        message("m5", "user", json!([request])),
+        reply("m6a", facts(json!({"error": {"name": "APIError"}})), json!([say("half")])),
+        reply("m6", facts(json!({})), json!([say("It was sought.")])),
+        message("m7", "user", json!([say("And?"), read])),
+        reply("m8", json!({"error": {"name": "MessageAbortedError"}}), json!([{"type": "step-start"}, cleared])),
+    ]})
+    .to_string()
 }
 
 fn export_samples() -> Vec<Sample> {
@@ -484,6 +550,22 @@ fn export_samples() -> Vec<Sample> {
             code("assistant", json!([{"type": "step-start"}, say("I look."), {"type": "tool", "callID": "c", "tool": "f",
                 "state": {"status": "completed", "input": {}, "output": "out"}}, {"type": "step-finish"},
                 {"type": "step-start"}, say("Here.")]))]}).to_string(), seen),
+        folded("goose", json!({"id": "g", "working_dir": "/", "conversation": [
+            {"role": "user", "content": [say("Find it.")], "metadata": {"userVisible": true, "agentVisible": false}},
+            {"role": "assistant", "content": [say("Here.")], "metadata": {"userVisible": true, "agentVisible": false}},
+            {"role": "user", "content": [say("It was sought.")], "metadata": {"userVisible": false, "agentVisible": true}},
+            {"role": "assistant", "content": [say("I go on.")], "metadata": {"userVisible": false, "agentVisible": true}},
+            goose("user", json!([say("And?")]))]}).to_string(),
+            "u*:It was sought. | a*:I go on. | u:And?", "u:Find it. | a:Here. | u:And?"),
+        folded("opencode", compacted_opencode(&json!({"type": "compaction", "auto": true})),
+            "n:What did we do so far? | a*:It was sought. | u:And? | n:Read a.rs | a:+f(d) | r(d):[Old tool result content cleared]",
+            "u:One. | a:1 | u:Two. | a:2 | u:And? | n:Read a.rs | a:+f(d) | r(d):[Old tool result content cleared]"),
+        folded("opencode", compacted_opencode(&json!({"type": "compaction", "auto": true, "tail_start_id": "m3"})),
+            "u:Two. | a:2 | n:What did we do so far? | a*:It was sought. | u:And? | n:Read a.rs | a:+f(d) | r(d):[Old tool result content cleared]",
+            "u:One. | a:1 | u:Two. | a:2 | u:And? | n:Read a.rs | a:+f(d) | r(d):[Old tool result content cleared]"),
+        sample("opencode", json!({"info": {"id": "s", "revert": {"messageID": "m3"}}, "messages": [
+            message("m1", "user", json!([say("One.")])), message("m2", "assistant", json!([say("1")])),
+            message("m3", "user", json!([say("Two.")]))]}).to_string(), "u:One. | a:1"),
         sample("otel", spans.to_string(), seen),
         sample("atif", json!({"schema_version": "ATIF-v1.4", "session_id": "s", "agent": {"name": "x", "version": "1"}, "steps": [
             {"step_id": 1, "source": "user", "message": "Find it."},

@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics on what must not happen")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use forge_domain::{ContextMessage, Message, MessageId, Replacement, Role, TokenCounter, Tokens};
@@ -50,11 +51,12 @@ fn every_recorded_file_is_read_whole_or_refused_by_name() {
         skipped_tests::skip("FORGE_CORPUS is not set", "accounting for every recorded file");
         return;
     };
-    let (mut n_read, mut n_refused) = (0, 0);
+    let mut table = Table::default();
     for (file, format, bytes) in all_files(&root) {
         match read(&bytes, &file) {
             Ok(sessions) => {
-                n_read += 1;
+                table.add(&format, &sessions);
+                survives_damage(&bytes, &file, &sessions);
                 streams_the_same(&bytes, &file, &sessions);
                 holds_the_same(bytes, &file, &sessions);
                 for session in &sessions {
@@ -66,17 +68,80 @@ fn every_recorded_file_is_read_whole_or_refused_by_name() {
             Err(TranscriptError::UnknownFormat { .. } | TranscriptError::Json { .. })
                 if format.starts_with("memorybank") =>
             {
-                n_refused += 1;
+                table
+                    .refused
+                    .push(format!("{file}: a table of questions or answers, which is not a session"));
             }
             Err(error) => {
-                n_refused += 1;
+                table.refused.push(error.to_string().lines().next().unwrap_or_default().to_owned());
                 assert!(matches!(error, TranscriptError::Foreign { .. }), "{file} ({format}): {error}");
             }
         }
     }
-    eprintln!("{n_read} files were read, {n_refused} refused");
+    table.print();
     // The others are cassettes, single answers of a provider, and tables of questions.
-    assert!(n_read >= 183, "{n_read} files were read");
+    assert!(table.n_read() >= 183, "{} files were read", table.n_read());
+}
+
+/// What was read of the corpus, by its own names of formats, and what was refused.
+#[derive(Default)]
+struct Table {
+    /// The files, sessions, messages and compactions of each format, under the name that it is read as.
+    read: BTreeMap<(String, &'static str), [usize; 4]>,
+    refused: Vec<String>,
+}
+
+impl Table {
+    fn add(&mut self, format: &str, sessions: &[Session]) {
+        let row = self.read.entry((format.to_owned(), sessions[0].format.id())).or_default();
+        let messages: usize = sessions.iter().map(|session| session.messages().count()).sum();
+        let compactions: usize = sessions.iter().map(|session| session.compactions().len()).sum();
+        for (sum, more) in row.iter_mut().zip([1, sessions.len(), messages, compactions]) {
+            *sum += more;
+        }
+    }
+
+    fn n_read(&self) -> usize {
+        self.read.values().map(|row| row[0]).sum()
+    }
+
+    fn print(&self) {
+        eprintln!("{:<28} {:<18} files sessions messages compactions", "format of the corpus", "read as");
+        for ((format, read), [files, sessions, messages, compactions]) in &self.read {
+            eprintln!("{format:<28} {read:<18} {files:>5} {sessions:>8} {messages:>8} {compactions:>11}");
+        }
+        eprintln!("{} files were read, {} refused:", self.n_read(), self.refused.len());
+        self.refused.iter().for_each(|line| eprintln!("  {line}"));
+    }
+}
+
+/// Checks that a file of lines that is cut off, has records run together and holds unknown ones still says what
+/// it says elsewhere.
+fn survives_damage(bytes: &[u8], file: &str, sessions: &[Session]) {
+    let ([session], Ok(text)) = (sessions, std::str::from_utf8(bytes)) else { return };
+    let lines: Vec<&str> = text.lines().collect();
+    let is_object = |line: &&str| line.starts_with('{') && serde_json::from_str::<Value>(line).is_ok();
+    let is_lines = lines.len() > 4 && lines.iter().all(is_object) && session.format.id() != "openai-lines";
+    if !is_lines {
+        return;
+    }
+    let unknown = "{\"type\":\"from_the_future\",\"said\":\"x\"}";
+    let (first, rest) = lines.split_at(2);
+    let (together, last) = rest.split_at(rest.len() / 2);
+    let damaged = format!(
+        "{}\n{}{}\n{}\n{unknown}\n{{\"type\":\"cut off",
+        first.join("\n"),
+        together[0],
+        together[1..].join("\n"),
+        last.join("\n")
+    );
+    let again = read(damaged.as_bytes(), file).unwrap().remove(0);
+    let said = |session: &Session| -> Vec<String> {
+        Draft::messages_of(session).iter().map(Message::to_text).collect()
+    };
+    assert_eq!(said(&again).len(), said(session).len(), "{file}: damage took messages with it");
+    assert!(said(&again) == said(session), "{file}: damage changed messages");
+    assert_eq!(again.skipped_lines, session.skipped_lines + 1, "{file}");
 }
 
 /// The formats that are read message by message.
@@ -102,6 +167,7 @@ fn streams_the_same(bytes: &[u8], file: &str, sessions: &[Session]) {
             );
             assert_eq!(streamed.compactions, session.compactions(), "{file}");
             assert_eq!(streamed.attachments, session.attachments(), "{file}");
+            assert_eq!(streamed.calls, session.calls(), "{file}");
             assert_eq!(streamed.tools, request_tools(&bytes), "{file}");
         }
         (None, sessions) => {

@@ -12,16 +12,21 @@ import time
 from pathlib import Path
 
 FORGE, CORPUS, BIN = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
-LIMITS = (8_000, 20_000)
+# The instructions of Codex alone are 11,000 tokens.
+LIMITS = {"claude": (8_000, 20_000), "codex": (16_000, 32_000), "pi": (8_000, 20_000)}
 MOST = int(os.environ.get("SESSIONS", "12"))
 PORT = 8765
 SESSIONS = {"claude": "claude-code-*/*/*.jsonl", "codex": "codex-*/*/*.jsonl", "pi": "pi-*/*/*.jsonl"}
 
 
-def place(agent, source, home, work):
-    """Puts a copy of the session where its agent looks for it, with the folder of this test as its own."""
+def place(agent, source, sixths, home, work):
+    """Puts the session where its agent looks for it, as it was when it had that many sixths of its lines."""
+    lines = source.read_text().splitlines(keepends=True)
+    text = "".join(lines[:len(lines) * sixths // 6])
     # Codex resumes a session only with the provider that it was made with.
-    text = re.sub(r'"model_provider":\s*"[^"]*"', '"model_provider":"m"', source.read_text())
+    text = re.sub(r'"model_provider":\s*"[^"]*"', '"model_provider":"m"', text)
+    # pi asks where to work if the folder of the session is not there.
+    text = re.sub(r'"cwd":\s*"[^"]*"', lambda _: f'"cwd":{json.dumps(str(work))}', text, count=1) if agent == "pi" else text
     ident = re.search(r'"sessionId":\s*"([^"]+)"' if agent == "claude" else r'"id":\s*"([^"]+)"', text).group(1)
     if agent == "claude":
         path = home / ".claude/projects" / re.sub("[^A-Za-z0-9]", "-", str(work)) / f"{ident}.jsonl"
@@ -77,12 +82,12 @@ def tokens(value):
     return len(json.dumps(value, ensure_ascii=False)) // 4
 
 
-def attempt(agent, source, limit):
+def attempt(agent, source, sixths, limit):
     root = Path(tempfile.mkdtemp())
     home, work, log = root / "home", root / "work", root / "log"
     for folder in (home, work, log):
         folder.mkdir()
-    path, ident = place(agent, source, home, work)
+    path, ident = place(agent, source, sixths, home, work)
     before = path.read_bytes()
     compact = [FORGE, "compact", path, "--in-place", "--max-tokens", str(limit), "--json"]
     run = subprocess.run(compact, capture_output=True, text=True)
@@ -129,18 +134,25 @@ def attempt(agent, source, limit):
 
 def main():
     failed = 0
-    print("agent   session                limit   bytes before  tokens sent  verdict")
+    print("agent   session              part   limit   bytes before  tokens sent  verdict")
     for agent, pattern in SESSIONS.items():
-        for limit in LIMITS:
+        sources = sorted(CORPUS.glob(pattern))
+        for limit in LIMITS[agent]:
             done = 0
-            for source in sorted(CORPUS.glob(pattern)):
-                result = attempt(agent, source, limit) if done < MOST else None
+            # Where there are too few whole sessions, they count again as they were earlier.
+            for sixths, source in ((sixths, source) for sixths in range(6, 0, -1) for source in sources):
+                result = attempt(agent, source, sixths, limit) if done < MOST else None
                 if result is None:
                     continue
                 done += 1
                 size, sent, verdict = result
                 failed += bool(verdict)
-                print(f"{agent:7} {source.stem[:20]:20} {limit:7,} {size:14,} {sent:12,}  {'; '.join(verdict) or 'ok'}", flush=True)
+                print(f"{agent:7} {source.stem[:20]:20} {sixths}/6 {limit:7,} {size:14,} {sent:12,}  "
+                      f"{'; '.join(verdict) or 'ok'}", flush=True)
+            if done < MOST:
+                failed += 1
+                print(f"{agent:7} only {done} of {MOST} sessions are larger than {limit:,} tokens", flush=True)
+    print(f"{failed} failed")
     sys.exit(1 if failed else 0)
 
 

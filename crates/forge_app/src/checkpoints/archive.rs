@@ -141,6 +141,16 @@ pub async fn export_run(store: &dyn CheckpointStore, run: &RunId) -> Result<Vec<
     Ok(lines)
 }
 
+/// Seals an exported run again, in whose lines texts were replaced.
+pub fn seal_run(exported: &[u8]) -> Vec<u8> {
+    let end = exported.len().saturating_sub(1);
+    let last = exported[..end].iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+    let mut lines = exported[..last].to_vec();
+    let tail = Tail { sha256: digest(&lines) };
+    lines.extend(line(&tail));
+    lines
+}
+
 /// Imports an exported run under its name, or as `name`: the same agents, labels, times and ids of messages;
 /// only the checkpoints' numbers are the store's own. Importing it again changes nothing, and a run that is
 /// partly there is completed.

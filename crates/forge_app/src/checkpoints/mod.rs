@@ -18,7 +18,7 @@ use jiff::Timestamp;
 
 use crate::checkpointing::claim_from_the_gone;
 
-pub use self::archive::{ArchiveError, Imported, export_run, import_run};
+pub use self::archive::{ArchiveError, Imported, export_run, import_run, seal_run};
 pub use self::compaction::{
     CompactRun, CompactRunError, CompactedRun, compact_run, save_compaction, tools_tokens_of,
 };

@@ -103,7 +103,7 @@ pub(crate) fn chat(first: Option<String>, mut request: RunRequest) -> anyhow::Re
         source: request.flags.source.clone(),
         typed: String::new(),
     };
-    let outcome = runtime.block_on(session.chat(first, request.resume.take()));
+    let outcome = runtime.block_on(session.chat(first, request.resume.take(), request.history.take()));
     // From here on the terminal is as it was found: a second Ctrl-C is a signal again.
     output::set_owner(None);
     drop(taken);

@@ -1,7 +1,7 @@
 //! A chat from its first prompt to its end.
 
 use console::style;
-use forge_app::{Orchestrator, Resume, RunError, RunReport};
+use forge_app::{History, Orchestrator, Resume, RunError, RunReport};
 use forge_domain::{AgentId, Body, ContextMessage, Message, TASK_EVENT};
 
 use super::attendant::{Attendant, Attended};
@@ -57,7 +57,14 @@ impl ChatSession<'_> {
         &mut self,
         first: Option<String>,
         resume: Option<Resume>,
+        history: Option<History>,
     ) -> anyhow::Result<End> {
+        if let Some(history) = history {
+            let agent = self.agent.as_deref();
+            history.begin(&mut self.orchestrator, agent).await.map_err(explain)?;
+            self.count();
+            self.show_last_exchange();
+        }
         if let Some(resume) = resume
             && let Some(end) = self.resume(&resume, first.is_none()).await?
         {

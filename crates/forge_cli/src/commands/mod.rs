@@ -4,6 +4,7 @@ mod checkpoints;
 mod compact;
 mod completions;
 mod config;
+mod continue_session;
 mod doctor;
 mod init;
 mod inspect;
@@ -12,6 +13,7 @@ mod man;
 mod models;
 mod replay;
 mod run;
+mod sessions;
 mod shorthand;
 mod trust;
 
@@ -106,6 +108,8 @@ use commands;
 commands! {
     Command {
         Run(run::RunArguments),
+        Sessions(sessions::SessionsArguments),
+        Continue(Box<continue_session::ContinueArguments>),
         Replay(replay::ReplayArguments),
         Compact(compact::CompactArguments),
         Inspect(inspect::InspectArguments),

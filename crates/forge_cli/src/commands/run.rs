@@ -85,7 +85,7 @@ impl RunArguments {
             on_change: self.on_change.map(OnChange::from),
             take_from: if self.take_over { TakeFrom::Anyone } else { TakeFrom::TheGone },
         });
-        let request = RunRequest { resume, store: self.store, flags: self.flags };
+        let request = RunRequest { resume, history: None, store: self.store, flags: self.flags };
         match is_chat {
             true => start_chat(self.task, request),
             false if self.event.is_some() || self.print => {
@@ -145,7 +145,11 @@ fn run_task(
     is_json: bool,
     request: &RunRequest,
 ) -> anyhow::Result<ExitCode> {
-    let task = if event.is_some() { None } else { read_task(task, request.resume.is_some())? };
+    let task = if event.is_some() {
+        None
+    } else {
+        read_task(task, request.resume.is_some() || request.history.is_some())?
+    };
     let view: Arc<dyn RunView> =
         if is_json { Arc::new(JsonWatcher::default()) } else { Arc::new(ConsoleWatcher::default()) };
     let images = &request.flags.images;
@@ -207,6 +211,14 @@ async fn work(
     view.show_start(&run_start(orchestrator, event, request.flags.agent.as_deref()));
     if let Some(restored) = restored {
         view.show_resume(&restored, task.is_none());
+    }
+    if let Some(history) = &request.history {
+        let adopted = history.begin(orchestrator, request.flags.agent.as_deref()).await.map_err(explain)?;
+        if adopted.is_over && task.is_none() {
+            let what =
+                "the session had come to its end: give a task, as in `forge continue SESSION \"TASK\"`";
+            return Err(Misconfigured(what.to_owned()).into());
+        }
     }
     if let Some(event) = event {
         return orchestrator.dispatch(event).await.map_err(explain);

@@ -81,7 +81,7 @@ pub(crate) fn flags(source: &Source, store: Option<&StoreSetting>) -> String {
 }
 
 /// Quotes the word for a shell.
-fn shell_quote(word: &str) -> String {
+pub(crate) fn shell_quote(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         word.to_owned()

@@ -14,6 +14,7 @@ mod tool_line;
 mod view;
 
 pub(crate) use self::checkpoint_cells::{CHECKPOINT_COLUMNS, checkpoint_cells};
+pub(crate) use self::checkpoints::shell_quote;
 pub(crate) use self::compaction_text::{because, change, failed_attempts, strategy_lines};
 pub(crate) use self::console_watcher::{ConsoleWatcher, RESTARTED};
 pub(crate) use self::end::{release, write_break, write_report};

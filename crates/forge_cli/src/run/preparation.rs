@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use forge_app::{ActionLog, Engine, Orchestrator, Resume, RunEvent, Watcher};
+use forge_app::{ActionLog, Engine, History, Orchestrator, Resume, RunEvent, Watcher};
 use forge_domain::compaction::ContextCompactor;
 use forge_domain::{Person, SessionSink, StoreSetting};
 use forge_infra::FileSessionSink;
@@ -28,6 +28,8 @@ pub(crate) fn watch(watch: Watcher) {
 pub(crate) struct RunRequest {
     /// The state to resume from.
     pub(crate) resume: Option<Resume>,
+    /// The session of another agent that it begins with.
+    pub(crate) history: Option<History>,
     /// The store that was named.
     pub(crate) store: Option<StoreSetting>,
     pub(crate) flags: RunFlags,
@@ -35,7 +37,7 @@ pub(crate) struct RunRequest {
 
 /// Sets up a run that `view` shows and that works for `person`.
 pub(crate) fn prepare(
-    RunRequest { resume, store, flags }: &RunRequest,
+    RunRequest { resume, store, flags, .. }: &RunRequest,
     view: &Arc<dyn RunView>,
     person: Arc<dyn Person>,
 ) -> anyhow::Result<Orchestrator> {

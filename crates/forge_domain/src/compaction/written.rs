@@ -2,7 +2,7 @@
 
 use super::SummaryTag;
 use super::omission::{marked, parse};
-use super::strategies::record_length;
+use super::strategies::{Record, record_length};
 use crate::{Message, Role};
 
 /// The separator between two texts that were sent as one.
@@ -20,6 +20,12 @@ pub fn recognize_written(message: Message) -> Message {
 /// Checks whether `text`, in a message of `role`, is written by a compaction from beginning to end.
 pub fn is_written_text(role: Role, text: &str) -> bool {
     written_length(role, text) == Some(text.len())
+}
+
+/// Checks whether `text` is a record that keeps nothing of the messages it stands for: at most it lists them.
+pub fn is_bare_record(text: &str) -> bool {
+    Record::parse(text)
+        .is_some_and(|record| Record { left_out: Vec::new(), folder: None, ..record } == Record::default())
 }
 
 /// Splits a text in a message of `role` into what a compaction wrote, and the text before, between and after
@@ -72,6 +78,17 @@ mod tests {
     use super::super::strategies::{Entry, Record};
     use super::*;
     use crate::{Body, Content, Part, ToolCall, ToolName};
+
+    #[test]
+    fn a_record_without_a_word_of_the_messages_is_bare() {
+        let mut record = Record::default();
+        for (entry, expected) in [("m1 Read a: 900 tokens", true), ("m2: It is done.", false)] {
+            let place = if expected { &mut record.left_out } else { &mut record.story };
+            place.push(crate::compaction::strategies::Entry::carried(entry));
+            assert_eq!(is_bare_record(&record.to_text()), expected, "{}", record.to_text());
+        }
+        assert!(!is_bare_record("Notes of mine"));
+    }
 
     #[test]
     fn what_compaction_wrote_is_recognized_and_nothing_else() {

@@ -1,8 +1,10 @@
 //! A run: what starts it, what it asks of the world and of people, and what is stored of it.
 
+mod agent_session;
 mod event;
 mod template_service;
 mod tool_service;
+mod tool_twin;
 mod person;
 mod hook;
 mod action;
@@ -14,6 +16,7 @@ mod holder;
 mod clock;
 
 pub use action::*;
+pub use agent_session::*;
 pub use checkpoint::*;
 pub use checkpoint_store::*;
 pub use clock::*;
@@ -25,3 +28,4 @@ pub use person::*;
 pub use retention::*;
 pub use template_service::*;
 pub use tool_service::*;
+pub use tool_twin::*;

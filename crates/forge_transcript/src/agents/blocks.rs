@@ -4,6 +4,7 @@ use forge_domain::{Message, Role};
 use serde_json::Value;
 
 use super::codex_item::item_messages;
+use crate::RecordedCompaction;
 use crate::any_blocks::{chat_messages, messages_of, role_of, text_at};
 use crate::codec::{EntryFormat, Evidence, Fields, Listing, Trace};
 use crate::flat_text::flat_value;
@@ -53,6 +54,8 @@ impl EntryFormat for Cline {
         protocol: None,
     };
     const IS_LINES: bool = false;
+    const COMPACTION: &'static str = "\"condenseId\"";
+    const FOLDS: bool = true;
 
     fn detect(evidence: &Evidence<'_>) -> bool {
         const OWN: [&str; 6] =
@@ -68,27 +71,36 @@ impl EntryFormat for Cline {
         listing(text, &["system_prompt", "systemPrompt", "messages"])
     }
 
+    fn compaction(entry: &Value) -> Option<RecordedCompaction> {
+        // Old summaries name no messages that they stand for: those are no longer in the file.
+        let is_made = is_true(entry, "isSummary") && entry.get("condenseId").is_some_and(Value::is_string);
+        is_made.then(RecordedCompaction::default)
+    }
+
     fn messages(entry: &Value) -> Vec<Message> {
         if entry.is_string() {
             return messages_of(Role::System, entry);
         }
         let Some(role) = role_of(text_at(entry, "/role")) else { return Vec::new() };
         let messages = messages_of(role, entry.get("content").unwrap_or(&Value::Null));
-        let is_made = entry.get("isSummary") == Some(&Value::Bool(true));
+        let is_made = is_true(entry, "isSummary");
         messages.into_iter().map(|message| if is_made { message.compacted() } else { message }).collect()
     }
 
     /// Returns the mark of a summary or a truncation, which hides the messages that name it.
     fn trace(entry: &Value) -> Trace {
         let id = |keys: [&str; 2]| keys.iter().find_map(|key| entry.get(*key)?.as_str()).map(Box::from);
-        let is_marker = entry.get("isTruncationMarker") == Some(&Value::Bool(true));
-        let is_summary = entry.get("isSummary") == Some(&Value::Bool(true));
+        let is_mark = is_true(entry, "isTruncationMarker") || is_true(entry, "isSummary");
         Trace {
-            id: id(["condenseId", "truncationId"]).filter(|_| is_marker || is_summary),
+            id: id(["condenseId", "truncationId"]).filter(|_| is_mark),
             hidden_by: id(["condenseParent", "truncationParent"]),
             ..Trace::default()
         }
     }
+}
+
+fn is_true(entry: &Value, key: &str) -> bool {
+    entry.get(key) == Some(&Value::Bool(true))
 }
 
 /// The list of turns that Claude Code prints as JSON.

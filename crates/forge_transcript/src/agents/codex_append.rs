@@ -1,10 +1,9 @@
 //! A compaction appended as Codex records its own: the history in place of what came before.
 
 use forge_domain::{Body, Message};
-use forge_wire::responses::message_items;
 use serde_json::{Value, json};
 
-use super::codex_item::reply_groups;
+use super::codex_item::{new_items, reply_groups};
 use crate::any_blocks::text_at;
 use crate::codec::{Addition, Line, Says};
 use crate::item::Place;
@@ -72,20 +71,6 @@ fn items(line: &Line<'_>) -> Vec<Value> {
     }
     if matches!(line.says, Says::Less(..)) {
         return shorter(items, &message);
-    }
-    items
-}
-
-fn new_items(message: &Message) -> Vec<Value> {
-    let mut items = message_items(message);
-    for item in items.iter_mut().filter_map(Value::as_object_mut).filter(|item| item.contains_key("role")) {
-        let kind = if item["role"] == "assistant" { "output_text" } else { "input_text" };
-        if let Some(text) = item["content"].as_str() {
-            item["content"] = json!([{ "type": kind, "text": text }]);
-        }
-        item.shift_insert(0, "type".to_owned(), json!("message"));
-        item.shift_remove("id");
-        item.shift_remove("status");
     }
     items
 }

@@ -1,10 +1,14 @@
-//! The items of the Responses API, as Codex records them, and their messages.
+//! The items of Codex's rollouts, and of the Responses API.
 
 use forge_domain::{Message, Role};
-use serde_json::Value;
+use forge_wire::responses::message_items;
+use serde_json::{Value, json};
 
 use crate::any_blocks::{messages_of, role_of, text_at};
 use crate::reply_pieces::join;
+
+/// The words for a summary that only its provider can read.
+pub(crate) const SEALED: &str = "[summary of earlier messages, encrypted by the provider]";
 
 /// Returns the messages of an item of the Responses API.
 pub(super) fn item_messages(item: &Value) -> Vec<Message> {
@@ -16,8 +20,7 @@ pub(super) fn item_messages(item: &Value) -> Vec<Message> {
         ("reasoning" | "web_search_call" | "image_generation_call" | "ghost_snapshot", _) => Vec::new(),
         ("compaction" | "compaction_summary" | "context_compaction", _) => {
             let sealed = text_at(item, "/encrypted_content");
-            let summary = "[summary of earlier messages, encrypted by the provider]";
-            (!sealed.is_empty()).then(|| Message::user(summary).compacted()).into_iter().collect()
+            (!sealed.is_empty()).then(|| Message::user(SEALED).compacted()).into_iter().collect()
         }
         (kind, _) if kind.ends_with("_call") => messages_of(Role::Assistant, item),
         (kind, _) if kind.ends_with("_output") => messages_of(Role::Tool, item),
@@ -44,4 +47,19 @@ pub(super) fn reply_groups<'i>(
         }
     }
     groups
+}
+
+/// Returns the items of a message that is new in a rollout.
+pub(crate) fn new_items(message: &Message) -> Vec<Value> {
+    let mut items = message_items(message);
+    for item in items.iter_mut().filter_map(Value::as_object_mut).filter(|item| item.contains_key("role")) {
+        let kind = if item["role"] == "assistant" { "output_text" } else { "input_text" };
+        if let Some(text) = item["content"].as_str() {
+            item["content"] = json!([{ "type": kind, "text": text }]);
+        }
+        item.shift_insert(0, "type".to_owned(), json!("message"));
+        item.shift_remove("id");
+        item.shift_remove("status");
+    }
+    items
 }

@@ -1,4 +1,4 @@
-//! Exports of goose and opencode, spans of OpenTelemetry, and the interchange format ATIF.
+//! Exports of goose, spans of OpenTelemetry, and the interchange format ATIF.
 
 use forge_domain::{Body, Content, Message, Role};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::any_blocks::{answer, call, content_of, hidden_tokens, messages_of, re
 use crate::codec::{Effect, EntryFormat, Evidence, Fields, Listing, Revision, Trace};
 use crate::format::FormatFacts;
 use crate::splice::list;
-use crate::{RewriteError, json_text};
+use crate::{RecordedCompaction, RewriteError, json_text};
 
 /// The author of what an agent itself adds.
 const BY: &str = "agent";
@@ -23,6 +23,8 @@ impl EntryFormat for Goose {
         protocol: None,
     };
     const IS_LINES: bool = false;
+    const COMPACTION: &'static str = "\"userVisible\"";
+    const FOLDS: bool = true;
 
     fn detect(evidence: &Evidence<'_>) -> bool {
         evidence.document().is_some_and(|file| file.has_list("conversation") && file.has(&["working_dir"]))
@@ -34,78 +36,30 @@ impl EntryFormat for Goose {
     }
 
     fn messages(entry: &Value) -> Vec<Message> {
-        let is_hidden = entry.pointer("/metadata/agentVisible") == Some(&Value::Bool(false));
-        let role = role_of(text_at(entry, "/role")).filter(|_| !is_hidden);
-        role.map(|role| messages_of(role, entry.get("content").unwrap_or(&Value::Null))).unwrap_or_default()
-    }
-}
-
-/// Exported sessions of opencode.
-pub(super) struct OpenCode;
-
-impl EntryFormat for OpenCode {
-    const FACTS: &'static FormatFacts = &FormatFacts {
-        id: "opencode",
-        name: "opencode exports",
-        description: "{\"info\", \"messages\": [{\"info\", \"parts\"}]}",
-        protocol: None,
-    };
-    const IS_LINES: bool = false;
-
-    fn detect(evidence: &Evidence<'_>) -> bool {
-        let is_own = |message: &Fields<'_>| message.has(&["info"]) && message.has_list("parts");
-        let of_document = |document: &Fields<'_>| {
-            document.items("messages").first().is_some_and(|message| is_own(&Fields::of(message.get())))
-        };
-        evidence.document().is_some_and(of_document) || evidence.list().first().is_some_and(is_own)
+        let Some(role) = role_of(text_at(entry, "/role")) else { return Vec::new() };
+        let messages = messages_of(role, entry.get("content").unwrap_or(&Value::Null)).into_iter();
+        let is_made = Self::is_summary(entry);
+        messages.map(|message| if is_made { message.compacted() } else { message }).collect()
     }
 
-    fn sessions(text: &str) -> Result<Vec<Listing<'_>>, serde_json::Error> {
-        if text.trim_start().starts_with('[') {
-            return Ok(vec![Listing::of_list(text)?]);
-        }
-        Ok(vec![Listing::of_keys(&Fields::of(text), &["messages"])])
-    }
-
-    fn messages(entry: &Value) -> Vec<Message> {
-        let Some(role) = role_of(text_at(entry, "/info/role")) else { return Vec::new() };
-        let parts = entry.get("parts").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let is_summary = entry.pointer("/info/summary") == Some(&Value::Bool(true));
-        let mut messages = Vec::new();
-        for step in parts.split(|part| text_at(part, "/type") == "step-start") {
-            let blocks: Vec<Value> = step.iter().flat_map(part_blocks).collect();
-            messages.extend(messages_of(role, &Value::Array(blocks)));
-        }
-        messages.into_iter().map(|message| if is_summary { message.compacted() } else { message }).collect()
-    }
-
-    /// Returns the effect of a summary, which takes the place of everything before it.
+    /// Returns the mark of a message that only the user still sees.
     fn trace(entry: &Value) -> Trace {
-        let is_summary = entry.pointer("/info/summary") == Some(&Value::Bool(true));
-        let effect = if is_summary { Effect::Resets } else { Effect::None };
-        Trace { effect, ..Trace::default() }
+        Trace { is_folded: is_invisible(entry, "agentVisible"), ..Trace::default() }
+    }
+
+    fn compaction(entry: &Value) -> Option<RecordedCompaction> {
+        let is_first = text_at(entry, "/role") == "user" && Self::is_summary(entry);
+        is_first.then(RecordedCompaction::default)
+    }
+
+    /// Checks whether a message is for the model alone, as summaries are.
+    fn is_summary(entry: &Value) -> bool {
+        is_invisible(entry, "userVisible") && !is_invisible(entry, "agentVisible")
     }
 }
 
-/// Returns a part as blocks: a tool's part is its call and its result.
-fn part_blocks(part: &Value) -> Vec<Value> {
-    match text_at(part, "/type") {
-        "tool" => {
-            let id = part.get("callID");
-            let input = part.pointer("/state/input");
-            let made =
-                json!({"type": "tool-call", "toolCallId": id, "toolName": part.get("tool"), "input": input});
-            let output = part.pointer("/state/output");
-            let failed = part.pointer("/state/error");
-            let kind = if output.is_some() { "tool-result" } else { "tool-error" };
-            let answer = output.or(failed).map(
-                |said| json!({"type": kind, "toolCallId": id, "output": {"content": said}, "error": said}),
-            );
-            std::iter::once(made).chain(answer).collect()
-        }
-        "text" | "reasoning" | "file" => vec![part.clone()],
-        _ => Vec::new(),
-    }
+fn is_invisible(entry: &Value, key: &str) -> bool {
+    entry.get("metadata").and_then(|metadata| metadata.get(key)) == Some(&Value::Bool(false))
 }
 
 /// Spans of OpenTelemetry with the messages of a model's call as attributes.

@@ -10,6 +10,7 @@ mod exports;
 mod gemini_cli;
 mod inspect;
 mod json_lines;
+mod opencode;
 mod openhands;
 mod pi;
 mod pi_append;
@@ -17,6 +18,9 @@ mod swe_agent;
 mod who_and_when;
 
 use crate::codec::Codec;
+
+pub(crate) use self::codex_item::{SEALED, new_items as codex_items};
+pub(crate) use self::pi_append::message_of as pi_message;
 
 /// The formats, from the most general to the most specific.
 pub(crate) const AGENTS: &[&dyn Codec] = &[
@@ -29,7 +33,7 @@ pub(crate) const AGENTS: &[&dyn Codec] = &[
     &blocks::ClaudeTurns,
     &blocks::ForgeCode,
     &exports::Goose,
-    &exports::OpenCode,
+    &opencode::OpenCode,
     &exports::Spans,
     &exports::Atif,
     &aider::Aider,

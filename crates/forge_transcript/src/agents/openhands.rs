@@ -7,12 +7,18 @@ use serde_json::{Map, Value};
 use crate::any_blocks::{
     answer, call, chat_messages, content_of, hidden_tokens, messages_of, reply, text_at,
 };
-use crate::codec::{Effect, EntryFormat, Evidence, Fields, Listing, Trace};
+use crate::codec::{Effect, EntryFormat, Evidence, Fields, Listing, Trace, Window};
 use crate::flat_text::flat_value;
 use crate::format::FormatFacts;
+use crate::json_text::parse;
+use crate::{Record, RecordedCompaction};
 
 /// The author of what OpenHands itself adds.
 const BY: &str = "openhands";
+/// The kind of the SDK's event of a compaction.
+const CONDENSATION_KIND: &str = "Condensation";
+/// A part of the text of every event of a compaction: `Condensation`, or `condensation`.
+const CONDENSATION: &str = "ondensation";
 
 /// The events of the first version.
 pub(super) struct Trajectories;
@@ -25,6 +31,8 @@ impl EntryFormat for Trajectories {
         protocol: None,
     };
     const IS_LINES: bool = false;
+    const COMPACTION: &'static str = CONDENSATION;
+    const FOLDS: bool = true;
 
     fn detect(evidence: &Evidence<'_>) -> bool {
         let is_event = |event: &Fields<'_>| {
@@ -70,6 +78,39 @@ impl EntryFormat for Trajectories {
         let effect = if forgotten.is_empty() { Effect::None } else { Effect::Forgets(forgotten) };
         Trace { id, effect, ..Trace::default() }
     }
+
+    fn compaction(event: &Value) -> Option<RecordedCompaction> {
+        (text_at(event, "/action") == "condensation").then(RecordedCompaction::default)
+    }
+
+    fn folded_window(records: &[Record], compactions: &[RecordedCompaction]) -> Window {
+        condensed_window(records, compactions, "/args/summary_offset", |event| {
+            let kind = ["/action", "/observation"].map(|at| text_at(event, at)).concat();
+            let others = ["", "null", "change_agent_state", "agent_state_changed", "condensation"];
+            !others.contains(&kind.as_str())
+        })
+    }
+}
+
+/// Returns what the model sees after the last of `condensations`. Its summary stands at the place that it
+/// names among the events that count as `is_seen`, and takes the place of earlier summaries.
+fn condensed_window(
+    records: &[Record],
+    condensations: &[RecordedCompaction],
+    offset: &str,
+    is_seen: fn(&Value) -> bool,
+) -> Window {
+    let Some((last, earlier)) = condensations.split_last() else { return Window::default() };
+    let hidden: Vec<usize> = earlier.iter().map(|earlier| earlier.record).collect();
+    let event = |place: usize| parse::<Value>(records[place].raw()).unwrap_or_default();
+    let offset = event(last.record).pointer(offset).and_then(Value::as_u64);
+    let Some(offset) = offset.and_then(|offset| usize::try_from(offset).ok()) else {
+        return Window { hidden, ..Window::default() };
+    };
+    let places = (0..last.record).filter(|place| !records[*place].is_folded && !hidden.contains(place));
+    let mut lead: Vec<usize> = places.filter(|place| is_seen(&event(*place))).take(offset).collect();
+    lead.push(last.record);
+    Window { lead, start: 0, hidden }
 }
 
 fn output_listing(nth: usize, output: &str) -> Listing<'_> {
@@ -191,6 +232,9 @@ impl EntryFormat for Events {
         description: "a list or JSONL of {\"kind\": \"MessageEvent\", ...}",
         protocol: None,
     };
+    const COMPACTION: &'static str = CONDENSATION;
+    const FOLDS: bool = true;
+
     fn detect(evidence: &Evidence<'_>) -> bool {
         let is_own = |event: &Fields<'_>| {
             let kind = event.text("kind");
@@ -246,5 +290,23 @@ impl EntryFormat for Events {
         let forgotten = forgotten(event);
         let effect = if forgotten.is_empty() { Effect::None } else { Effect::Forgets(forgotten) };
         Trace { id, effect, ..Trace::default() }
+    }
+
+    fn compaction(event: &Value) -> Option<RecordedCompaction> {
+        (text_at(event, "/kind") == CONDENSATION_KIND).then(RecordedCompaction::default)
+    }
+
+    fn folded_window(records: &[Record], compactions: &[RecordedCompaction]) -> Window {
+        condensed_window(records, compactions, "/summary_offset", |event| {
+            const SEEN: [&str; 6] = [
+                "SystemPromptEvent",
+                "MessageEvent",
+                "ActionEvent",
+                "ObservationEvent",
+                "UserRejectObservation",
+                "AgentErrorEvent",
+            ];
+            SEEN.contains(&text_at(event, "/kind"))
+        })
     }
 }

@@ -82,6 +82,8 @@ fn role_messages(message: &Value) -> Vec<Message> {
         }
         "compactionSummary" | "branchSummary" => summary(said("summary")),
         "custom" | "hookMessage" => note(said("content")),
+        // pi never sends a reply again that failed or was interrupted.
+        "assistant" if matches!(text_at(message, "/stopReason"), "aborted" | "error") => Vec::new(),
         role => role_of(role).map(|role| messages_of(role, said("content"))).unwrap_or_default(),
     }
 }

@@ -101,8 +101,22 @@ fn message_json(addition: &Addition<'_>, line: &Line<'_>) -> Value {
     let first = line.item().and_then(|item| item.places().first());
     let raw = first.map(|place| addition.revision.raw(place.record)).unwrap_or_default();
     let entry: Value = parse(raw).unwrap_or_default();
-    let mut said = entry.get("message").and_then(Value::as_object).cloned().unwrap_or_default();
+    let said = entry.get("message").and_then(Value::as_object).cloned().unwrap_or_default();
     let timestamp = said.get("timestamp").cloned().unwrap_or_else(|| json!(addition.now.as_millisecond()));
+    let said = with_facts(said, &message, timestamp);
+    if line.is_same() && line.item().is_some_and(|item| item.places().len() <= 1) {
+        return Value::Object(said);
+    }
+    with_content(said, &message)
+}
+
+/// Returns a message that is new in a session, with these `fields` and at the time `timestamp`.
+pub(crate) fn message_of(message: &Message, fields: Map<String, Value>, timestamp: Value) -> Value {
+    with_content(with_facts(fields, message, timestamp), message)
+}
+
+/// Returns the fields of a message with what pi expects beside its content.
+fn with_facts(mut said: Map<String, Value>, message: &Message, timestamp: Value) -> Map<String, Value> {
     if matches!(message.body, Body::Assistant { .. }) {
         let zero = json!({ "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0 });
         let mut usage = zero.clone();
@@ -116,9 +130,11 @@ fn message_json(addition: &Addition<'_>, line: &Line<'_>) -> Value {
         said.entry("stopReason").or_insert_with(|| json!(reason));
     }
     said.insert("timestamp".into(), timestamp);
-    if !line.is_same() || line.item().is_some_and(|item| item.places().len() > 1) {
-        replace_content(&mut said, &message);
-    }
+    said
+}
+
+fn with_content(mut said: Map<String, Value>, message: &Message) -> Value {
+    replace_content(&mut said, message);
     Value::Object(said)
 }
 

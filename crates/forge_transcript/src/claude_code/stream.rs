@@ -6,6 +6,7 @@ use super::read::Records;
 use super::shape::{Shape, file_stem};
 use crate::attachments::Tally;
 use crate::codec::{Source, Visit};
+use crate::recorded_call::CallTally;
 use crate::reply_pieces::Joiner;
 use crate::{Format, RecordedCompaction, StreamError, StreamedSession};
 
@@ -35,6 +36,7 @@ pub(super) fn stream(
     let start = survey.window_start(&active);
     let n_records = survey.shape.nodes.len();
     let (mut reader, mut tally, mut joiner) = (Records::default(), Tally::default(), Joiner::new(visit));
+    let mut calls = CallTally::default();
     let (mut at, mut place) = (0, 0);
     let mut nodes = survey.shape.nodes.into_iter();
     source.each_line(&mut |line| {
@@ -46,6 +48,7 @@ pub(super) fn stream(
         let record = reader.read(line, node, active.get(place) == Some(&true));
         let is_in_context = place >= start && record.n_messages() > 0;
         tally.add(&record, is_in_context);
+        calls.add(place, line);
         if is_in_context {
             joiner.push(record);
         }
@@ -60,6 +63,7 @@ pub(super) fn stream(
         skipped_lines: survey.shape.skipped_lines,
         compactions: survey.compactions,
         attachments: tally.finish(),
+        calls: calls.finish(),
         tools: None,
     }))
 }

@@ -1,9 +1,9 @@
 //! A compaction that is appended to a file in its agent's own form.
 
 use jiff::{SignedDuration, Timestamp};
-use sha2::{Digest, Sha256};
 
 use super::{Line, Revision, Says};
+use crate::new_uuid;
 
 /// The reason why nothing is appended to a file of a format.
 pub(crate) const NO_ADDITION: &str =
@@ -42,17 +42,9 @@ impl<'a> Addition<'a> {
 
     /// Returns a UUID that the same addition always gets at `place`.
     pub(crate) fn uuid(&self, place: usize) -> String {
-        let mut hash = Sha256::new();
-        hash.update(&self.revision.session.id);
-        hash.update(self.revision.bytes.len().to_le_bytes());
-        hash.update(self.now.as_nanosecond().to_le_bytes());
-        hash.update(place.to_le_bytes());
-        let mut bytes: [u8; 16] = [0; 16];
-        bytes.copy_from_slice(&hash.finalize()[..16]);
-        bytes[6] = bytes[6] & 0x0f | 0x40;
-        bytes[8] = bytes[8] & 0x3f | 0x80;
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+        let (size, time) = (self.revision.bytes.len(), self.now.as_nanosecond());
+        let id = self.revision.session.id.as_bytes();
+        new_uuid(&[id, &size.to_le_bytes(), &time.to_le_bytes(), &place.to_le_bytes()])
     }
 }
 

@@ -7,7 +7,7 @@ use forge_domain::{Body, Message, ToolName};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::traces::{Trace, active_entries};
+use super::traces::{Presence, Trace, active_entries};
 use super::{
     Addition, Codec, Evidence, Fields, Input, NO_ADDITION, READ_ONLY, Revision, Source, Visit, Window,
     file_name,
@@ -15,6 +15,7 @@ use super::{
 use crate::format::FormatFacts;
 use crate::json_text::parse;
 use crate::mark::is_appended;
+use crate::recorded_call::CallTally;
 use crate::reply_pieces::Joiner;
 use crate::session::Names;
 use crate::written::split;
@@ -22,8 +23,8 @@ use crate::{
     Format, Record, RecordedCompaction, RewriteError, Session, StreamError, StreamedSession, TranscriptError,
 };
 
-/// The number of entries of which at least one has to hold a message.
-const SOME_ENTRIES: usize = 20;
+/// The number of entries of which at least one has to hold a message, whatever they look like.
+pub(crate) const SOME_ENTRIES: usize = 20;
 
 /// A format whose file is a list of entries: a record a line, or the items of a list.
 ///
@@ -38,6 +39,8 @@ pub(crate) trait EntryFormat: Sync + Sized {
     const JOINS_REPLIES: bool = false;
     /// A word that is in the text of every record of a compaction; empty if its agent records none.
     const COMPACTION: &'static str = "";
+    /// True if its compactions take single entries out of the context, and what is before them may stay.
+    const FOLDS: bool = false;
 
     /// Checks whether a file is of this format.
     fn detect(evidence: &Evidence<'_>) -> bool;
@@ -80,14 +83,25 @@ pub(crate) trait EntryFormat: Sync + Sized {
         None
     }
 
+    /// Checks whether an entry is what a compaction put in place of earlier ones.
+    fn is_summary(entry: &Value) -> bool {
+        Self::compaction(entry).is_some()
+    }
+
+    /// Returns what the model sees after the last of `compactions`, in a format that folds: all but the
+    /// entries that were folded.
+    fn folded_window(_records: &[Record], _compactions: &[RecordedCompaction]) -> Window {
+        Window::default()
+    }
+
     /// Writes a session in this format, from whatever format it came.
     fn write(revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {
         Err(revision.refuse_conversion(READ_ONLY))
     }
 
     /// Returns the lines to append to a file so that its agent continues with the revised session.
-    fn append(addition: &Addition<'_>) -> Result<Vec<String>, RewriteError> {
-        Err(addition.revision.refuse_conversion(NO_ADDITION))
+    fn append(_addition: &Addition<'_>) -> Result<Vec<String>, RewriteError> {
+        Err(RewriteError::Append(NO_ADDITION))
     }
 
     /// Checks whether an entry, given as text, stays in the context of the model after a compaction.
@@ -202,7 +216,11 @@ impl<F: EntryFormat> Codec for F {
     }
 
     fn window(&self, records: &[Record]) -> Window {
-        let Some(last) = self.compactions(records).pop() else { return Window::default() };
+        let mut compactions = self.compactions(records);
+        if F::FOLDS {
+            return F::folded_window(records, &compactions);
+        }
+        let Some(last) = compactions.pop() else { return Window::default() };
         let of_id = |id: &String| {
             let is_named =
                 |record: &Record| record.raw().contains(id.as_str()) && has_id::<F>(record.raw(), id);
@@ -214,7 +232,7 @@ impl<F: EntryFormat> Codec for F {
     }
 
     fn is_summary(&self, record: &Record) -> bool {
-        is_appended(record.raw()) || compaction::<F>(0, record.raw()).is_some()
+        is_appended(record.raw()) || is_summary::<F>(record.raw())
     }
 
     fn is_repeat(&self, record: &Record) -> bool {
@@ -231,7 +249,13 @@ fn window(mut standing: Vec<usize>, kept: Option<usize>, record: usize) -> Windo
     let start = kept.filter(|kept| *kept < record).unwrap_or(record);
     standing.retain(|place| *place < start);
     standing.extend((start < record).then_some(record));
-    Window { lead: standing, start }
+    Window { lead: standing, start, hidden: Vec::new() }
+}
+
+fn is_summary<F: EntryFormat>(raw: &str) -> bool {
+    !F::COMPACTION.is_empty()
+        && raw.contains(F::COMPACTION)
+        && parse::<Value>(raw).is_ok_and(|entry| F::is_summary(&entry) && !F::messages(&entry).is_empty())
 }
 
 fn compaction<F: EntryFormat>(record: usize, raw: &str) -> Option<RecordedCompaction> {
@@ -259,7 +283,10 @@ fn read_session<F: EntryFormat>(listing: Listing<'_>, input: &Input<'_>) -> Resu
     for (raw, active) in listing.entries.iter().zip(active) {
         records.push(input.shelf.put(raw, reader.read::<F>(raw, active), read_again::<F>));
     }
-    if records.len() >= SOME_ENTRIES && records.iter().all(|record| record.n_messages() == 0) {
+    let is_mute = records.iter().all(|record| record.n_messages() == 0);
+    let has_content = || records.iter().any(|record| record.raw().contains("\"content\""));
+    let holds_none = || records.iter().all(|record| F::text_messages(record.raw()).is_empty());
+    if is_mute && (records.len() >= SOME_ENTRIES || has_content()) && holds_none() {
         return Err(TranscriptError::Mute {
             origin: input.origin.to_owned(),
             name: F::FACTS.name,
@@ -301,15 +328,15 @@ struct EntryReader {
 }
 
 impl EntryReader {
-    fn read<F: EntryFormat>(&mut self, raw: &str, active: bool) -> Record {
-        if !active {
+    fn read<F: EntryFormat>(&mut self, raw: &str, presence: Presence) -> Record {
+        if presence == Presence::Gone {
             return Record::new(raw, Vec::new());
         }
         let mut messages = F::text_messages(raw);
         self.links.link(&mut messages);
         self.names.name(&mut messages);
         let reply = if F::JOINS_REPLIES { self.piece(&messages) } else { F::reply_of(raw) };
-        Record::new(raw, messages).part_of(reply, None)
+        Record::new(raw, messages).part_of(reply, None).folded(presence == Presence::Folded)
     }
 
     /// Returns the id of the reply that `messages` belong to: it is over when another speaks.
@@ -365,6 +392,7 @@ struct Survey {
     id: Option<String>,
     compactions: Vec<RecordedCompaction>,
     standing: Vec<usize>,
+    calls: CallTally,
     skipped_lines: usize,
 }
 
@@ -382,6 +410,7 @@ impl Survey {
                 let place = survey.traces.len();
                 let entry: Value = parse(raw).unwrap_or_default();
                 survey.traces.push(F::trace(&entry));
+                survey.calls.add_value(place, &entry);
                 survey.compactions.extend(compaction::<F>(place, raw));
                 survey.standing.extend(F::is_standing(raw).then_some(place));
                 if survey.id.is_none() {
@@ -412,8 +441,11 @@ fn stream_lines<F: EntryFormat>(
 ) -> Result<Option<StreamedSession>, StreamError> {
     let Some(mut survey) = Survey::of::<F>(source)? else { return Ok(None) };
     let active = active_entries(&survey.traces);
-    let is_spoken = |compaction: &RecordedCompaction| active.get(compaction.record) == Some(&true);
-    survey.compactions.retain(is_spoken);
+    let is_gone = |place: usize| active.get(place).is_none_or(|presence| *presence == Presence::Gone);
+    survey.compactions.retain(|compaction| !is_gone(compaction.record));
+    if F::FOLDS && !survey.compactions.is_empty() {
+        return Ok(None);
+    }
     let window = survey.window();
     let mut leads: Vec<Option<Record>> = window.lead.iter().map(|_| None).collect();
     let mut joiner = Joiner::new(visit);
@@ -428,10 +460,12 @@ fn stream_lines<F: EntryFormat>(
         source.each_line(&mut |line| {
             each_record(line, &mut |raw| {
                 let lead = window.lead.iter().position(|lead| *lead == place);
-                let record = reader.read::<F>(raw, active.get(place) == Some(&true));
+                let record = reader.read::<F>(raw, active.get(place).copied().unwrap_or(Presence::Gone));
                 match lead {
                     Some(lead) if pass < passes => leads[lead] = Some(record),
-                    None if pass == passes && place >= window.start => joiner.push(record),
+                    None if pass == passes && place >= window.start && !record.is_folded => {
+                        joiner.push(record);
+                    }
                     _ => {}
                 }
                 place += 1;
@@ -447,6 +481,7 @@ fn stream_lines<F: EntryFormat>(
         skipped_lines: survey.skipped_lines,
         compactions: survey.compactions,
         attachments: Vec::new(),
+        calls: survey.calls.finish(),
         tools: None,
     }))
 }

@@ -92,7 +92,7 @@ impl<'a> Evidence<'a> {
         let records = match &layout {
             Layout::Object(fields) => vec![Fields(fields.clone())],
             Layout::List(items) => items.iter().take(LOOKED_AT).map(|item| Fields::of(item.get())).collect(),
-            Layout::Text(_) => text.lines().take(LOOKED_AT).map(Fields::of).collect(),
+            Layout::Text(_) => text.lines().take(LOOKED_AT).map(first_fields).collect(),
             Layout::Binary => Vec::new(),
         };
         Self { bytes, text, layout, records }
@@ -141,6 +141,12 @@ impl<'a> Evidence<'a> {
             None => TranscriptError::unknown(origin),
         }
     }
+}
+
+/// Returns the fields of the first object of a line: two records may be run together.
+fn first_fields(line: &str) -> Fields<'_> {
+    let mut values = serde_json::Deserializer::from_str(line).into_iter::<&RawValue>();
+    values.next().and_then(Result::ok).map(|first| Fields::of(first.get())).unwrap_or_default()
 }
 
 /// Returns the value of `key`, unless it is missing or null.

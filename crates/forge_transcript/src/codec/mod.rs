@@ -12,7 +12,7 @@ mod traces;
 mod window;
 
 pub(crate) use addition::{Addition, NO_ADDITION};
-pub(crate) use entries::{EntryFormat, Listing};
+pub(crate) use entries::{EntryFormat, Listing, SOME_ENTRIES};
 pub(crate) use evidence::{Evidence, Fields, Layout, value_of};
 pub(crate) use input::{Input, file_name, is_packed, unpack};
 pub(crate) use message_list::{MessageList, is_anthropics, is_message_list};
@@ -60,8 +60,8 @@ pub(crate) trait Codec: Sync {
 
     /// Returns the lines to append to the file so that its agent continues with the revised session: the
     /// agent's own record of a compaction, and what the record cannot hold.
-    fn append(&self, addition: &Addition<'_>) -> Result<Vec<String>, RewriteError> {
-        Err(addition.revision.refuse_conversion(NO_ADDITION))
+    fn append(&self, _addition: &Addition<'_>) -> Result<Vec<String>, RewriteError> {
+        Err(RewriteError::Append(NO_ADDITION))
     }
 
     /// Returns the compactions that the recording agent made, oldest first.

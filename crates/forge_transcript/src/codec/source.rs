@@ -6,6 +6,7 @@ use forge_domain::Message;
 
 use super::input::{file_name, is_packed};
 use super::message_stream::{Head, stream_entries};
+use crate::recorded_call::CallTally;
 use crate::{Format, Record, StreamError, StreamedSession, TranscriptError, request_tools};
 
 const BUFFER: usize = 256 * 1024;
@@ -77,7 +78,9 @@ impl<'o> Source<'o> {
     ) -> Result<StreamedSession, StreamError> {
         let origin = self.origin;
         let mut n_records = 0;
+        let mut calls = CallTally::default();
         let mut emit = |record: Record| {
+            calls.add(n_records, record.raw());
             n_records += 1;
             record.messages().iter().for_each(&mut *visit);
         };
@@ -104,6 +107,7 @@ impl<'o> Source<'o> {
             skipped_lines: 0,
             compactions: Vec::new(),
             attachments: Vec::new(),
+            calls: calls.finish(),
             tools: tools.and_then(|tools| request_tools(format!("{{\"tools\":{tools}}}").as_bytes())),
         })
     }

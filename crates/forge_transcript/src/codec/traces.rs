@@ -13,7 +13,20 @@ pub(crate) struct Trace {
     pub(crate) hidden_by: Option<Box<str>>,
     /// True if a turn begins with it.
     pub(crate) is_turn: bool,
+    /// True if a compaction of its agent took it out of the context.
+    pub(crate) is_folded: bool,
     pub(crate) effect: Effect,
+}
+
+/// The state of an entry, after all that other entries did to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// The model sees it.
+    Active,
+    /// A compaction took it out of the context.
+    Folded,
+    /// It was taken back, replaced, or left on another branch.
+    Gone,
 }
 
 /// The effect of an entry on those before it.
@@ -29,15 +42,16 @@ pub(crate) enum Effect {
     DropsTurns(usize),
     /// The entry of this id, and all after it, no longer count.
     RewindsTo(Box<str>),
-    /// The entries of these ids no longer count.
+    /// A compaction took the entries of these ids out of the context.
     Forgets(Vec<Box<str>>),
     /// Nothing before it counts.
     Resets,
 }
 
 /// Returns for each entry whether it still counts.
-pub(crate) fn active_entries(traces: &[Trace]) -> Vec<bool> {
+pub(crate) fn active_entries(traces: &[Trace]) -> Vec<Presence> {
     let mut active = branch(traces);
+    let mut folded: Vec<bool> = traces.iter().map(|trace| trace.is_folded).collect();
     let mut by_id: HashMap<&str, usize> = HashMap::new();
     for (place, trace) in traces.iter().enumerate() {
         let earlier = |id: &str| by_id.get(id).copied();
@@ -55,7 +69,7 @@ pub(crate) fn active_entries(traces: &[Trace]) -> Vec<bool> {
                 active[start..place].fill(false);
             }
             Effect::Forgets(ids) => {
-                ids.iter().filter_map(|id| earlier(id)).for_each(|forgotten| active[forgotten] = false);
+                ids.iter().filter_map(|id| earlier(id)).for_each(|forgotten| folded[forgotten] = true);
             }
             Effect::Resets => active[..place].fill(false),
         }
@@ -63,10 +77,15 @@ pub(crate) fn active_entries(traces: &[Trace]) -> Vec<bool> {
             by_id.insert(id, place);
         }
     }
-    for (active, trace) in active.iter_mut().zip(traces) {
-        *active &= trace.hidden_by.as_deref().is_none_or(|id| !by_id.contains_key(id));
+    for (folded, trace) in folded.iter_mut().zip(traces) {
+        *folded |= trace.hidden_by.as_deref().is_some_and(|id| by_id.contains_key(id));
     }
-    active
+    let presence = |(active, folded)| match (active, folded) {
+        (false, _) => Presence::Gone,
+        (true, true) => Presence::Folded,
+        (true, false) => Presence::Active,
+    };
+    active.into_iter().zip(folded).map(presence).collect()
 }
 
 fn drop_turns(traces: &[Trace], active: &mut [bool], place: usize, turns: usize) {
@@ -121,7 +140,7 @@ mod tests {
                 _ => Effect::None,
             };
             let is_turn = id.chars().all(char::is_uppercase);
-            Trace { id: Some(id.into()), parent, hidden_by: None, is_turn, effect }
+            Trace { id: Some(id.into()), parent, is_turn, effect, ..Trace::default() }
         };
         text.split_whitespace().map(trace).collect()
     }
@@ -146,7 +165,7 @@ mod tests {
         ] {
             let traces = traces(text);
             let active = active_entries(&traces);
-            let left = traces.iter().zip(active).filter(|(_, active)| *active);
+            let left = traces.iter().zip(active).filter(|(_, presence)| *presence == Presence::Active);
             let actual: String = left.filter_map(|(trace, _)| trace.id.clone()).map(String::from).collect();
             assert_eq!(actual, expected, "{text}");
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use forge_app::{Selected, export_run};
+use forge_app::{Selected, export_run, seal_run};
 use forge_domain::{CheckpointStore, ContextMessage, Conversation};
 use forge_infra::write_whole;
 use forge_transcript::{write_messages, write_openai};
@@ -13,6 +13,7 @@ use super::OpenStore;
 use super::selection::CheckpointName;
 use crate::failure::Misconfigured;
 use crate::output;
+use crate::redaction::{redact_bytes, redaction_text};
 
 /// Write a run to one file that `import` reads into any store
 #[derive(Debug, Args)]
@@ -28,6 +29,9 @@ pub(super) struct ExportArguments {
     /// With `--to openai`: only what the model would see, not the whole log
     #[arg(long)]
     view: bool,
+    /// Replace secrets of known shapes, and report them
+    #[arg(long)]
+    redact: bool,
 }
 
 /// The format of an export.
@@ -44,7 +48,15 @@ impl ExportArguments {
     /// Writes the run.
     pub(super) async fn run(self, OpenStore { store, .. }: &OpenStore) -> anyhow::Result<()> {
         let what = self.what.select(&**store).await?;
-        let bytes = export_selected(&**store, &what, self.to, self.view).await?;
+        let mut bytes = export_selected(&**store, &what, self.to, self.view).await?;
+        if self.redact {
+            let (clean, redacted) = redact_bytes(bytes.into());
+            bytes = match self.to {
+                ExportForm::Forge => seal_run(&clean),
+                ExportForm::OpenAi => clean.into_owned(),
+            };
+            output::say(&redaction_text(&redacted));
+        }
         write(self.output.as_deref(), &bytes)
     }
 }

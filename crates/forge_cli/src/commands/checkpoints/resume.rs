@@ -44,6 +44,6 @@ impl ResumeArguments {
             on_change: self.on_change.map(OnChange::from),
             take_from: self.takeover.take_from(),
         };
-        start(self.task, json, RunRequest { resume: Some(resume), store, flags: self.flags })
+        start(self.task, json, RunRequest { resume: Some(resume), history: None, store, flags: self.flags })
     }
 }

@@ -1,6 +1,8 @@
 //! `forge compact --in-place` and `--undo`: a compaction in the agent's own file, and the way back.
 
 use std::borrow::Cow;
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::bail;
@@ -53,6 +55,14 @@ pub(super) fn write(path: &Path, read: &[u8], written: &[u8]) -> anyhow::Result<
             "{name} has changed since it was read: its agent is at work; end it first"
         )));
     }
+    // A new file takes the place of the old one, which the folder allows even if the file does not.
+    OpenOptions::new().append(true).open(path).map_err(|error| {
+        let way_out = match error.kind() {
+            ErrorKind::PermissionDenied => "; make it writable with `chmod u+w`, or run as its owner",
+            _ => "",
+        };
+        Misconfigured(format!("{name} stays as it is, since it may not be written to: {error}{way_out}"))
+    })?;
     write_file(path, written)
 }
 

@@ -7,29 +7,33 @@ mod proposal;
 mod report;
 mod settings;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
 use forge_app::{CompactSession, CompactSessionError, CompactedSession, SessionRoom, compact_session};
-use forge_domain::compaction::ContextCompactor;
-use forge_domain::{Compact, TokenCounter, Tokens, breaches_in_words};
+use forge_domain::compaction::{ContextCompactor, is_bare_record};
+use forge_domain::{Compact, ContextMessage, Replacement, TokenCounter, Tokens, breaches_in_words};
 use forge_services::O200kCounter;
 use forge_transcript::{Draft, number_of, request_tools};
 
 use self::places::check_places;
 use self::proposal::Proposal;
-use self::report::{FileReport, in_a_line, pretty, tell, write_file, write_result};
+pub(crate) use self::report::write_file;
+use self::report::{FileReport, in_a_line, pretty, tell, write_result};
 use self::settings::{CompactSettings, read_configuration};
 use crate::arguments::{ConfigFlag, FormatName, OwnRun, window};
 use crate::failure::Misconfigured;
+use crate::redaction::{Redacted, redact_bytes, redaction_text};
 use crate::run::block_on;
-use crate::session_file::{MOST_OF_A_FILE, SessionFile, read_named};
+use crate::session_file::{MOST_OF_A_FILE, SessionFile, SessionText, read_named};
+use crate::sessions::{NamedSession, resolve};
 
 /// Make a recorded session fit a limit: whatever can stay is kept byte for byte
 ///
-/// Reads and writes OpenAI chat messages, Anthropic request bodies, Claude Code JSONL and tau-bench JSON.
+/// Reads the sessions of Claude Code, Codex, pi, opencode, goose and many other agents, and requests of all protocols.
 #[derive(Debug, Args)]
 pub(crate) struct CompactArguments {
     #[command(flatten)]
@@ -52,7 +56,8 @@ pub(crate) struct CompactArguments {
 /// The session, and the place and the format of the result.
 #[derive(Debug, Args)]
 struct CompactFiles {
-    /// The recorded session, which is only changed by --in-place and --undo
+    /// The recorded session: a file, or a name such as @codex:last. It is only changed by --in-place and
+    /// --undo
     #[arg(value_name = "IN", required_unless_present = "run")]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -67,6 +72,9 @@ struct CompactFiles {
     /// Remove the compaction that --in-place appended last
     #[arg(long, conflicts_with_all = ["output", "to", "run", "in_place", "max_tokens", "strategies", "focus", "report", "json", "dry_run", "proposal", "apply", "agent", "config", "picked"])]
     undo: bool,
+    /// Replace secrets of known shapes in what is written, and report them
+    #[arg(long, conflicts_with = "undo")]
+    redact: bool,
     /// The format of the input
     #[arg(long, value_parser = FormatName::parser(), default_value = "auto")]
     from: FormatName,
@@ -112,7 +120,8 @@ struct CompactPlan {
 
 impl CompactArguments {
     /// Compacts one session of a file, or a run.
-    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(mut self) -> anyhow::Result<ExitCode> {
+        self.find_session()?;
         if let Some(word) = &self.files.run.run {
             return own_run::compact(&self, word);
         }
@@ -129,13 +138,38 @@ impl CompactArguments {
     }
 }
 
+impl CompactArguments {
+    /// Puts the place of a session that has a name in the place of the name.
+    fn find_session(&mut self) -> anyhow::Result<()> {
+        match self.files.file.as_deref().map(resolve).transpose()? {
+            Some(NamedSession::Run(run)) if self.files.in_place || self.files.undo => {
+                let way_out = match self.files.undo {
+                    true => format!("undo a compaction with: forge checkpoints undo {run}"),
+                    false => format!("its compaction never changes what it had: forge compact --run {run}"),
+                };
+                bail!(Misconfigured(format!("run {run} is in a store, not in a file\n  help: {way_out}")));
+            }
+            Some(NamedSession::Run(run)) => {
+                self.files.file = None;
+                self.files.run.run = Some(run);
+            }
+            Some(NamedSession::File { path, part }) => {
+                self.files.file = Some(path);
+                self.picked = self.picked.take().or(part);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+}
+
 /// Returns the named file; empty if a run is named instead.
 fn input(arguments: &CompactArguments) -> &Path {
     arguments.files.file.as_deref().unwrap_or(Path::new(""))
 }
 
 fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
-    let file = SessionFile::read(input(arguments), arguments.files.from.0)?;
+    let file = SessionFile::read(input(arguments), arguments.files.from.0, arguments.picked.as_deref())?;
     let nth = file.the_one(arguments.picked.as_deref())?;
     let draft = Draft::open(&file.sessions[nth], nth);
     if arguments.files.from.0.is_none() {
@@ -154,22 +188,24 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     let messages = std::mem::take(&mut compacted.report.messages);
     let summary = compacted.report.clone();
     compacted.report.messages = messages;
-    let report = FileReport {
+    let mut report = FileReport {
         report: &summary,
         breaches_before: breaches_in_words(draft.breaches()),
         repaired: draft.repairs(),
         skipped_lines: file.sessions[nth].skipped_lines,
         attachments: file.sessions[nth].attachments(),
         left_out: draft.omissions(&compacted.replacements, to),
+        redacted: None,
     };
-    let line = in_a_line(&serde_json::to_value(&report)?);
-    let report = FileReport { report: &compacted.report, ..report };
+    let mut line = in_a_line(&serde_json::to_value(&report)?);
+    report.report = &compacted.report;
     if compacted.report.still_over.is_some() {
         tell(arguments, &report, &line)?;
     }
     if let Some(over) = compacted.report.still_over.clone() {
         return Err(anyhow::Error::new(over).context(refusal(arguments, is_off)));
     }
+    refuse_bare_records(arguments, &compacted.replacements)?;
     let written = match arguments.files.in_place {
         true => {
             let pre_tokens = compacted.report.tokens_before;
@@ -177,11 +213,14 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
         }
         false => draft.rewrite(&file.bytes, &compacted.replacements, to)?,
     };
+    let (written, redacted) = without_secrets(arguments, written);
+    line += &redacted.as_deref().map(|found| format!(" · {}", redaction_text(found))).unwrap_or_default();
+    report.redacted = redacted;
     if let Some(path) = &arguments.plan.proposal {
         let formats = (draft.format(), to);
         let report = serde_json::to_value(&report)?;
         let proposal = Proposal::new(&file.bytes, formats, nth, &compacted.replacements, report);
-        write_file(path, &pretty(&proposal)?)?;
+        write_file(path, &without_secrets(arguments, pretty(&proposal)?.into()).0)?;
     }
     if !arguments.plan.dry_run {
         write(arguments, &file, &written)?;
@@ -190,7 +229,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
 }
 
 /// Checks that the results of a session whose format was guessed are not all lost: it was guessed wrong.
-fn refuse_lost_results(file: &SessionFile, draft: &Draft<'_>) -> Result<(), Misconfigured> {
+pub(super) fn refuse_lost_results(file: &SessionFile, draft: &Draft<'_>) -> Result<(), Misconfigured> {
     let Some(results) = draft.results_without_calls() else { return Ok(()) };
     let (name, format) = (file.path.display(), draft.format());
     Err(Misconfigured(format!(
@@ -198,6 +237,27 @@ fn refuse_lost_results(file: &SessionFile, draft: &Draft<'_>) -> Result<(), Misc
          would be left out\n  help: if it is of another format, name it with --from; `--from {0}` compacts it \
          without them",
         format.id(),
+    )))
+}
+
+/// Checks that no record stands for many messages and keeps nothing of any.
+fn refuse_bare_records(
+    arguments: &CompactArguments,
+    replacements: &[Replacement],
+) -> Result<(), Misconfigured> {
+    const MANY: usize = 20;
+    let is_bare = |message: &ContextMessage| is_bare_record(&message.message().to_text());
+    let bare = replacements.iter().find(|replacement| {
+        replacement.replaces.len() >= MANY
+            && !replacement.with.is_empty()
+            && replacement.with.iter().all(is_bare)
+    });
+    let Some(replacement) = bare else { return Ok(()) };
+    Err(Misconfigured(format!(
+        "{} stays as it is: the record of {} messages would keep nothing of them: raise --max-tokens\n  help: if the \
+         file is of another format, name it with --from",
+        input(arguments).display(),
+        replacement.replaces.len()
     )))
 }
 
@@ -223,9 +283,9 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
              {name}"
         ))
     })?;
-    let bytes = read_named(input(arguments), "session", MOST_OF_A_FILE)?;
-    proposal.check(&bytes, &input(arguments).display().to_string())?;
-    let file = SessionFile::read(input(arguments), Some(proposal.from))?;
+    let text = SessionText::read(input(arguments), arguments.picked.as_deref())?;
+    proposal.check(&text.bytes, &input(arguments).display().to_string())?;
+    let file = SessionFile::of_text(input(arguments), text, Some(proposal.from))?;
     let Some(session) = file.sessions.get(proposal.session) else {
         bail!(Misconfigured(format!("{name} is not a proposal for {}", file.path.display())));
     };
@@ -243,15 +303,32 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
         }
         false => draft.rewrite(&file.bytes, &replacements, proposal.to)?,
     };
+    let (written, redacted) = without_secrets(arguments, written);
     write(arguments, &file, &written)?;
     let tokens = tokens + tools_tokens(&written);
     let mut report = proposal.report;
+    let told = redacted.as_deref().map(|found| format!(" · {}", redaction_text(found))).unwrap_or_default();
     if let Some(report) = report.as_object_mut() {
         // An edited proposal is reported by its result, not by its original report.
         report.insert("messages_after".to_owned(), n_messages.into());
         report.insert("tokens_after".to_owned(), tokens.as_u64().into());
+        report.insert("redacted".to_owned(), serde_json::to_value(redacted)?);
     }
-    tell(arguments, &report, &in_a_line(&report))
+    tell(arguments, &report, &(in_a_line(&report) + &told))
+}
+
+/// Returns what is written without its secrets, if that was asked for, and what was taken out.
+fn without_secrets<'w>(
+    arguments: &CompactArguments,
+    written: Cow<'w, [u8]>,
+) -> (Cow<'w, [u8]>, Option<Vec<Redacted>>) {
+    match arguments.files.redact {
+        true => {
+            let (written, redacted) = redact_bytes(written);
+            (written, Some(redacted))
+        }
+        false => (written, None),
+    }
 }
 
 /// Writes the result to its place.

@@ -14,6 +14,7 @@ use crate::commands::checkpoints::{TakeOver, by_writer, view_bytes};
 use crate::consent::Need;
 use crate::failure::Misconfigured;
 use crate::output;
+use crate::redaction::{redact_bytes, redaction_text};
 use crate::run::block_on;
 use crate::setup::{self, store};
 
@@ -39,7 +40,15 @@ async fn compact_in_store(arguments: &CompactArguments, word: &str) -> anyhow::R
         return Err(anyhow::Error::new(over).context(format!("{word} cannot be made to fit")));
     }
     if let Some(path) = arguments.files.output.as_ref().filter(|_| !arguments.plan.dry_run) {
-        write_file(path, &view_bytes(&compacted.snapshot.conversation))?;
+        let written = view_bytes(&compacted.snapshot.conversation).into();
+        let (written, redacted) = match arguments.files.redact {
+            true => redact_bytes(written),
+            false => (written, Vec::new()),
+        };
+        write_file(path, &written)?;
+        if arguments.files.redact {
+            output::say(&redaction_text(&redacted));
+        }
     } else if !arguments.plan.dry_run {
         let save = async |writer: &forge_app::Writer<'_>| {
             save_compaction(&*store, &selected, &compacted, writer).await
@@ -58,6 +67,11 @@ async fn compact_in_store(arguments: &CompactArguments, word: &str) -> anyhow::R
 
 /// Rejects flags that only apply to a file.
 fn refuse_what_files_need(arguments: &CompactArguments) -> Result<(), Misconfigured> {
+    if arguments.files.redact && arguments.files.output.is_none() {
+        let what =
+            "a run keeps every message, so its secrets would stay: write a file with --redact --output FILE";
+        return Err(Misconfigured(what.to_owned()));
+    }
     let said = [
         ("--apply", arguments.plan.apply.is_some()),
         ("--proposal", arguments.plan.proposal.is_some()),

@@ -18,6 +18,11 @@ pub(super) fn check_places(arguments: &CompactArguments) -> anyhow::Result<()> {
         let what = "--json prints the report to stdout: name a file for the result with --output";
         return Err(Misconfigured(what.to_owned()).into());
     }
+    if arguments.files.redact && arguments.files.in_place {
+        let what = "--in-place keeps every line of the file, so its secrets would stay: write a file of its own \
+                    with --redact --output FILE";
+        return Err(Misconfigured(what.to_owned()).into());
+    }
     if let Some(path) = arguments.files.output.as_ref().filter(|_| arguments.plan.dry_run) {
         let what = format!(
             "--dry-run writes no result, so {} would stay empty: omit --output or --dry-run",

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::CompactArguments;
 use crate::output::{self, with_separators};
+use crate::redaction::{Redacted, redact_bytes};
 
 /// The report with the details of the file.
 #[derive(Serialize)]
@@ -31,6 +32,9 @@ pub(super) struct FileReport<'a> {
     pub(super) attachments: Vec<Attachments>,
     /// The parts that the output's format cannot hold.
     pub(super) left_out: Vec<Omission>,
+    /// The secrets that were taken out, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) redacted: Option<Vec<Redacted>>,
 }
 
 pub(super) fn write_result(arguments: &CompactArguments, bytes: &[u8]) -> anyhow::Result<()> {
@@ -40,7 +44,8 @@ pub(super) fn write_result(arguments: &CompactArguments, bytes: &[u8]) -> anyhow
     }
 }
 
-pub(super) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+/// Writes a file as a whole, or not at all.
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     write_whole(path, bytes).map_err(|error| {
         let way_out = match error.kind() {
             ErrorKind::NotFound => "; create the folder first, or name another",
@@ -63,7 +68,9 @@ pub(super) fn pretty(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {
 /// Prints the report: to its file, as JSON to stdout, else as a `line` to stderr.
 pub(super) fn tell(arguments: &CompactArguments, report: &impl Serialize, line: &str) -> anyhow::Result<()> {
     if let Some(path) = &arguments.plan.report {
-        write_file(path, &pretty(report)?)?;
+        let written = pretty(report)?.into();
+        let written = if arguments.files.redact { redact_bytes(written).0 } else { written };
+        write_file(path, &written)?;
     }
     if arguments.plan.json {
         output::print_json(report)?;

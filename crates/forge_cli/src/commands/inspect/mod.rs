@@ -1,5 +1,8 @@
 //! `forge inspect`: shows what fills the window of a recorded session.
 
+mod growth;
+mod page;
+mod spending;
 mod view;
 
 use std::fs::File;
@@ -10,20 +13,26 @@ use clap::Args;
 use forge_app::{InspectReport, Inspector, inspect_view, select, tools_tokens_of};
 use forge_domain::{TokenCounter, Tokens};
 use forge_services::O200kCounter;
-use forge_transcript::{Attachments, Draft, Format, RecordedCompaction, Session, request_tools, stream};
+use forge_transcript::{
+    Attachments, Draft, Format, RecordedCall, RecordedCompaction, Session, recorded_total, request_tools,
+    stream,
+};
 use serde::Serialize;
 use serde_json::json;
 
+use self::growth::Growth;
+use self::spending::Spending;
 use crate::arguments::{JsonFlag, OwnRun};
 use crate::output;
 use crate::run::block_on;
-use crate::session_file::{MOST_OF_A_FILE, SessionFile, nth_of};
+use crate::session_file::{MOST_OF_A_FILE, ReadProgress, SessionFile, is_database};
+use crate::sessions::{NamedSession, resolve};
 use crate::setup::store;
 
 /// Show what fills the context window of a recorded session
 #[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
-    /// The recorded session
+    /// The recorded session: a file, or a name such as @codex:last
     #[arg(value_name = "SESSION", required_unless_present = "run")]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -34,19 +43,32 @@ pub(crate) struct InspectArguments {
     /// Show the session as if its agent had never compacted it
     #[arg(long, conflicts_with = "run")]
     before_compaction: bool,
+    /// Write a page to look at, for a browser; it needs no network and no script
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     form: JsonFlag,
 }
 
 impl InspectArguments {
     /// Inspects one session of a file, or all of them.
-    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(mut self) -> anyhow::Result<ExitCode> {
+        match self.file.as_deref().map(resolve).transpose()? {
+            Some(NamedSession::Run(run)) => self.run.run = Some(run),
+            Some(NamedSession::File { path, part }) => {
+                self.file = Some(path);
+                self.picked = self.picked.or(part);
+            }
+            None => {}
+        }
         let inspected = match (&self.run.run, &self.file) {
             (Some(word), _) => vec![of_run(word, self.run.store.as_deref())?],
             (None, Some(file)) => of_file(file, self.picked.as_deref(), self.before_compaction)?,
             (None, None) => Vec::new(),
         };
-        if self.form.json {
+        if let Some(path) = &self.html {
+            page::write(path, &inspected)?;
+        } else if self.form.json {
             match inspected.as_slice() {
                 [only] => output::print_json(only)?,
                 several => output::print_json(&json!({ "sessions": several }))?,
@@ -74,6 +96,23 @@ struct InspectedSession {
     attachments: Vec<Attachments>,
     /// The recording agent's compactions.
     compactions: Vec<RecordedCompaction>,
+    /// The calls that the recording agent took down, added up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spending: Option<Spending>,
+    /// The prompts of its calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    growth: Option<Growth>,
+}
+
+impl InspectedSession {
+    /// Adds the calls, as they were recorded and as they can be counted.
+    fn with_calls(self, calls: &[RecordedCall]) -> Self {
+        Self {
+            spending: Spending::of(calls),
+            growth: Growth::of(calls, &self.compactions, &self.report.prompts()),
+            ..self
+        }
+    }
 }
 
 /// Inspects what the model would see of the user's own run.
@@ -85,7 +124,7 @@ fn of_run(word: &str, store: Option<&str>) -> anyhow::Result<InspectedSession> {
     })?;
     let view = checkpoint.snapshot.conversation.view();
     let tools = tools_tokens_of(&checkpoint, &O200kCounter);
-    Ok(InspectedSession {
+    let inspected = InspectedSession {
         id: format!("{}/{}", checkpoint.info.run, checkpoint.info.id),
         format: None,
         records: checkpoint.info.n_entries,
@@ -93,7 +132,10 @@ fn of_run(word: &str, store: Option<&str>) -> anyhow::Result<InspectedSession> {
         report: inspect_view(&view, tools, &O200kCounter),
         attachments: Vec::new(),
         compactions: Vec::new(),
-    })
+        spending: None,
+        growth: None,
+    };
+    Ok(inspected.with_calls(&[]))
 }
 
 fn of_file(
@@ -107,33 +149,38 @@ fn of_file(
     {
         return Ok(vec![session]);
     }
-    let mut file = SessionFile::read(path, None)?;
+    let mut file = SessionFile::read(path, None, picked)?;
     if before_compaction {
         file.sessions = file.sessions.into_iter().map(Session::before_compaction).collect();
     }
     let tools = request_tools(&file.bytes).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools));
     let sessions: Vec<&Session> = match picked {
         None => file.sessions.iter().collect(),
-        Some(wanted) => vec![&file.sessions[nth_of(&file.sessions, wanted)?]],
+        Some(_) => vec![&file.sessions[file.the_one(picked)?]],
     };
-    Ok(sessions.into_iter().map(|session| inspect_session(session, tools)).collect())
+    let total = recorded_total(&file.bytes).filter(|_| file.sessions.len() == 1);
+    Ok(sessions.into_iter().map(|session| inspect_session(session, tools, total.as_ref())).collect())
 }
 
 /// Inspects the one session of a file message by message, so that most of it is never in memory; `None` if it
 /// has to be read at once, or cannot be opened twice.
 fn of_large_file(path: &Path) -> anyhow::Result<Option<InspectedSession>> {
     let is_file = std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= MOST_OF_A_FILE);
-    if !is_file || File::open(path).is_err() {
+    if !is_file || File::open(path).is_err() || is_database(path) {
         return Ok(None);
     }
     let mut inspector = Inspector::new(&O200kCounter);
-    let streamed =
-        stream(&mut || Ok(Box::new(File::open(path)?)), &path.display().to_string(), &mut |message| {
-            inspector.push(message);
-        })?;
+    let progress = ReadProgress::new(std::fs::metadata(path).map_or(0, |file| file.len()));
+    let streamed = stream(
+        &mut || Ok(Box::new(progress.pass(File::open(path)?))),
+        &path.display().to_string(),
+        &mut |message| inspector.push(message),
+    );
+    progress.finish();
+    let streamed = streamed?;
     let Some(session) = streamed else { return Ok(None) };
     let tools = session.tools.as_ref().map_or(Tokens::ZERO, |tools| O200kCounter.count(tools));
-    Ok(Some(InspectedSession {
+    let inspected = InspectedSession {
         id: session.id,
         format: Some(session.format),
         records: session.records,
@@ -141,10 +188,17 @@ fn of_large_file(path: &Path) -> anyhow::Result<Option<InspectedSession>> {
         report: inspector.finish(tools),
         attachments: session.attachments,
         compactions: session.compactions,
-    }))
+        spending: None,
+        growth: None,
+    };
+    Ok(Some(inspected.with_calls(&session.calls)))
 }
 
-fn inspect_session(session: &Session, tools: Tokens) -> InspectedSession {
+fn inspect_session(session: &Session, tools: Tokens, total: Option<&RecordedCall>) -> InspectedSession {
+    let mut calls = session.calls();
+    if calls.is_empty() {
+        calls.extend(total.cloned());
+    }
     InspectedSession {
         id: session.id.clone(),
         format: Some(session.format),
@@ -153,5 +207,8 @@ fn inspect_session(session: &Session, tools: Tokens) -> InspectedSession {
         report: forge_app::inspect(Draft::messages_of(session), tools, &O200kCounter),
         attachments: session.attachments(),
         compactions: session.compactions(),
+        spending: None,
+        growth: None,
     }
+    .with_calls(&calls)
 }

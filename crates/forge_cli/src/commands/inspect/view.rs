@@ -6,6 +6,8 @@ use forge_domain::{Role, Tokens, quantity};
 use forge_transcript::Attachments;
 
 use super::InspectedSession;
+use super::growth::{Growth, GrowthSource, chart};
+use super::spending::Spending;
 use crate::output::{self, visible, with_separators};
 
 /// The most duplicates and rule violations that are shown.
@@ -31,6 +33,12 @@ pub(super) fn print(session: &InspectedSession) {
         groups.system,
         quantity(groups.orphans, "orphaned result")
     );
+    if let Some(spending) = &session.spending {
+        output::line!("  {}", spending_line(spending));
+    }
+    if let Some(growth) = session.growth.as_ref().filter(|growth| growth.calls > 1) {
+        print_growth(growth);
+    }
     print_shares(report);
     output::line!("  {}", style("largest").bold());
     for item in &report.largest {
@@ -46,6 +54,59 @@ pub(super) fn print(session: &InspectedSession) {
     print_attachments(&session.attachments);
     print_duplicates(report);
     print_findings(session);
+}
+
+/// Returns the consumption of the session's calls in a line.
+pub(super) fn spending_line(spending: &Spending) -> String {
+    let usage = spending.usage;
+    let cached = match usage.cached_tokens {
+        Tokens::ZERO => String::new(),
+        cached => format!(" ({} from the cache)", with_separators(cached)),
+    };
+    let asides = match spending.asides {
+        0 => String::new(),
+        n => format!(", {n} of sub-agents"),
+    };
+    let estimate = if spending.is_estimate { " at list prices" } else { "" };
+    format!(
+        "{}{asides}: {} prompt tokens{cached}, {} in replies · {}{estimate}",
+        quantity(spending.calls, "recorded call"),
+        with_separators(usage.prompt_tokens),
+        with_separators(usage.completion_tokens),
+        spending.cost
+    )
+}
+
+/// Returns the origin of the figures of a growth, in words.
+pub(super) const fn growth_source(growth: &Growth) -> &'static str {
+    match growth.source {
+        GrowthSource::Recorded => "as recorded",
+        GrowthSource::Counted => "counted, from the first message in the window",
+    }
+}
+
+/// Prints the tokens of the prompt of each call as a chart of columns.
+fn print_growth(growth: &Growth) {
+    const HEIGHT: usize = 6;
+    const MARGIN: usize = 16;
+    const WIDTH: std::ops::RangeInclusive<usize> = 20..=64;
+    let columns = output::stdout_columns().unwrap_or(80).saturating_sub(MARGIN);
+    let width = columns.clamp(*WIDTH.start(), *WIDTH.end());
+    let (title, source) = (style("prompt of each call").bold(), growth_source(growth));
+    output::line!(
+        "  {title} ({source}; {} calls, the last has {})",
+        growth.calls,
+        with_separators(growth.last)
+    );
+    for (row, line) in chart(growth, width, HEIGHT).iter().enumerate() {
+        let label = match row {
+            0 => with_separators(growth.peak),
+            row if row == HEIGHT / 2 => with_separators(Tokens::new(growth.peak.as_u64() / 2)),
+            HEIGHT => "compacted".to_owned(),
+            _ => String::new(),
+        };
+        output::line!("    {label:>9} {}", style(line).green());
+    }
 }
 
 fn print_shares(report: &InspectReport) {

@@ -3,7 +3,7 @@
 mod view;
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,11 +15,11 @@ use forge_domain::compaction::ContextCompactor;
 use forge_domain::quantity;
 use forge_domain::{
     Agent, AgentId, CheckpointFilter, Compact, ModelConfig, ModelId, Provider, ProviderConfig, ProviderId,
-    StoreSetting, Tokens, Workflow,
+    Role, StoreSetting, Tokens, Workflow,
 };
 use forge_infra::{Exchange, OpeningCheckpointStore, Playback, ProcessHolder, StoreUrl, SystemClock};
 use forge_services::O200kCounter;
-use forge_transcript::Session;
+use forge_transcript::{Recording, Session, write_openai};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::view::{ReplayedSession, StoreFigures, print_json, print_sessions};
@@ -27,15 +27,16 @@ use crate::arguments::{ConfigFlag, JsonFlag, window};
 use crate::consent::Need;
 use crate::failure::{Misconfigured, unknown_agent};
 use crate::run::{checkpoints, runtime};
-use crate::session_file::{SessionFile, nth_of};
+use crate::session_file::{SessionFile, SessionText};
+use crate::sessions::{NamedSession, resolve, view_of_run};
 use crate::setup::{self, Providers, store};
 
 /// Replay a recorded session and show what compaction does to it, without a key or a server
 ///
-/// Reads OpenAI chat messages (`{"messages": [...]}`), tau-bench JSON and Claude Code JSONL.
+/// Reads the sessions of Claude Code, Codex, pi, opencode, goose and many other agents, and requests of all protocols.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArguments {
-    /// The recorded session
+    /// The recorded session: a file, or a name such as @codex:last
     #[arg(value_name = "SESSION")]
     file: PathBuf,
     /// The agent whose `compact` block applies [default: none, so the defaults apply]
@@ -69,7 +70,12 @@ pub(crate) struct ReplayArguments {
 impl ReplayArguments {
     /// Replays the sessions of a file.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let sessions = pick_sessions(SessionFile::read(&self.file, None)?.sessions, self.picked.as_deref())?;
+        let sessions = match resolve(&self.file)? {
+            NamedSession::File { path, part } => {
+                pick_sessions(&path, self.picked.as_deref().or(part.as_deref()))?
+            }
+            NamedSession::Run(run) => own_run(&run)?.sessions,
+        };
         if self.resume.is_some() && sessions.len() != 1 {
             let what = format!(
                 "--resume needs a single session, but the file holds {}: name one with --session",
@@ -95,6 +101,13 @@ impl ReplayArguments {
         check_reports(&replayed)?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Reads a run of the user's own, with every message that it ever had.
+fn own_run(run: &str) -> anyhow::Result<SessionFile> {
+    let (_, conversation) = view_of_run(run)?;
+    let text = SessionText { bytes: write_openai(&conversation), format: None, is_picked: true };
+    SessionFile::of_text(Path::new(run), text, None)
 }
 
 /// Fails if a run would have failed in one of the replays.
@@ -123,10 +136,28 @@ struct ReplaySettings {
     summarizers: Option<Workflow>,
 }
 
-fn pick_sessions(sessions: Vec<Session>, wanted: Option<&str>) -> anyhow::Result<Vec<Session>> {
-    let Some(wanted) = wanted else { return Ok(sessions) };
-    let index = nth_of(&sessions, wanted)?;
-    Ok(sessions.into_iter().skip(index).take(1).collect())
+fn pick_sessions(path: &Path, wanted: Option<&str>) -> anyhow::Result<Vec<Session>> {
+    let file = SessionFile::read(path, None, wanted)?;
+    if wanted.is_none() {
+        return Ok(file.sessions);
+    }
+    let index = file.the_one(wanted)?;
+    Ok(file.sessions.into_iter().skip(index).take(1).collect())
+}
+
+/// Checks that the results of a session are not all lost: its format was most likely guessed wrong.
+fn refuse_lost_results(session: &Session, recording: &Recording, path: &Path) -> Result<(), Misconfigured> {
+    let results = recording.messages.iter().filter(|message| message.role() == Role::Tool).count();
+    if recording.orphans < 2 || results > recording.missing_results {
+        return Ok(());
+    }
+    Err(Misconfigured(format!(
+        "{} looks like the format `{}`, but none of its {} results answers a call: it may be of another format\n  \
+         help: `forge compact --from FORMAT --to openai` reads it as the format that it is, or repairs it",
+        path.display(),
+        session.format.id(),
+        recording.orphans
+    )))
 }
 
 fn read_configuration(arguments: &ReplayArguments) -> anyhow::Result<ReplaySettings> {
@@ -166,6 +197,7 @@ async fn replay_one(
 ) -> anyhow::Result<ReplayedSession> {
     let window = arguments.window;
     let recording = session.recording();
+    refuse_lost_results(session, &recording, &arguments.file)?;
     let playback = Arc::new(Playback::new(Exchange::all_of(&recording.messages), Arc::new(O200kCounter)));
     let (workflow, providers, agent) = stage(configured, window, Arc::clone(&playback) as Arc<dyn Provider>)?;
     let services = setup::services_around(workflow, providers, Arc::clone(&playback) as Arc<_>, None);
@@ -249,8 +281,8 @@ fn bytes(url: &StoreUrl) -> Option<u64> {
     let StoreUrl::Sqlite(place) = url else { return None };
     let mut log = place.path.clone().into_os_string();
     log.push("-wal");
-    let size = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |file| file.len());
-    Some(size(&place.path) + size(std::path::Path::new(&log)))
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+    Some(size(&place.path) + size(Path::new(&log)))
 }
 
 /// Returns the workflow of a replay: the recorded model with a window that is fully available, and the

@@ -9,9 +9,9 @@ mod extraction;
 mod sliding_window;
 mod truncation;
 
-pub(super) use self::extraction::record_length;
 #[cfg(test)]
-pub(super) use self::extraction::{Entry, Record};
+pub(super) use self::extraction::Entry;
+pub(super) use self::extraction::{Record, record_length};
 pub(super) use self::truncation::cut_first_user;
 
 built_in_strategies! {

@@ -1,5 +1,8 @@
 //! A file with recorded sessions: its bytes, its parsed content, and the selected session.
 
+mod progress;
+mod stored;
+
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -7,6 +10,8 @@ use std::sync::Arc;
 
 use forge_transcript::{Format, Session};
 
+pub(crate) use self::progress::ReadProgress;
+pub(crate) use self::stored::{SessionText, is_database};
 use crate::failure::Misconfigured;
 
 /// A file with recorded sessions.
@@ -14,6 +19,8 @@ pub(crate) struct SessionFile {
     pub(crate) path: PathBuf,
     pub(crate) bytes: Arc<Vec<u8>>,
     pub(crate) sessions: Vec<Session>,
+    /// True if it holds only the session that was asked for.
+    is_picked: bool,
 }
 
 /// The most bytes of a workflow file.
@@ -46,7 +53,10 @@ pub(crate) fn read_named(path: &Path, what: &str, most: u64) -> Result<Vec<u8>, 
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1);
     let is_too_large = metadata.is_file() && metadata.len() > most;
     if !is_too_large {
-        file.take(most + 1).read_to_end(&mut bytes).map_err(|error| refused(&error))?;
+        let progress = ReadProgress::new(length);
+        let read = progress.pass(file).take(most + 1).read_to_end(&mut bytes);
+        progress.finish();
+        read.map_err(|error| refused(&error))?;
     }
     if is_too_large || bytes.len() as u64 > most {
         let most = most >> 20;
@@ -76,21 +86,28 @@ fn most_of(metadata: &Metadata) -> u64 {
 }
 
 impl SessionFile {
-    /// Reads the file; its format is detected unless `from` is given.
-    pub(crate) fn read(path: &Path, from: Option<Format>) -> anyhow::Result<Self> {
+    /// Reads the file; its format is detected unless `from` is given. `picked` names the session that is
+    /// asked for, if the file is a database; elsewhere [`SessionFile::the_one`] finds it.
+    pub(crate) fn read(path: &Path, from: Option<Format>, picked: Option<&str>) -> anyhow::Result<Self> {
+        Self::of_text(path, SessionText::read(path, picked)?, from)
+    }
+
+    /// Reads the sessions in the text at `path`.
+    pub(crate) fn of_text(path: &Path, text: SessionText, from: Option<Format>) -> anyhow::Result<Self> {
         let name = path.display().to_string();
-        let bytes = Arc::new(read_named(path, "session", MOST_OF_A_FILE)?);
-        let sessions = match from {
+        let (bytes, is_picked) = (Arc::new(text.bytes), text.is_picked);
+        let sessions = match from.or(text.format) {
             format if bytes.len() > HELD_BUT_ONCE => forge_transcript::read_held(format, &bytes, &name)?,
             Some(format) => forge_transcript::read_as(format, &bytes, &name)?,
             None => forge_transcript::read(&bytes, &name)?,
         };
-        Ok(Self { path: path.to_owned(), bytes, sessions })
+        Ok(Self { path: path.to_owned(), bytes, sessions, is_picked })
     }
 
     /// Returns the number of the one selected session.
     pub(crate) fn the_one(&self, wanted: Option<&str>) -> anyhow::Result<usize> {
         match (wanted, self.sessions.as_slice()) {
+            (Some(_), [_]) if self.is_picked => Ok(0),
             (Some(wanted), _) => nth_of(&self.sessions, wanted),
             (None, [_]) => Ok(0),
             (None, several) => {
@@ -104,7 +121,7 @@ impl SessionFile {
 }
 
 /// Returns the number of the session that `wanted` names: its id, or its number from 0.
-pub(crate) fn nth_of(sessions: &[Session], wanted: &str) -> anyhow::Result<usize> {
+fn nth_of(sessions: &[Session], wanted: &str) -> anyhow::Result<usize> {
     let by_id = sessions.iter().position(|session| session.id == wanted);
     let by_index = || wanted.parse().ok().filter(|index| *index < sessions.len());
     by_id.or_else(by_index).ok_or_else(|| {

@@ -1,0 +1,107 @@
+//! Secrets taken out of what is written, and the report on them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use forge_domain::{Body, Content, Message, Redaction, quantity, redact};
+use serde::Serialize;
+
+/// The most places of a kind that are listed.
+const MOST_PLACES: usize = 5;
+
+/// A secret that was taken out, and its place.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct Redacted {
+    pub(crate) kind: &'static str,
+    /// The message, such as `m12`, or the line of the file.
+    pub(crate) place: String,
+}
+
+/// Returns the content of a file without its secrets. What is not text stays.
+pub(crate) fn redact_bytes(bytes: Cow<'_, [u8]>) -> (Cow<'_, [u8]>, Vec<Redacted>) {
+    let Ok(text) = std::str::from_utf8(&bytes) else { return (bytes, Vec::new()) };
+    let (clean, found) = redact(text);
+    let redacted =
+        found.into_iter().map(|Redaction { kind, line }| Redacted { kind, place: format!("line {line}") });
+    let redacted: Vec<Redacted> = redacted.collect();
+    match clean {
+        Cow::Owned(clean) => (Cow::Owned(clean.into_bytes()), redacted),
+        Cow::Borrowed(_) => (bytes, redacted),
+    }
+}
+
+/// Takes the secrets out of messages: out of their texts and the arguments of their calls.
+pub(crate) fn redact_messages(messages: &mut [Message]) -> Vec<Redacted> {
+    let mut all = Vec::new();
+    for (number, message) in messages.iter_mut().enumerate() {
+        let mut found = Vec::new();
+        match &mut message.body {
+            Body::System(content) | Body::User(content) => redact_content(content, &mut found),
+            Body::Tool(result) => redact_content(&mut result.content, &mut found),
+            Body::Assistant { content, calls } => {
+                content.iter_mut().for_each(|content| redact_content(content, &mut found));
+                calls.iter_mut().for_each(|call| redact_text(&mut call.arguments, &mut found));
+            }
+        }
+        all.extend(found.into_iter().map(|one| Redacted { kind: one.kind, place: format!("m{number}") }));
+    }
+    all
+}
+
+fn redact_content(content: &mut Content, found: &mut Vec<Redaction>) {
+    match content {
+        Content::Text(text) => redact_text(text, found),
+        Content::Parts(parts) => {
+            for part in parts {
+                if let forge_domain::Part::Text(text) = part {
+                    redact_text(text, found);
+                }
+            }
+        }
+    }
+}
+
+fn redact_text(text: &mut String, found: &mut Vec<Redaction>) {
+    let (clean, redactions) = redact(text);
+    if let Cow::Owned(clean) = clean {
+        *text = clean;
+    }
+    found.extend(redactions);
+}
+
+/// Returns a line about what was taken out.
+pub(crate) fn redaction_text(redacted: &[Redacted]) -> String {
+    let mut kinds: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for Redacted { kind, place } in redacted {
+        let places = kinds.entry(kind).or_default();
+        if !places.contains(&place.as_str()) {
+            places.push(place);
+        }
+    }
+    if kinds.is_empty() {
+        return "redacted: no secret of a known shape".to_owned();
+    }
+    let of_kind = |(kind, places): (&&str, &Vec<&str>)| {
+        let more = if places.len() > MOST_PLACES { ", …" } else { "" };
+        let first: Vec<&str> = places.iter().take(MOST_PLACES).copied().collect();
+        format!("{kind} ({}{more})", first.join(", "))
+    };
+    let told: Vec<String> = kinds.iter().map(of_kind).collect();
+    format!("redacted: {}: {}", quantity(redacted.len(), "secret"), told.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn what_was_taken_out_is_reported_by_kind_and_place() {
+        let one = |kind, place: &str| Redacted { kind, place: place.to_owned() };
+        let redacted =
+            [one("a key", "line 1"), one("a token", "m2"), one("a key", "line 1"), one("a key", "line 3")];
+        assert_eq!(redaction_text(&redacted), "redacted: 4 secrets: a key (line 1, line 3); a token (m2)");
+        assert_eq!(redaction_text(&[]), "redacted: no secret of a known shape");
+    }
+}

@@ -1,0 +1,116 @@
+//! Tools of other agents and those of Forge that do the same.
+
+/// A tool of Forge, and the tools of other agents that do the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToolTwin {
+    /// The tool of Forge.
+    pub forge: &'static str,
+    /// The tools of other agents, without their namespaces, in lower case.
+    pub others: &'static [&'static str],
+}
+
+/// The tools of Forge that have twins.
+pub const TOOL_TWINS: &[ToolTwin] = &[
+    ToolTwin {
+        forge: "read",
+        others: &[
+            "read",
+            "read_file",
+            "readfile",
+            "view",
+            "view_file",
+            "open_file",
+            "read_many_files",
+            "notebookread",
+        ],
+    },
+    ToolTwin {
+        forge: "list",
+        others: &["list", "ls", "list_dir", "list_directory", "list_files", "glob", "find", "find_files"],
+    },
+    ToolTwin {
+        forge: "search",
+        others: &[
+            "search",
+            "grep",
+            "rg",
+            "search_files",
+            "search_file_content",
+            "codebase_search",
+            "grep_search",
+        ],
+    },
+    ToolTwin { forge: "write", others: &["write", "write_file", "write_to_file", "create", "create_file"] },
+    ToolTwin {
+        forge: "patch",
+        others: &[
+            "patch",
+            "edit",
+            "multiedit",
+            "apply_patch",
+            "apply_diff",
+            "replace",
+            "replace_in_file",
+            "str_replace",
+            "str_replace_editor",
+            "str_replace_based_edit_tool",
+            "text_editor",
+            "edit_file",
+            "insert_edit_into_file",
+        ],
+    },
+    ToolTwin {
+        forge: "shell",
+        others: &[
+            "shell",
+            "bash",
+            "exec",
+            "exec_command",
+            "execute_command",
+            "execute_bash",
+            "run_shell_command",
+            "run_command",
+            "run_terminal_cmd",
+            "local_shell",
+            "local_shell_call",
+            "terminal",
+        ],
+    },
+    ToolTwin { forge: "fetch", others: &["fetch", "webfetch", "web_fetch", "fetch_url", "read_url"] },
+    ToolTwin {
+        forge: "web_search",
+        others: &["web_search", "websearch", "google_web_search", "search_web", "web_search_call"],
+    },
+    ToolTwin {
+        forge: "ask",
+        others: &["ask", "askuserquestion", "ask_user", "ask_followup_question", "request_user_input"],
+    },
+];
+
+/// Returns the tool of Forge that does what the tool `name` of another agent does; `None` if none does.
+pub fn tool_twin(name: &str) -> Option<&'static str> {
+    let bare = name.rsplit(['.', ':']).next().unwrap_or(name);
+    let bare = bare.rsplit("__").next().unwrap_or(bare).to_ascii_lowercase();
+    TOOL_TWINS.iter().find(|twin| twin.others.contains(&bare.as_str())).map(|twin| twin.forge)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_is_known_by_its_twins() {
+        for (name, expected) in [
+            ("Bash", Some("shell")),
+            ("functions.exec_command", Some("shell")),
+            ("developer__shell", Some("shell")),
+            ("Read", Some("read")),
+            ("read", Some("read")),
+            ("apply_patch", Some("patch")),
+            ("git_log", None),
+            ("", None),
+        ] {
+            assert_eq!(tool_twin(name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! A new session of Claude Code.
+
+use forge_domain::{Message, Role};
+use forge_wire::anthropic::entry_blocks;
+use serde_json::{Value, json};
+
+use super::new_session::NewSession;
+
+/// The version of Claude Code whose form is written.
+const VERSION: &str = "2.1.197";
+
+/// Returns the path below Claude Code's folder: the project's folder has its path with dashes as its name.
+pub(super) fn path(new: &NewSession<'_>) -> String {
+    let project: String =
+        new.folder.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    format!("projects/{project}/{}.jsonl", new.id)
+}
+
+/// Returns a line for each message, each hanging on the one before.
+pub(super) fn lines(new: &NewSession<'_>) -> Vec<String> {
+    let mut parent = Value::Null;
+    let mut lines = Vec::new();
+    for (place, message) in new.messages.iter().enumerate() {
+        let uuid = new.uuid(place);
+        let role = if message.role() == Role::Assistant { "assistant" } else { "user" };
+        let mut line = json!({
+            "parentUuid": parent,
+            "isSidechain": false,
+            "userType": "external",
+            "cwd": new.folder,
+            "sessionId": new.id,
+            "version": VERSION,
+            "gitBranch": "",
+            "type": role,
+            "message": body(new, place, message),
+            "uuid": uuid,
+            "timestamp": new.timestamp(place),
+        });
+        if role == "user" && (message.note_by().is_some() || message.is_compacted) {
+            line["isMeta"] = json!(true);
+        }
+        lines.push(line.to_string());
+        parent = json!(uuid);
+    }
+    lines
+}
+
+fn body(new: &NewSession<'_>, place: usize, message: &Message) -> Value {
+    // Only system messages and media have no form, and a session that is handed over has neither.
+    let (role, blocks) = entry_blocks(message)
+        .unwrap_or_else(|_| ("user", vec![json!({"type": "text", "text": message.to_text()})]));
+    if role == "user" {
+        return json!({"role": role, "content": blocks});
+    }
+    let is_call = !message.calls().is_empty();
+    json!({
+        "model": new.model.as_deref().unwrap_or("<synthetic>"),
+        "id": format!("msg_{}", new.uuid(place).replace('-', "")),
+        "type": "message",
+        "role": role,
+        "content": blocks,
+        "stop_reason": if is_call { "tool_use" } else { "end_turn" },
+        "stop_sequence": null,
+        "usage": {
+            "input_tokens": 0,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+            "output_tokens": 0,
+        },
+    })
+}

@@ -1,0 +1,147 @@
+//! The parts of a session that cannot come along to another agent.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::json_text::parse;
+
+/// A kind of what cannot come along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossKind {
+    /// Reasoning that only its model may be sent.
+    Thinking,
+    /// An image or a file; `[image]` stands for it.
+    Media,
+    /// A call of a tool that the provider ran itself, such as a web search.
+    HostedTool,
+    /// Standing instructions of the agent; its successor has its own.
+    Instructions,
+    /// A summary that only its provider can read.
+    SealedSummary,
+    /// A call without a result; it gets one that tells so.
+    MissingResult,
+    /// A result that answers no call.
+    OrphanResult,
+    /// The name of a tool that not every provider accepts; `_` stands for some of its characters.
+    ToolName,
+}
+
+/// A kind of what cannot come along, and the number of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Loss {
+    /// The kind.
+    pub kind: LossKind,
+    /// The number of them.
+    pub count: usize,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, count } = *self;
+        let (one, many, rest) = match kind {
+            LossKind::Thinking => ("piece", "pieces", "of thinking, which only its own model may be sent"),
+            LossKind::Media => ("image or file", "images or files", "(replaced by `[image]`)"),
+            LossKind::HostedTool => ("call", "calls", "of tools that the provider ran itself"),
+            LossKind::Instructions => ("message", "messages", "with the agent's own instructions"),
+            LossKind::SealedSummary => ("summary", "summaries", "that the provider encrypted"),
+            LossKind::MissingResult => ("call", "calls", "without a recorded result (a text says so)"),
+            LossKind::OrphanResult => ("result", "results", "without a call"),
+            LossKind::ToolName => {
+                ("call", "calls", "of a name that not every provider accepts (`_` for some characters)")
+            }
+        };
+        write!(f, "{count} {} {rest}", if count == 1 { one } else { many })
+    }
+}
+
+/// Kinds of blocks and items that hold reasoning.
+const THINKING: [&str; 4] = ["thinking", "redacted_thinking", "reasoning", "redacted-reasoning"];
+/// Keys of a message that hold reasoning.
+const THINKING_KEYS: [&str; 6] =
+    ["reasoning_content", "reasoning", "reasoning_details", "thinking_blocks", "thoughts", "reasoning_items"];
+/// Kinds of blocks and items of tools that the provider runs.
+const HOSTED: [&str; 9] = [
+    "server_tool_use",
+    "mcp_tool_use",
+    "web_search_call",
+    "image_generation_call",
+    "code_interpreter_call",
+    "file_search_call",
+    "computer_call",
+    "mcp_call",
+    "tool_search_call",
+];
+/// Keys whose values are others' data, in which any word may stand.
+const DATA: [&str; 9] = [
+    "input",
+    "arguments",
+    "args",
+    "output",
+    "result",
+    "toolUseResult",
+    "functionResponse",
+    "metadata",
+    "snapshot",
+];
+
+/// A count of what cannot come along.
+#[derive(Debug, Default)]
+pub(super) struct Census(BTreeMap<LossKind, usize>);
+
+impl Census {
+    pub(super) fn add(&mut self, kind: LossKind) {
+        *self.0.entry(kind).or_default() += 1;
+    }
+
+    /// Counts the reasoning and the calls of hosted tools in the text of a record.
+    pub(super) fn count(&mut self, raw: &str) {
+        let may_have = |word: &&str| raw.contains(*word);
+        let words = THINKING.iter().chain(&THINKING_KEYS).chain(&HOSTED).chain(&["thought"]);
+        if words.into_iter().any(|word| may_have(word)) {
+            self.count_value(&parse(raw).unwrap_or_default());
+        }
+    }
+
+    /// Counts them in a value.
+    pub(super) fn count_value(&mut self, value: &Value) {
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| self.count_value(item)),
+            Value::Object(fields) => {
+                let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
+                if THINKING.contains(&kind) || fields.get("thought") == Some(&Value::Bool(true)) {
+                    return self.add(LossKind::Thinking);
+                }
+                if HOSTED.contains(&kind) {
+                    return self.add(LossKind::HostedTool);
+                }
+                if THINKING_KEYS.iter().any(|key| fields.get(*key).is_some_and(has_something)) {
+                    self.add(LossKind::Thinking);
+                }
+                let own = fields.iter().filter(|(key, _)| {
+                    !DATA.contains(&key.as_str()) && !THINKING_KEYS.contains(&key.as_str())
+                });
+                let is_result = kind.ends_with("tool_result") || kind.ends_with("_output");
+                own.filter(|_| !is_result).for_each(|(_, value)| self.count_value(value));
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the counts, by kind.
+    pub(super) fn losses(&self) -> Vec<Loss> {
+        self.0.iter().map(|(kind, count)| Loss { kind: *kind, count: *count }).collect()
+    }
+}
+
+fn has_something(value: &Value) -> bool {
+    match value {
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => false,
+    }
+}

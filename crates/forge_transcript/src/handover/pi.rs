@@ -1,0 +1,43 @@
+//! A new session of pi.
+
+use forge_domain::Message;
+use serde_json::{Map, Value, json};
+
+use super::new_session::NewSession;
+use crate::agents::pi_message;
+
+/// The version of pi's form.
+const VERSION: u32 = 3;
+
+/// Returns the path below pi's folder.
+pub(super) fn path(new: &NewSession<'_>) -> String {
+    let folder = new.folder.trim_start_matches(['/', '\\']).replace(['/', '\\', ':'], "-");
+    format!("sessions/--{folder}--/{}_{}.jsonl", new.time_in_names("%Y-%m-%dT%H-%M-%S-000Z"), new.id)
+}
+
+/// Returns the header, and an entry for each message, each hanging on the one before.
+pub(super) fn lines(new: &NewSession<'_>) -> Vec<String> {
+    let header = json!({
+        "type": "session", "version": VERSION, "id": new.id, "timestamp": new.timestamp(0), "cwd": new.folder,
+    });
+    let mut lines = vec![header.to_string()];
+    let mut parent = Value::Null;
+    for (place, message) in new.messages.iter().enumerate() {
+        let id = new.uuid(place)[..8].to_owned();
+        let entry = json!({
+            "type": "message",
+            "id": id,
+            "parentId": parent,
+            "timestamp": new.timestamp(place + 1),
+            "message": said(new, place, message),
+        });
+        lines.push(entry.to_string());
+        parent = json!(id);
+    }
+    lines
+}
+
+fn said(new: &NewSession<'_>, place: usize, message: &Message) -> Value {
+    let at = new.now.as_millisecond().saturating_add(i64::try_from(place).unwrap_or_default());
+    pi_message(message, Map::new(), json!(at))
+}
