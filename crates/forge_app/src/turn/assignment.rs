@@ -43,7 +43,9 @@ impl Assignment<'_, '_> {
                 engine.append(&mut work.conversation, Message::system(system));
             }
         }
-        engine.append(&mut work.conversation, Message::user(task));
+        let task = Message::user(task);
+        engine.events.emit(&RunEvent::Message(&task));
+        engine.append(&mut work.conversation, task);
         work.course.progress.turn_iterations = 0;
         work.course.errand = errand;
         Assignment { engine, agent, work, others }.run().await

@@ -9,6 +9,7 @@ use forge_domain::{Person, SessionSink, StoreSetting};
 use forge_infra::FileSessionSink;
 use forge_transcript::write_openai;
 
+use super::answer_schema::AnswerSchema;
 use super::checkpoints;
 use super::view::RunView;
 use crate::arguments::RunFlags;
@@ -31,11 +32,13 @@ pub(crate) struct RunRequest {
     /// The store that was named.
     pub(crate) store: Option<StoreSetting>,
     pub(crate) flags: RunFlags,
+    /// The form that the answer must have.
+    pub(crate) answer: Option<AnswerSchema>,
 }
 
 /// Sets up a run that `view` shows and that works for `person`.
 pub(crate) fn prepare(
-    RunRequest { resume, store, flags }: &RunRequest,
+    RunRequest { resume, store, flags, answer }: &RunRequest,
     view: &Arc<dyn RunView>,
     person: Arc<dyn Person>,
 ) -> anyhow::Result<Orchestrator> {
@@ -51,6 +54,9 @@ pub(crate) fn prepare(
         })?;
     if store.is_some() {
         workflow.checkpoint.store.clone_from(store);
+    }
+    if let Some(answer) = answer {
+        answer.require_of_agents(&mut workflow, flags.agent.as_deref());
     }
     let sink = flags.record.as_deref().map(sink);
     let tell = watcher(view);

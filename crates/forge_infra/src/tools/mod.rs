@@ -23,6 +23,7 @@ use forge_domain::{
 use serde_json::Value;
 
 use self::arguments::Arguments;
+pub(crate) use self::arguments::{collect_leaves, compile, place};
 use self::failure::ToolFailure;
 use self::files::{List, OnDisk, Patch, Read, Search, Workspace, Write};
 use self::shell::ShellRoom;

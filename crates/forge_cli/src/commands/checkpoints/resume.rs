@@ -9,7 +9,7 @@ use forge_domain::OnChange;
 use super::StoreArguments;
 use super::writer::TakeOver;
 use crate::arguments::{OnChangeName, RunFlags};
-use crate::commands::run::start;
+use crate::commands::run::{OutputForm, start};
 use crate::failure::Misconfigured;
 use crate::run::RunRequest;
 
@@ -44,6 +44,7 @@ impl ResumeArguments {
             on_change: self.on_change.map(OnChange::from),
             take_from: self.takeover.take_from(),
         };
-        start(self.task, json, RunRequest { resume: Some(resume), store, flags: self.flags })
+        let form = if json { OutputForm::Events } else { OutputForm::Text };
+        start(self.task, form, RunRequest { resume: Some(resume), store, flags: self.flags, answer: None })
     }
 }
