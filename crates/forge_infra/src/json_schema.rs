@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn a_schema_names_nothing_outside_of_it() {
-        for schema in [json!({"type": "strin"}), json!({"$ref": "http://127.0.0.1:9/x.json"}), json!("text")] {
+        for schema in [json!({"type": "strin"}), json!({"$ref": "http://127.0.0.1:9/x.json"}), json!("text")]
+        {
             let error = JsonSchema::new(&schema).unwrap_err().to_string();
             assert!(!error.is_empty() && !error.contains("file:"), "{error}");
         }

@@ -1,7 +1,7 @@
 //! A chat from its first prompt to its end.
 
 use console::style;
-use forge_app::{Orchestrator, Resume, RunError, RunReport};
+use forge_app::{Orchestrator, Resume, RunReport};
 use forge_domain::{AgentId, Body, ContextMessage, Event, Message, TASK_EVENT};
 
 use super::attendant::{Attendant, Attended};
@@ -198,18 +198,21 @@ impl ChatSession<'_> {
                 None if orchestrator.recipients().is_err() => first.as_deref(),
                 agent => agent,
             };
-            match (turn, agent) {
-                (TurnStart::Rest, _) => orchestrator.proceed().await,
-                (TurnStart::Message(message), Some(agent)) => {
-                    orchestrator.wake(agent, &Event::task(message)).await
-                }
-                (TurnStart::Message(message), None) => orchestrator.run(message).await,
-            }
+            let message = match turn {
+                TurnStart::Message(message) => Some(orchestrator.engine().services().expand(&message).await?),
+                TurnStart::Rest => None,
+            };
+            let report = match (message, agent) {
+                (None, _) => orchestrator.proceed().await,
+                (Some(message), Some(agent)) => orchestrator.wake(agent, &Event::task(message)).await,
+                (Some(message), None) => orchestrator.run(message).await,
+            };
+            report.map_err(explain)
         };
         let outcome = self.attendant.attend(Doing::Preparing, work).await;
         match outcome {
             Attended::Done(Ok(report)) => self.take(report),
-            Attended::Done(Err(error)) => self.report_failure(error),
+            Attended::Done(Err(error)) => self.report_failure(&error),
             Attended::Stopped => return self.clean_up_after_stop("stopped; what was done is kept").await,
             Attended::Ended(interruption) => return Some(End::Interrupted(interruption)),
         }
@@ -225,8 +228,8 @@ impl ChatSession<'_> {
     }
 
     /// Reports why a turn failed. Waiting messages go back to the input, as the user may want to change them.
-    fn report_failure(&mut self, error: RunError) {
-        failure::say(&explain(error));
+    fn report_failure(&mut self, error: &anyhow::Error) {
+        failure::say(error);
         self.typed = self.attendant.screen.take_typed();
     }
 

@@ -1,5 +1,6 @@
 //! The commands of the binary. Each is one file: its arguments with their help, and its code.
 
+mod acp;
 mod checkpoints;
 mod compact;
 mod completions;
@@ -106,6 +107,7 @@ use commands;
 commands! {
     Command {
         Run(run::RunArguments),
+        Acp(acp::AcpArguments),
         Replay(replay::ReplayArguments),
         Compact(compact::CompactArguments),
         Inspect(inspect::InspectArguments),

@@ -1,5 +1,6 @@
 //! `forge run`: runs an agent on a task.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,8 +16,9 @@ use crate::arguments::{OnChangeName, RunFlags, Source};
 use crate::consent::Need;
 use crate::failure::{Exit, Misconfigured};
 use crate::run::{
-    Answer, AnswerSchema, Break, ConsoleWatcher, JsonWatcher, RunRequest, RunStart, RunView, StreamJsonWatcher, checkpoints, explain, explain_resume,
-    interruption, prepare, release, report_json, runtime, write_break, write_report,
+    Answer, AnswerSchema, Break, ConsoleWatcher, JsonWatcher, RunRequest, RunStart, RunView,
+    StreamJsonWatcher, checkpoints, explain, explain_resume, interruption, prepare, release, report_json,
+    runtime, write_break, write_report,
 };
 use crate::terminal::person;
 use crate::{chat, output, setup};
@@ -60,17 +62,8 @@ pub(crate) struct RunArguments {
     /// FORGE_STORE, `checkpoint.store`, else a file in your state folder]
     #[arg(long, value_name = "URL")]
     store: Option<StoreSetting>,
-    /// Print events as JSON, one object per line, each named by its `event` field, and nothing else
-    #[arg(long)]
-    json: bool,
-    /// Print the answer as text, or records in the shape of Claude Code
-    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "chat"])]
-    output_format: Option<OutputForm>,
-    /// The JSON Schema, in a file, that the answer must match: stdout has the JSON alone
-    ///
-    /// An answer that does not match is asked for again, at most twice; then the exit code is 11.
-    #[arg(long, value_name = "FILE", conflicts_with = "chat")]
-    output_schema: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputFlags,
     #[command(flatten)]
     flags: RunFlags,
     /// True if the word `run` was left out.
@@ -81,14 +74,9 @@ pub(crate) struct RunArguments {
 impl RunArguments {
     /// Runs the task. Without one, starts a chat if a user is at the terminal.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let form = match self.output_format {
-            Some(form) => form,
-            None if self.json => OutputForm::Events,
-            None => OutputForm::Text,
-        };
-        let has_form = self.json || self.output_format.is_some() || self.output_schema.is_some();
-        let is_one_answer = self.print || has_form || self.event.is_some();
-        let answer = self.output_schema.as_deref().map(AnswerSchema::read).transpose()?;
+        let form = self.output.form();
+        let is_one_answer = self.print || self.output.is_given() || self.event.is_some();
+        let answer = self.output.output_schema.as_deref().map(AnswerSchema::read).transpose()?;
         let which = self.resume.or_else(|| self.is_continued.then(|| "last".to_owned()));
         let has_nothing_to_do = self.task.is_none() && which.is_none() && !self.chat && !is_one_answer;
         if self.is_implied && has_nothing_to_do && !is_terminal() {
@@ -101,7 +89,8 @@ impl RunArguments {
             on_change: self.on_change.map(OnChange::from),
             take_from: if self.take_over { TakeFrom::Anyone } else { TakeFrom::TheGone },
         });
-        let request = RunRequest { resume, store: self.store, flags: self.flags, answer };
+        let request =
+            RunRequest { resume, store: self.store, flags: self.flags, answer, servers: BTreeMap::new() };
         match is_chat {
             true => start_chat(self.task, request),
             false if is_one_answer => run_task(self.task, self.event.as_ref(), form, &request),
@@ -116,6 +105,34 @@ pub(super) fn start(task: Option<String>, form: OutputForm, request: RunRequest)
         chat::chat(None, request)
     } else {
         run_task(task, None, form, &request)
+    }
+}
+
+/// The form of what a run prints, and of its answer.
+#[derive(Debug, Args)]
+struct OutputFlags {
+    /// Print events as JSON, one object per line, each named by its `event` field, and nothing else
+    #[arg(long)]
+    json: bool,
+    /// Print the answer as text, or records in the shape of Claude Code
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "chat"])]
+    output_format: Option<OutputForm>,
+    /// The JSON Schema, in a file, that the answer must match: stdout has the JSON alone
+    ///
+    /// An answer that does not match is asked for again, at most twice; then the exit code is 11.
+    #[arg(long, value_name = "FILE", conflicts_with = "chat")]
+    output_schema: Option<PathBuf>,
+}
+
+impl OutputFlags {
+    /// Checks whether any of them is given: the output is for a program.
+    const fn is_given(&self) -> bool {
+        self.json || self.output_format.is_some() || self.output_schema.is_some()
+    }
+
+    fn form(&self) -> OutputForm {
+        let usual = if self.json { OutputForm::Events } else { OutputForm::Text };
+        self.output_format.unwrap_or(usual)
     }
 }
 
@@ -252,10 +269,13 @@ async fn work(
     if let Some(restored) = restored {
         view.show_resume(&restored, task.is_none());
     }
-    let task = task.map(|task| match &request.answer {
-        Some(schema) => schema.add_to(&task),
-        None => task,
-    });
+    let task = match task {
+        Some(task) => {
+            let task = orchestrator.engine().services().expand(&task).await?;
+            Some(request.answer.as_ref().map_or(task.clone(), |schema| schema.add_to(&task)))
+        }
+        None => None,
+    };
     let report = match (event, task, &request.flags.agent) {
         (Some(event), ..) => orchestrator.dispatch(event).await,
         (None, Some(task), Some(agent)) => orchestrator.wake(agent, &Event::task(task)).await,
@@ -264,7 +284,7 @@ async fn work(
     };
     let report = report.map_err(explain)?;
     match &request.answer {
-        Some(schema) => schema.settle(orchestrator, report, view).await,
+        Some(schema) => schema.settle(orchestrator, report, |event| view.tell(event)).await,
         None => Ok((report, None)),
     }
 }

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use forge_app::{Orchestrator, RunEvent, RunReport, StopReason};
 use forge_domain::{
-    Agent, AgentId, Event, ProviderConfig, ProviderKind, ResponseFormat, ResponseKind, ResponseSchema, Workflow,
+    Agent, AgentId, Event, ProviderConfig, ProviderKind, ResponseFormat, ResponseKind, ResponseSchema,
+    Workflow,
 };
 use forge_infra::JsonSchema;
 use serde_json::{Map, Value};
 
 use super::explain;
-use super::view::RunView;
 use crate::failure::Misconfigured;
 use crate::session_file::{MOST_OF_A_CONFIGURATION, read_named};
 
@@ -24,8 +24,16 @@ const NAME: &str = "answer";
 const MOST_REPAIRS: usize = 2;
 /// Keywords that Anthropic's structured outputs refuse.
 const REFUSED: [&str; 10] = [
-    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "maxItems",
-    "uniqueItems", "patternProperties",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "maxItems",
+    "uniqueItems",
+    "patternProperties",
 ];
 
 /// The answer of a run: a value that matches the schema, or the faults of the last one.
@@ -43,7 +51,8 @@ impl AnswerSchema {
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let wrong = |why: String| Misconfigured(format!("--output-schema {}: {why}", path.display()));
         let bytes = read_named(path, "schema", MOST_OF_A_CONFIGURATION)?;
-        let value: Value = serde_json::from_slice(&bytes).map_err(|error| wrong(format!("not JSON: {error}")))?;
+        let value: Value =
+            serde_json::from_slice(&bytes).map_err(|error| wrong(format!("not JSON: {error}")))?;
         let check = JsonSchema::new(&value).map_err(|error| wrong(format!("not a JSON Schema: {error}")))?;
         let Value::Object(schema) = value else {
             return Err(wrong("a schema is a JSON object, such as {\"type\": \"object\"}".to_owned()).into());
@@ -76,9 +85,9 @@ impl AnswerSchema {
         });
     }
 
-    /// Checks whether the provider of `agent` accepts the schema in its requests. OpenAI does beside tools, and
-    /// Anthropic if the schema is closed and plain. Others accept it only without tools, or refuse requests that
-    /// have both.
+    /// Checks whether the provider of `agent` accepts the schema in its requests. OpenAI does beside tools,
+    /// and Anthropic if the schema is closed and plain. Others accept it only without tools, or refuse
+    /// requests that have both.
     fn is_enforced_for(&self, workflow: &Workflow, agent: &Agent) -> bool {
         let model = agent.model.as_ref().and_then(|id| workflow.model(id).ok());
         let provider = model.and_then(|model| workflow.providers.get(&model.reference.provider));
@@ -96,7 +105,7 @@ impl AnswerSchema {
         &self,
         orchestrator: &mut Orchestrator,
         mut report: RunReport,
-        view: &dyn RunView,
+        tell: impl Fn(&RunEvent<'_>),
     ) -> anyhow::Result<(RunReport, Option<Answer>)> {
         for attempt in 1.. {
             if report.stop != StopReason::Done {
@@ -114,8 +123,9 @@ impl AnswerSchema {
                 "the answer does not match the schema ({}); asking again ({attempt} of {MOST_REPAIRS})",
                 faults.join("; ")
             );
-            view.tell(&RunEvent::Notice(&what));
-            let later = orchestrator.wake(&agent, &Event::task(self.again(&faults))).await.map_err(explain)?;
+            tell(&RunEvent::Notice(&what));
+            let later =
+                orchestrator.wake(&agent, &Event::task(self.again(&faults))).await.map_err(explain)?;
             report = report.then(later);
         }
         Ok((report, None))
@@ -124,7 +134,8 @@ impl AnswerSchema {
     /// Reads an answer: JSON, perhaps in a code fence.
     fn parse(&self, response: &str) -> Answer {
         let text = without_fence(response.trim());
-        let value: Value = serde_json::from_str(text).map_err(|error| vec![format!("it is not JSON: {error}")])?;
+        let value: Value =
+            serde_json::from_str(text).map_err(|error| vec![format!("it is not JSON: {error}")])?;
         self.check.check(&value).map(|()| value)
     }
 
@@ -151,7 +162,9 @@ fn is_closed(schema: &Value) -> bool {
         Value::Object(fields) => {
             let is_object = fields.get("type").is_some_and(|kind| kind == "object");
             let is_open = is_object && fields.get("additionalProperties") != Some(&Value::Bool(false));
-            !is_open && !REFUSED.iter().any(|word| fields.contains_key(*word)) && fields.values().all(is_closed)
+            !is_open
+                && !REFUSED.iter().any(|word| fields.contains_key(*word))
+                && fields.values().all(is_closed)
         }
         _ => true,
     }
@@ -194,9 +207,15 @@ mod tests {
     #[test]
     fn only_closed_and_plain_schemas_are_enforced_by_anthropic() {
         for (schema, expected) in [
-            (json!({"type": "object", "additionalProperties": false, "properties": {"a": {"type": "string"}}}), true),
+            (
+                json!({"type": "object", "additionalProperties": false, "properties": {"a": {"type": "string"}}}),
+                true,
+            ),
             (json!({"type": "object"}), false),
-            (json!({"type": "object", "additionalProperties": false, "properties": {"a": {"type": "object"}}}), false),
+            (
+                json!({"type": "object", "additionalProperties": false, "properties": {"a": {"type": "object"}}}),
+                false,
+            ),
             (json!({"type": "integer", "minimum": 3}), false),
             (json!({"anyOf": [{"type": "string"}, {"type": "null"}]}), true),
         ] {

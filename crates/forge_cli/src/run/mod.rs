@@ -26,4 +26,5 @@ pub(crate) use self::json_watcher::JsonWatcher;
 pub(crate) use self::preparation::{RunRequest, prepare, watch};
 pub(crate) use self::runtime::{Runtime, block_on, runtime};
 pub(crate) use self::stream_json::StreamJsonWatcher;
+pub(crate) use self::tool_line::call_text;
 pub(crate) use self::view::{Break, RunStart, RunView, report_json};

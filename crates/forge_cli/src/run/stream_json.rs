@@ -141,7 +141,8 @@ impl StreamJsonWatcher {
         record["type"] = "result".into();
         record["subtype"] = subtype.into();
         record["duration_ms"] = (self.began.elapsed().as_millis() as u64).into();
-        record["modelUsage"] = state.models.iter().map(|(name, totals)| (name.clone(), totals.to_json())).collect();
+        record["modelUsage"] =
+            state.models.iter().map(|(name, totals)| (name.clone(), totals.to_json())).collect();
         if let Some(Ok(value)) = &state.answer {
             record["structured_output"] = value.clone();
         }
@@ -154,7 +155,8 @@ impl RunView for StreamJsonWatcher {
         let mut state = self.state();
         state.session = start.run.as_ref().map_or_else(|| "unsaved".to_owned(), ToString::to_string);
         let first = start.agents.first();
-        state.model = first.and_then(|agent| agent.model.as_ref()).map(ToString::to_string).unwrap_or_default();
+        state.model =
+            first.and_then(|agent| agent.model.as_ref()).map(ToString::to_string).unwrap_or_default();
         let record = json!({
             "type": "system",
             "subtype": "init",
@@ -195,7 +197,8 @@ impl RunView for StreamJsonWatcher {
             RunEvent::ToolResult(result) => self.print_result(result),
             RunEvent::Fitted { report, .. } if matches!(report.outcome, Outcome::Applied { .. }) => {
                 let metadata = json!({"trigger": "auto", "pre_tokens": report.before.tokens});
-                let record = json!({"type": "system", "subtype": "compact_boundary", "compact_metadata": metadata});
+                let record =
+                    json!({"type": "system", "subtype": "compact_boundary", "compact_metadata": metadata});
                 self.print(&mut self.state(), record);
             }
             RunEvent::Notice(notice) => output::note(&output::visible_lines(notice)),

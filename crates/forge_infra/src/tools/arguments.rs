@@ -2,7 +2,8 @@
 //! so that the model can fix them.
 
 use boon::{
-    CompileError, Compiler, ErrorKind, InstanceLocation, InstanceToken, SchemaIndex, Schemas, UrlLoader, ValidationError,
+    CompileError, Compiler, ErrorKind, InstanceLocation, InstanceToken, SchemaIndex, Schemas, UrlLoader,
+    ValidationError,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

@@ -1,5 +1,6 @@
 //! `forge checkpoints resume`: resumes a run, as `forge run` does.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -45,6 +46,16 @@ impl ResumeArguments {
             take_from: self.takeover.take_from(),
         };
         let form = if json { OutputForm::Events } else { OutputForm::Text };
-        start(self.task, form, RunRequest { resume: Some(resume), store, flags: self.flags, answer: None })
+        start(
+            self.task,
+            form,
+            RunRequest {
+                resume: Some(resume),
+                store,
+                flags: self.flags,
+                answer: None,
+                servers: BTreeMap::new(),
+            },
+        )
     }
 }
