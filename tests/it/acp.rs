@@ -29,7 +29,20 @@ struct Editor {
 impl Editor {
     fn start(forge: &Forge, server: &ScriptedServer) -> Self {
         let mut command = forge.process();
-        command.arg("acp").env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k");
+        command.arg("acp");
+        Self::of(command, forge, server)
+    }
+
+    /// The editor of an agent that nobody has trusted with the folder.
+    fn start_wary(forge: &Forge, server: &ScriptedServer) -> Self {
+        let trusting = forge.process();
+        let mut command = std::process::Command::new(trusting.get_program());
+        command.env_clear().env("HOME", forge.path("home")).current_dir(forge.path(".")).arg("acp");
+        Self::of(command, forge, server)
+    }
+
+    fn of(mut command: std::process::Command, forge: &Forge, server: &ScriptedServer) -> Self {
+        command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k");
         command.env("PATH", std::env::var("PATH").unwrap());
         let mut agent =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -330,6 +343,22 @@ fn compactions_are_commands_and_are_shown() {
     }
     assert_eq!(server.requests().len(), 4);
     assert_eq!(editor.leave(), 0);
+}
+
+#[test]
+fn a_folder_that_nobody_has_trusted_begins_no_session() {
+    let yaml = format!("hooks: {{ workflow_start: [{{ command: touch hooked }}] }}\n{YAML}");
+    let forge = Forge::new().with_file("forge.yaml", yaml);
+    let server = ScriptedServer::start(vec![]);
+    let mut editor = Editor::start_wary(&forge, &server);
+    let params = json!({"cwd": editor.folder, "mcpServers": []});
+    let error = editor.ask("session/new", &params).unwrap_err();
+    let message = error["message"].as_str().unwrap();
+    for words in ["is not trusted", "run at workflow_start: touch hooked", "run `forge trust`"] {
+        assert!(message.contains(words), "{words}: {message}");
+    }
+    assert_eq!(editor.leave(), 0);
+    assert!(!forge.path("hooked").exists() && server.requests().is_empty());
 }
 
 #[test]

@@ -183,7 +183,7 @@ enum End {
 }
 
 /// Every command of the binary, some in several ways.
-const COMMANDS: [(&[&str], End); 40] = [
+const COMMANDS: [(&[&str], End); 41] = [
     (&["run", "task"], End::Refused),
     (&["run", "--json", "task"], End::Refused),
     (&["run", "--agent", "mole", "task"], End::Refused),
@@ -191,6 +191,8 @@ const COMMANDS: [(&[&str], End); 40] = [
     (&["run", "--config", "forge.yaml", "task"], End::Refused),
     (&["run", "--store", "none", "task"], End::Refused),
     (&["run", "--resume", "last"], End::Refused),
+    // An editor that asks for nothing; one that begins a session: `acp.rs`.
+    (&["acp"], End::Unconcerned),
     (&["replay", "session.json"], End::Unconcerned),
     (&["replay", "session.json", "--agent", "mole"], End::Narrowed),
     (&["replay", "session.json", "--summarizer", "theirs:m"], End::Refused),

@@ -26,7 +26,7 @@ pub(super) struct EditorUser {
 
 impl EditorUser {
     /// Asks for one of `options`, and returns its id; `None` if the question was withdrawn.
-    async fn choose(&self, call: Value, options: Vec<Value>) -> Result<Option<String>, NobodyThere> {
+    async fn choose(&self, call: &Value, options: &[Value]) -> Result<Option<String>, NobodyThere> {
         let params = json!({"sessionId": self.updates.session(), "toolCall": call, "options": options});
         let answer = self.connection.request("session/request_permission", &params).await;
         let outcome = answer.map_err(|_| NobodyThere)?["outcome"].clone();
@@ -42,12 +42,12 @@ impl Person for EditorUser {
             return Err(NobodyThere);
         }
         let option = |(at, name): (usize, &String)| json!({"optionId": at.to_string(), "name": name, "kind": "allow_once"});
-        let options = question.options.iter().enumerate().map(option).collect();
+        let options: Vec<Value> = question.options.iter().enumerate().map(option).collect();
         let call = json!({
             "toolCallId": "question", "title": question.text, "kind": "other", "status": "pending",
             "content": [{"type": "content", "content": text_block(&question.text)}],
         });
-        let chosen = self.choose(call, options).await?;
+        let chosen = self.choose(&call, &options).await?;
         let chosen = chosen.and_then(|id| question.options.get(id.parse::<usize>().ok()?).cloned());
         chosen.ok_or(NobodyThere)
     }
@@ -69,7 +69,7 @@ impl Person for EditorUser {
         }
         let option =
             |(id, name, kind): (&str, &str, &str)| json!({"optionId": id, "name": name, "kind": kind});
-        let chosen = self.choose(call, OPTIONS.into_iter().map(option).collect()).await?;
+        let chosen = self.choose(&call, &OPTIONS.map(option)).await?;
         Ok(match chosen.as_deref() {
             Some("once") => Consent::Once,
             Some("always") => Consent::ForRun,

@@ -15,9 +15,9 @@ use crate::failure::Misconfigured;
 use crate::session_file::{MOST_OF_A_CONFIGURATION, read_named};
 
 /// The text for the model after the task.
-const WANTED: &str = include_str!("../../../../templates/answer_schema.md");
+const WANTED: &str = include_str!("../../templates/answer_schema.md");
 /// The text for the model after an answer that does not match.
-const AGAIN: &str = include_str!("../../../../templates/answer_again.md");
+const AGAIN: &str = include_str!("../../templates/answer_again.md");
 /// The name of the schema, which providers demand.
 const NAME: &str = "answer";
 /// The most times that an answer is asked for again.

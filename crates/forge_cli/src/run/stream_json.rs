@@ -92,7 +92,13 @@ impl StreamJsonWatcher {
         state.calls.extend(calls.iter().map(|call| call.id.clone()));
         let thinking = message.extra.get(THINKING_BLOCKS).and_then(Value::as_array);
         let mut blocks: Vec<Value> = thinking.into_iter().flatten().cloned().collect();
-        blocks.extend(content.iter().map(Content::to_text).filter(|text| !text.is_empty()).map(text_block));
+        blocks.extend(
+            content
+                .iter()
+                .map(Content::to_text)
+                .filter(|text| !text.is_empty())
+                .map(|text| text_block(&text)),
+        );
         blocks.extend(calls.iter().map(|call| {
             let input = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
             json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input})
@@ -288,7 +294,7 @@ fn denials(report: &Value) -> Vec<Value> {
         .collect()
 }
 
-fn text_block(text: String) -> Value {
+fn text_block(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
@@ -299,7 +305,7 @@ fn content_json(content: &Content) -> Value {
         Content::Parts(parts) => parts
             .iter()
             .map(|part| match part {
-                Part::Text(text) => text_block(text.clone()),
+                Part::Text(text) => text_block(text),
                 Part::Media(media) => media.clone(),
             })
             .collect(),

@@ -151,7 +151,8 @@ pub(crate) fn read_yaml(path: &Path) -> anyhow::Result<YamlSource> {
 }
 
 /// Adds the agent that runs if none is configured: it has every built-in tool and those of all MCP servers,
-/// and is asked for consent like any other. Its model is the named one, else that of the first key in the environment, else a local one.
+/// and is asked for consent like any other. Its model is the named one, else that of the first key in the
+/// environment, else a local one.
 pub(crate) fn with_built_in_agent(mut workflow: Workflow, source: &Source) -> anyhow::Result<Workflow> {
     if !workflow.agents.is_empty() {
         return Ok(workflow);
@@ -181,7 +182,7 @@ fn built_in_agent(model: &str, workflow: &Workflow, effort: Option<Effort>) -> a
         .map(str::to_owned)
         .chain(servers);
     let mut agent = Agent::new(AgentId::new("forge")?)
-        .system_prompt(include_str!("../../../../templates/system.md.hbs"))
+        .system_prompt(include_str!("../../templates/system.md.hbs"))
         .tools(tools.map(ToolName::new).collect::<Result<Vec<_>, _>>()?);
     agent.model = Some(forge_domain::ModelId::new(model).map_err(|error| Misconfigured(error.to_string()))?);
     if let Some(effort) = effort {

@@ -34,7 +34,8 @@ pub trait Person: Send + Sync {
 /// The files of an editor: tools read what the user sees there, and write so that the user sees it.
 #[async_trait]
 pub trait EditorFiles: Send + Sync {
-    /// Returns the text of the file at `path` with changes that are not saved; `None` if only the disk has it.
+    /// Returns the text of the file at `path` with changes that are not saved; `None` if only the disk has
+    /// it.
     async fn read(&self, path: &Path) -> Option<String>;
 
     /// Writes the file at `path`; `None` if the editor does not write files.

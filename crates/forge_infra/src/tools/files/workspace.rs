@@ -47,15 +47,16 @@ impl Workspace {
         drop(self.editor.set(editor));
     }
 
-    /// Returns the text of an existing file as the editor shows it; `None` if only the disk has it. It blocks.
+    /// Returns the text of an existing file as the editor shows it; `None` if only the disk has it. It
+    /// blocks.
     pub(super) fn edited(&self, path: &str) -> Option<String> {
         let editor = self.editor.get()?;
         let path = self.roots[1].join(self.real(self.relative(path))?);
         Handle::try_current().ok()?.block_on(editor.read(&path))
     }
 
-    /// Has the editor write the file at `path`, which is relative to the root and resolved; `None` if it is to
-    /// be written to the disk. It blocks.
+    /// Has the editor write the file at `path`, which is relative to the root and resolved; `None` if it is
+    /// to be written to the disk. It blocks.
     pub(super) fn write_in_editor(&self, path: &Path, text: &str) -> Option<Result<(), String>> {
         let editor = self.editor.get()?;
         let path = self.roots[1].join(path);
