@@ -35,7 +35,7 @@ packaging/wrappers.sh "$version" dist "$work/build"
 (cd "$work" && npm pack --silent ./build/npm > packed && mkdir npm && npm i --silent --offline --prefix npm "./$(cat packed)")
 [ "$("$work/npm/node_modules/.bin/forge" --version)" = "forge $version" ] || fail "the npm package does not run"
 code=0
-"$work/npm/node_modules/.bin/forge" run --model nowhere: task < /dev/null 2> /dev/null || code=$?
+(cd "$work" && npm/node_modules/.bin/forge run --model nowhere: task < /dev/null 2> /dev/null) || code=$?
 [ "$code" = 2 ] || fail "the npm package returns $code"
 python3 -m venv "$work/venv"
 "$work/venv/bin/pip" -q install --no-index "$work"/build/pypi/*.whl
