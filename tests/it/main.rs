@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests read files and the environment")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod acp;
 mod actions;
 mod background;
 mod bad_files;

@@ -183,7 +183,7 @@ enum End {
 }
 
 /// Every command of the binary, some in several ways.
-const COMMANDS: [(&[&str], End); 43] = [
+const COMMANDS: [(&[&str], End); 44] = [
     (&["run", "task"], End::Refused),
     (&["run", "--json", "task"], End::Refused),
     (&["run", "--agent", "mole", "task"], End::Refused),
@@ -194,6 +194,8 @@ const COMMANDS: [(&[&str], End); 43] = [
     (&["sessions"], End::Unconcerned),
     (&["continue", "session.json", "task"], End::Refused),
     (&["continue", "session.json", "--with", "pi", "--dry-run"], End::Unconcerned),
+    // An editor that asks for nothing; one that begins a session: `acp.rs`.
+    (&["acp"], End::Unconcerned),
     (&["replay", "session.json"], End::Unconcerned),
     (&["replay", "session.json", "--agent", "mole"], End::Narrowed),
     (&["replay", "session.json", "--summarizer", "theirs:m"], End::Refused),

@@ -36,6 +36,7 @@ mod learned_limit;
 mod orchestrator;
 mod probe;
 mod recall;
+mod references;
 mod replay;
 mod resume;
 mod run_event;
@@ -71,6 +72,7 @@ pub use inspect::{
 pub use orchestrator::{Adopted, History, ModelSwitch, Orchestrator, RunStatistics, TakenBack};
 pub use probe::probe_models;
 pub use recall::{RECALL, recall, recall_definition};
+pub use references::ReferenceError;
 pub use replay::{
     PromptTotals, RefusedCall, ReplayPlan, ReplayReport, ReplayedCheckpoints, ReplayedCompaction, replay,
 };

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use forge_domain::compaction::{CompactionReport, Trigger, Unused};
 use forge_domain::{
-    AgentId, CheckpointInfo, Cost, FinishReason, HookError, HookPoint, Prompt, StoreError, ToolCall,
-    ToolName, ToolResult, Usage,
+    AgentId, CheckpointInfo, Content, Cost, FinishReason, HookError, HookPoint, Message, Prompt, StoreError,
+    ToolCall, ToolName, ToolResult, Usage,
 };
 
 use serde_json::{Value, json};
@@ -78,6 +78,9 @@ pub enum RunEvent<'a> {
         /// The reason why the model stopped.
         finish_reason: &'a FinishReason,
     },
+    /// A whole message, as it was added to the conversation: the task, or a reply with its calls. Results of
+    /// tools are [`Self::ToolResult`].
+    Message(&'a Message),
     /// A tool is about to run.
     ToolCall(&'a ToolCall),
     /// A tool that runs reports its progress.
@@ -140,6 +143,7 @@ impl RunEvent<'_> {
             Self::Replied { usage, cost, finish_reason } => json!({
                 "event": "replied", "usage": usage, "cost": cost, "finish_reason": finish_reason.as_str(),
             }),
+            Self::Message(message) => json!({"event": "message", "message": message_json(message)}),
             Self::ToolCall(call) => json!({"event": "tool_call", "call": call}),
             Self::ToolProgress { tool, done, of, message } => {
                 json!({"event": "tool_progress", "tool": tool, "done": done, "of": of, "message": message})
@@ -157,6 +161,18 @@ impl RunEvent<'_> {
             Self::Stopped(stop) => json!({"event": "stopped", "why": stop}),
         }
     }
+}
+
+/// Returns a message for programs: its role, its text, and the calls of a reply that has some.
+fn message_json(message: &Message) -> Value {
+    let mut json = json!({
+        "role": message.role().as_str(),
+        "content": message.content().map(Content::to_text),
+    });
+    if !message.calls().is_empty() {
+        json["calls"] = json!(message.calls());
+    }
+    json
 }
 
 /// An observer of a run's events.

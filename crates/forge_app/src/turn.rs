@@ -24,7 +24,7 @@ use self::transforms::TransformState;
 use crate::checkpointing::Point;
 use crate::conversations::{Others, Work};
 use crate::engine::{AgentState, Setup};
-use crate::{Engine, RunError, RunReport, StopReason};
+use crate::{Engine, RunError, RunEvent, RunReport, StopReason};
 
 /// A turn of an agent: a user message, and everything up to the agent's answer.
 pub(crate) struct Turn<'a, 'b> {
@@ -191,6 +191,7 @@ impl<'a, 'b> Turn<'a, 'b> {
                 Some(view) => view.bind(message, counter),
                 None => message,
             };
+            self.engine.events.emit(&RunEvent::Message(&message));
             self.append(message);
         }
         self.save_session().await?;

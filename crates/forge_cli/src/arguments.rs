@@ -82,7 +82,7 @@ impl BudgetFlags {
 }
 
 /// The flags for running, whether a run starts or resumes.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct RunFlags {
     /// The agent to run [default: those that subscribe to `user_task_init`, or the first one]
     #[arg(long, value_name = "ID")]

@@ -4,6 +4,7 @@
     reason = "files, arguments and the environment are this crate's very task"
 )]
 
+mod acp;
 mod arguments;
 mod attached_images;
 mod chat;

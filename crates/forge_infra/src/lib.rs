@@ -7,6 +7,7 @@ mod checkpoint_store;
 mod file_session_sink;
 mod gemini;
 mod http;
+mod json_schema;
 mod kept_copy;
 #[cfg(feature = "mcp")]
 mod mcp;
@@ -38,6 +39,7 @@ pub use checkpoint_store::{PostgresCheckpointStore, PostgresPlace};
 pub use file_session_sink::{FileSessionSink, RecordPathError};
 pub use gemini::GeminiProvider;
 pub use http::{Key, ProviderSetupError, Secret, fetch_text, install_tls_provider};
+pub use json_schema::{InvalidJsonSchema, JsonSchema};
 pub use kept_copy::keep_copy;
 #[cfg(feature = "mcp")]
 pub use mcp::{McpError, McpNews, McpServerReport, McpTools, McpWatcher};

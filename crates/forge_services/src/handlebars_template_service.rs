@@ -253,7 +253,7 @@ fn render_error(name: &str, error: &RenderError) -> TemplateError {
 const NO_END: &str = "a block `{{#…}}` has no end";
 const NO_EXPRESSION: &str = "invalid expression, or its `}}` is missing";
 const SUMMARIZATION_NAME: &str = "templates/summarization.md.hbs";
-const SUMMARIZATION: &str = include_str!("../../../templates/summarization.md.hbs");
+const SUMMARIZATION: &str = include_str!("../templates/summarization.md.hbs");
 
 #[cfg(test)]
 mod tests {

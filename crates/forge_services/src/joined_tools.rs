@@ -76,6 +76,24 @@ impl ToolService for JoinedTools {
         Ok(revision)
     }
 
+    async fn resource(&self, server: &str, uri: &str) -> Option<Result<String, String>> {
+        for service in &self.0 {
+            if let Some(resource) = service.resource(server, uri).await {
+                return Some(resource);
+            }
+        }
+        None
+    }
+
+    async fn prompt(&self, server: &str, name: &str, arguments: &str) -> Option<Result<String, String>> {
+        for service in &self.0 {
+            if let Some(prompt) = service.prompt(server, name, arguments).await {
+                return Some(prompt);
+            }
+        }
+        None
+    }
+
     async fn close(&self) {
         for service in &self.0 {
             service.close().await;

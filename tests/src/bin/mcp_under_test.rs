@@ -25,6 +25,8 @@ fn main() {
         std::process::exit(3);
     }
     let mut has_extra = false;
+    // The call that waits for an answer of the client's.
+    let mut waiting: Option<Value> = None;
     for line in std::io::stdin().lock().lines() {
         let Ok(message) =
             line.map_err(drop).and_then(|line| serde_json::from_str::<Value>(&line).map_err(drop))
@@ -37,12 +39,18 @@ fn main() {
         if has("--mute") {
             continue;
         }
+        if let ("", Some(call)) = (method, &waiting) {
+            let text = message["result"].to_string();
+            answer(call, &json!({"content": [{"type": "text", "text": text}]}));
+            waiting = None;
+            continue;
+        }
         match method {
             "initialize" => answer(
                 &message,
                 &json!({
                     "protocolVersion": message["params"]["protocolVersion"],
-                    "capabilities": {"tools": {"listChanged": true}},
+                    "capabilities": {"tools": {"listChanged": true}, "resources": {}, "prompts": {}},
                     "serverInfo": {"name": "scripted", "version": "1.2.3"},
                 }),
             ),
@@ -52,7 +60,38 @@ fn main() {
                     has_extra = true;
                     send(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
                 }
-                call(&message, tool);
+                if tool == "ask" {
+                    let schema = &message["params"]["arguments"]["schema"];
+                    ask(
+                        &json!({"method": "elicitation/create", "params": {"message": "which\u{7} one?", "requestedSchema": schema}}),
+                    );
+                    waiting = Some(message.clone());
+                } else if tool == "roots" {
+                    ask(&json!({"method": "roots/list"}));
+                    waiting = Some(message.clone());
+                } else {
+                    call(&message, tool);
+                }
+            }
+            "resources/read" => match message["params"]["uri"].as_str() {
+                Some("notes://one") => answer(
+                    &message,
+                    &json!({"contents": [{"uri": "notes://one", "text": "one\u{1b}[2J note"}]}),
+                ),
+                _ => refuse(&message, "no such note"),
+            },
+            "prompts/list" => answer(
+                &message,
+                &json!({"prompts": [
+                    {"name": "review", "arguments": [{"name": "file", "required": true}, {"name": "focus"}]},
+                ]}),
+            ),
+            "prompts/get" => {
+                let text = format!("Review {}.", message["params"]["arguments"]);
+                answer(
+                    &message,
+                    &json!({"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}),
+                );
             }
             _ => {}
         }
@@ -61,7 +100,7 @@ fn main() {
 }
 
 fn tools(has_extra: bool) -> Value {
-    let names = ["echo", "fail", "refuse", "die", "wait", "grow", "flood", "env", "odd.name"];
+    let names = ["echo", "fail", "refuse", "die", "wait", "grow", "flood", "env", "odd.name", "ask", "roots"];
     let names = names.into_iter().chain(has_extra.then_some("extra"));
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
     names
@@ -76,9 +115,7 @@ fn call(message: &Value, tool: &str) {
         "fail" => {
             answer(message, &json!({"content": [{"type": "text", "text": "it cannot"}], "isError": true}));
         }
-        "refuse" => send(
-            &json!({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32602, "message": "bad \u{1b}[2J"}}),
-        ),
+        "refuse" => refuse(message, "bad \u{1b}[2J"),
         "die" => {
             eprintln!("out of memory");
             std::process::exit(9);
@@ -93,6 +130,18 @@ fn call(message: &Value, tool: &str) {
         }
         _ => answer(message, &text(arguments["text"].as_str().unwrap_or("nothing"))),
     }
+}
+
+fn refuse(message: &Value, why: &str) {
+    send(&json!({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32602, "message": why}}));
+}
+
+/// Asks the client something.
+fn ask(request: &Value) {
+    let mut request = request.clone();
+    request["jsonrpc"] = json!("2.0");
+    request["id"] = json!("asked");
+    send(&request);
 }
 
 fn answer(message: &Value, result: &Value) {

@@ -37,6 +37,7 @@ impl Events {
             watcher: Arc::new(move |event| match event {
                 RunEvent::Text(_)
                 | RunEvent::Reasoning(_)
+                | RunEvent::Message(_)
                 | RunEvent::Restarted { .. }
                 | RunEvent::Stopped(_) => {}
                 event => watcher(event),

@@ -43,7 +43,9 @@ impl Assignment<'_, '_> {
                 engine.append(&mut work.conversation, Message::system(system));
             }
         }
-        engine.append(&mut work.conversation, Message::showing(task, &event.images));
+        let task = Message::showing(task, &event.images);
+        engine.events.emit(&RunEvent::Message(&task));
+        engine.append(&mut work.conversation, task);
         work.course.progress.turn_iterations = 0;
         work.course.errand = errand;
         Assignment { engine, agent, work, others }.run().await

@@ -22,7 +22,7 @@ use crate::hooks::Ruling;
 use crate::{Engine, RunReport, StopReason};
 
 /// The template of a context as a text.
-const TRANSCRIPT: &str = include_str!("../../../../templates/transcript.md.hbs");
+const TRANSCRIPT: &str = include_str!("../../templates/transcript.md.hbs");
 /// The share of the summarizing agent's room that its input may use: the rest is for its prompts.
 const SHARE_OF_ROOM: (u64, u64) = (3, 4);
 

@@ -93,6 +93,10 @@ impl Input {
             return Self::Message(trimmed.to_owned());
         }
         let (word, rest) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, ""));
+        if word.contains(':') {
+            // A prompt of an MCP server.
+            return Self::Message(trimmed.to_owned());
+        }
         let rest = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
         let command = match word {
             "/compact" => ChatCommand::Compact(rest),

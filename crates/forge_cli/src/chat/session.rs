@@ -1,8 +1,8 @@
 //! A chat from its first prompt to its end.
 
 use console::style;
-use forge_app::{History, Orchestrator, Resume, RunError, RunReport};
-use forge_domain::{AgentId, Body, ContextMessage, Message, TASK_EVENT};
+use forge_app::{History, Orchestrator, Resume, RunReport};
+use forge_domain::{AgentId, Body, ContextMessage, Event, Message, TASK_EVENT};
 
 use super::attendant::{Attendant, Attended};
 use super::command::{ChatCommand, Input};
@@ -216,16 +216,24 @@ impl ChatSession<'_> {
                 None if orchestrator.recipients().is_err() => first.as_deref(),
                 agent => agent,
             };
-            match (task, agent) {
+            let task = match task {
+                Some(task) => {
+                    let value = orchestrator.engine().services().expand(&task.value).await?;
+                    Some(Event { value, ..task })
+                }
+                None => None,
+            };
+            let report = match (task, agent) {
                 (None, _) => orchestrator.proceed().await,
                 (Some(task), Some(agent)) => orchestrator.wake(agent, &task).await,
                 (Some(task), None) => orchestrator.run(task).await,
-            }
+            };
+            report.map_err(explain)
         };
         let outcome = self.attendant.attend(Doing::Preparing, work).await;
         match outcome {
             Attended::Done(Ok(report)) => self.take(report),
-            Attended::Done(Err(error)) => self.report_failure(error),
+            Attended::Done(Err(error)) => self.report_failure(&error),
             Attended::Stopped => return self.clean_up_after_stop("stopped; what was done is kept").await,
             Attended::Ended(interruption) => return Some(End::Interrupted(interruption)),
         }
@@ -241,8 +249,8 @@ impl ChatSession<'_> {
     }
 
     /// Reports why a turn failed. Waiting messages go back to the input, as the user may want to change them.
-    fn report_failure(&mut self, error: RunError) {
-        failure::say(&explain(error));
+    fn report_failure(&mut self, error: &anyhow::Error) {
+        failure::say(error);
         self.typed = self.attendant.screen.take_typed();
     }
 

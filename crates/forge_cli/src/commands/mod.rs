@@ -1,5 +1,6 @@
 //! The commands of the binary. Each is one file: its arguments with their help, and its code.
 
+mod acp;
 mod checkpoints;
 mod compact;
 mod completions;
@@ -110,6 +111,7 @@ commands! {
         Run(run::RunArguments),
         Sessions(sessions::SessionsArguments),
         Continue(Box<continue_session::ContinueArguments>),
+        Acp(acp::AcpArguments),
         Replay(replay::ReplayArguments),
         Compact(compact::CompactArguments),
         Inspect(inspect::InspectArguments),

@@ -1,12 +1,13 @@
 //! `forge run`: runs an agent on a task.
 
 use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use forge_app::{Orchestrator, Resume, RunReport, TakeFrom};
 use forge_domain::{Agent, AgentId, Event, OnChange, StoreSetting};
 
@@ -14,8 +15,9 @@ use crate::arguments::{OnChangeName, RunFlags, Source};
 use crate::consent::Need;
 use crate::failure::{Exit, Misconfigured};
 use crate::run::{
-    Break, ConsoleWatcher, JsonWatcher, RunRequest, RunStart, RunView, checkpoints, explain, explain_resume,
-    interruption, prepare, release, report_json, runtime, write_break, write_report,
+    Answer, AnswerSchema, Break, ConsoleWatcher, JsonWatcher, RunRequest, RunStart, RunView,
+    StreamJsonWatcher, checkpoints, explain, explain_resume, interruption, prepare, release, report_json,
+    runtime, write_break, write_report,
 };
 use crate::terminal::person;
 use crate::{attached_images, chat, output, setup};
@@ -59,9 +61,8 @@ pub(crate) struct RunArguments {
     /// FORGE_STORE, `checkpoint.store`, else a file in your state folder]
     #[arg(long, value_name = "URL")]
     store: Option<StoreSetting>,
-    /// Print events as JSON, one object per line, each named by its `event` field, and nothing else
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputFlags,
     #[command(flatten)]
     flags: RunFlags,
     /// True if the word `run` was left out.
@@ -72,7 +73,9 @@ pub(crate) struct RunArguments {
 impl RunArguments {
     /// Runs the task. Without one, starts a chat if a user is at the terminal.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let is_one_answer = self.print || self.json || self.event.is_some();
+        let form = self.output.form();
+        let is_one_answer = self.print || self.output.is_given() || self.event.is_some();
+        let answer = self.output.output_schema.as_deref().map(AnswerSchema::read).transpose()?;
         let which = self.resume.or_else(|| self.is_continued.then(|| "last".to_owned()));
         let has_nothing_to_do = self.task.is_none() && which.is_none() && !self.chat && !is_one_answer;
         if self.is_implied && has_nothing_to_do && !is_terminal() {
@@ -85,23 +88,80 @@ impl RunArguments {
             on_change: self.on_change.map(OnChange::from),
             take_from: if self.take_over { TakeFrom::Anyone } else { TakeFrom::TheGone },
         });
-        let request = RunRequest { resume, history: None, store: self.store, flags: self.flags };
+        let request = RunRequest { resume, answer, ..RunRequest::new(self.store, self.flags) };
         match is_chat {
             true => start_chat(self.task, request),
-            false if self.event.is_some() || self.print => {
-                run_task(self.task, self.event.as_ref(), self.json, &request)
-            }
-            false => start(self.task, self.json, request),
+            false if is_one_answer => run_task(self.task, self.event.as_ref(), form, &request),
+            false => start(self.task, form, request),
         }
     }
 }
 
 /// Runs a task. Without one, starts a chat if a user is at the terminal.
-pub(super) fn start(task: Option<String>, is_json: bool, request: RunRequest) -> anyhow::Result<ExitCode> {
-    if task.is_none() && !is_json && is_terminal() {
+pub(super) fn start(task: Option<String>, form: OutputForm, request: RunRequest) -> anyhow::Result<ExitCode> {
+    if task.is_none() && form == OutputForm::Text && is_terminal() {
         chat::chat(None, request)
     } else {
-        run_task(task, None, is_json, &request)
+        run_task(task, None, form, &request)
+    }
+}
+
+/// The form of what a run prints, and of its answer.
+#[derive(Debug, Args)]
+struct OutputFlags {
+    /// Print events as JSON, one object per line, each named by its `event` field, and nothing else
+    #[arg(long)]
+    json: bool,
+    /// Print the answer as text, or records in the shape of Claude Code
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "chat"])]
+    output_format: Option<OutputForm>,
+    /// The JSON Schema, in a file, that the answer must match: stdout has the JSON alone
+    ///
+    /// An answer that does not match is asked for again, at most twice; then the exit code is 11.
+    #[arg(long, value_name = "FILE", conflicts_with = "chat")]
+    output_schema: Option<PathBuf>,
+}
+
+impl OutputFlags {
+    /// Checks whether any of them is given: the output is for a program.
+    const fn is_given(&self) -> bool {
+        self.json || self.output_format.is_some() || self.output_schema.is_some()
+    }
+
+    fn form(&self) -> OutputForm {
+        self.output_format.unwrap_or(OutputForm::of_json(self.json))
+    }
+}
+
+/// The form of what a run prints on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum OutputForm {
+    /// The answer
+    Text,
+    /// One record with the answer, its usage and its cost
+    Json,
+    /// A record for each message as it comes, and that one
+    StreamJson,
+    /// Forge's own events.
+    #[value(skip)]
+    Events,
+}
+
+impl OutputForm {
+    /// Returns the form for a command with `--json`, or without it.
+    pub(super) const fn of_json(is_json: bool) -> Self {
+        if is_json { Self::Events } else { Self::Text }
+    }
+
+    /// Returns the display; `has_schema` tells whether the answer must match a schema.
+    fn view(self, has_schema: bool) -> Arc<dyn RunView> {
+        match self {
+            Self::Text if has_schema => Arc::new(ConsoleWatcher::for_answer()),
+            Self::Text => Arc::new(ConsoleWatcher::default()),
+            Self::Json => Arc::new(StreamJsonWatcher::of_result()),
+            Self::StreamJson => Arc::new(StreamJsonWatcher::of_all()),
+            Self::Events => Arc::new(JsonWatcher::default()),
+        }
     }
 }
 
@@ -142,7 +202,7 @@ fn is_terminal() -> bool {
 fn run_task(
     task: Option<String>,
     event: Option<&Event>,
-    is_json: bool,
+    form: OutputForm,
     request: &RunRequest,
 ) -> anyhow::Result<ExitCode> {
     let task = if event.is_some() {
@@ -150,8 +210,7 @@ fn run_task(
     } else {
         read_task(task, request.resume.is_some() || request.history.is_some())?
     };
-    let view: Arc<dyn RunView> =
-        if is_json { Arc::new(JsonWatcher::default()) } else { Arc::new(ConsoleWatcher::default()) };
+    let view = form.view(request.answer.is_some());
     let images = &request.flags.images;
     let event = event.cloned().map(|event| attached_images::attach(event, images)).transpose()?;
     let task = task.map(|task| attached_images::attach(Event::task(task), images)).transpose()?;
@@ -163,7 +222,7 @@ fn run_task(
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
         let outcome = tokio::select! {
-            report = work(&mut orchestrator, task.as_ref(), event.as_ref(), request, &*view) => Ok(report),
+            ended = work(&mut orchestrator, task, event.as_ref(), request, &*view) => Ok(ended),
             interruption = interruption() => Err(interruption),
         };
         release(&mut orchestrator, outcome.is_err()).await;
@@ -175,12 +234,22 @@ fn run_task(
     let checkpoints = orchestrator.checkpoints();
     let report_file = request.flags.report.as_deref();
     let interrupted = match outcome {
-        Ok(Ok(report)) => {
-            let exit = Exit::of_run(&report.stop, checkpoints.as_ref());
+        Ok(Ok((report, answer))) => {
+            let exit = match answer {
+                Some(Err(_)) => Exit::Mismatch,
+                _ => Exit::of_run(&report.stop, checkpoints.as_ref()),
+            };
             // The report counts what was saved up to the very end.
             let report = RunReport { checkpoints: checkpoints.clone(), ..report };
+            if let Some(answer) = &answer {
+                view.show_answer(answer);
+            }
             view.show_end(&report, checkpoints.as_ref(), exit);
-            write_report(report_file, &report_json(&report, exit.code()))?;
+            let mut json = report_json(&report, exit.code());
+            if let Some(answer) = answer {
+                json["answer"] = answer.unwrap_or_default();
+            }
+            write_report(report_file, &json)?;
             return Ok(exit.into());
         }
         Ok(Err(error)) => Err(error),
@@ -199,11 +268,11 @@ fn run_task(
 
 async fn work(
     orchestrator: &mut Orchestrator,
-    task: Option<&Event>,
+    task: Option<Event>,
     event: Option<&Event>,
     request: &RunRequest,
     view: &dyn RunView,
-) -> anyhow::Result<RunReport> {
+) -> anyhow::Result<(RunReport, Option<Answer>)> {
     let restored = match &request.resume {
         Some(resume) => Some(orchestrator.restore(resume).await.map_err(explain_resume)?),
         None => None,
@@ -220,15 +289,25 @@ async fn work(
             return Err(Misconfigured(what.to_owned()).into());
         }
     }
-    if let Some(event) = event {
-        return orchestrator.dispatch(event).await.map_err(explain);
-    }
-    let report = match (task, &request.flags.agent) {
-        (Some(task), Some(agent)) => orchestrator.wake(agent, task).await,
-        (Some(task), None) => orchestrator.run(task.clone()).await,
-        (None, _) => orchestrator.proceed().await,
+    let task = match task {
+        Some(task) => {
+            let value = orchestrator.engine().services().expand(&task.value).await?;
+            let value = request.answer.as_ref().map_or(value.clone(), |schema| schema.add_to(&value));
+            Some(Event { value, ..task })
+        }
+        None => None,
     };
-    report.map_err(explain)
+    let report = match (event, task, &request.flags.agent) {
+        (Some(event), ..) => orchestrator.dispatch(event).await,
+        (None, Some(task), Some(agent)) => orchestrator.wake(agent, &task).await,
+        (None, Some(task), None) => orchestrator.run(task).await,
+        (None, None, _) => orchestrator.proceed().await,
+    };
+    let report = report.map_err(explain)?;
+    match &request.answer {
+        Some(schema) => schema.settle(orchestrator, report, |event| view.tell(event)).await,
+        None => Ok((report, None)),
+    }
 }
 
 /// Returns what is known of the run when it starts.

@@ -103,7 +103,12 @@ pub(crate) fn demands(layers: &Layers, place: &ProjectPlace) -> Vec<Demand> {
     let requests = layers.power_requests().unwrap_or_default();
     let mut demands: Vec<Demand> = Vec::new();
     for PowerRequest { power, path, says, position } in requests {
-        let at = position.map_or_else(|| name.to_owned(), |position| format!("{name}:{}", position.line));
+        let servers_file = layers.servers_file.as_ref().filter(|_| path.starts_with("mcp_servers"));
+        let at = match (servers_file, position) {
+            (Some(file), _) => file.clone(),
+            (None, Some(position)) => format!("{name}:{}", position.line),
+            (None, None) => name.to_owned(),
+        };
         let files = content::files_of(&power, &place.folder);
         let files = files.into_iter().map(|file| (file, Value::Null));
         for (power, says) in std::iter::once((power.clone(), says)).chain(files) {

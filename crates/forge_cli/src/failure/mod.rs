@@ -55,6 +55,8 @@ pub(crate) enum Exit {
     Fenced = 9,
     /// Nothing started: the project's file asks for something that the user has not allowed.
     Untrusted = 10,
+    /// The answer does not match the schema that was asked for.
+    Mismatch = 11,
 }
 
 impl Exit {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use forge_domain::{ProviderConfig, Workflow};
+use forge_domain::{ProviderConfig, Workflow, named_variables};
 use forge_infra::Secret;
 
 static KNOWN: RwLock<Option<Arc<[Secret]>>> = RwLock::new(None);
@@ -38,7 +38,7 @@ fn secrets(workflow: &Workflow) -> impl Iterator<Item = Secret> {
     let of_search = workflow.tool_settings.web_search.iter().filter_map(|search| search.api_key_env.clone());
     let of_servers = workflow.mcp_servers.values().flat_map(|config| {
         let values = config.env.iter().chain(&config.headers).flatten();
-        values.filter_map(|(_, value)| value.strip_prefix('$').map(str::to_owned))
+        values.flat_map(|(_, value)| named_variables(value)).map(str::to_owned)
     });
     let named: Vec<String> =
         workflow.providers.values().flat_map(of_provider).chain(of_search).chain(of_servers).collect();

@@ -9,6 +9,7 @@ use forge_app::{CheckpointTally, Restored, RunEvent, RunReport, StopReason};
 use forge_domain::compaction::{CompactionReport, Outcome};
 use forge_domain::{Content, Progress, ToolCall, ToolResult, Usage, quantity};
 
+use super::answer_schema::Answer;
 use super::checkpoints;
 use super::compaction_text::{because, change, failed_attempts, strategy_lines};
 use super::tool_line::{call_text, edit_text};
@@ -37,6 +38,8 @@ pub(crate) struct ConsoleWatcher {
     reply: Mutex<String>,
     /// The error of the last unsaved checkpoint, once it was reported.
     unsaved: Mutex<Option<String>>,
+    /// True if stdout is for the answer by a schema alone, and for no reply.
+    is_for_answer: bool,
 }
 
 /// Checks whether the answer is shown at a terminal.
@@ -57,13 +60,13 @@ impl RunView for ConsoleWatcher {
             }
             RunEvent::Text(text) => {
                 self.reply.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
-                if is_terminal() {
+                if is_terminal() && !self.is_for_answer {
                     self.write(text);
                 }
             }
             RunEvent::Restarted { .. } => {
                 let reply = self.take_reply();
-                if is_terminal() && !reply.is_empty() {
+                if is_terminal() && !self.is_for_answer && !reply.is_empty() {
                     self.say(&style(RESTARTED).dim().for_stderr().to_string());
                 }
             }
@@ -98,7 +101,7 @@ impl RunView for ConsoleWatcher {
             RunEvent::ToolResult(result) => self.show_result(result),
             RunEvent::Replied { .. } => {
                 let reply = self.take_reply();
-                if !is_terminal() && !reply.is_empty() {
+                if !is_terminal() && !self.is_for_answer && !reply.is_empty() {
                     self.write(&reply);
                 }
                 self.end();
@@ -114,6 +117,17 @@ impl RunView for ConsoleWatcher {
 
     fn show_resume(&self, restored: &Restored, without_task: bool) {
         checkpoints::say_restored(restored, without_task);
+    }
+
+    fn show_answer(&self, answer: &Answer) {
+        match answer {
+            Ok(value) => output::print_or_note(&format!("{value:#}\n")),
+            Err(faults) => {
+                let mark = style("error:").red().bold().for_stderr();
+                let faults: String = faults.iter().map(|fault| format!("\n  {}", visible(fault))).collect();
+                self.say(&format!("{mark} the answer does not match the schema{faults}"));
+            }
+        }
     }
 
     fn show_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, _: Exit) {
@@ -145,6 +159,11 @@ impl RunView for ConsoleWatcher {
 }
 
 impl ConsoleWatcher {
+    /// Creates the display of a run whose answer has a schema: stdout is for it alone.
+    pub(crate) fn for_answer() -> Self {
+        Self { is_for_answer: true, ..Self::default() }
+    }
+
     fn take_reply(&self) -> String {
         std::mem::take(&mut self.reply.lock().unwrap_or_else(PoisonError::into_inner))
     }

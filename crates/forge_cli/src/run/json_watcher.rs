@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use forge_app::{CheckpointTally, Restored, RunEvent, RunReport};
 use serde_json::{Value, json};
 
+use super::answer_schema::Answer;
 use super::view::{Break, RunStart, RunView, report_json};
 use crate::failure::Exit;
 use crate::output;
@@ -16,8 +17,6 @@ pub(crate) struct JsonWatcher {
     /// The events before the run started, until its first line is written.
     waiting: Mutex<Option<Vec<Value>>>,
     has_started: AtomicBool,
-    /// The text of the current reply.
-    reply: Mutex<String>,
 }
 
 impl JsonWatcher {
@@ -44,17 +43,7 @@ fn print_event(event: &Value) {
 
 impl RunView for JsonWatcher {
     fn tell(&self, event: &RunEvent<'_>) {
-        let mut reply = self.reply.lock().unwrap_or_else(PoisonError::into_inner);
         self.print(event.to_json());
-        match event {
-            RunEvent::Text(text) => reply.push_str(text),
-            RunEvent::Restarted { .. } | RunEvent::Sending { .. } => reply.clear(),
-            RunEvent::Replied { .. } if !reply.is_empty() => {
-                let text = std::mem::take(&mut *reply);
-                self.print(json!({"event": "message", "message": {"role": "assistant", "content": text}}));
-            }
-            _ => {}
-        }
     }
 
     fn show_start(&self, start: &RunStart) {
@@ -69,6 +58,13 @@ impl RunView for JsonWatcher {
         print_event(
             &json!({"event": "resumed", "run": run, "from": from, "is_fork": is_fork, "is_over": is_over}),
         );
+    }
+
+    fn show_answer(&self, answer: &Answer) {
+        print_event(&match answer {
+            Ok(value) => json!({"event": "answer", "answer": value, "faults": []}),
+            Err(faults) => json!({"event": "answer", "answer": null, "faults": faults}),
+        });
     }
 
     fn show_end(&self, report: &RunReport, _: Option<&CheckpointTally>, exit: Exit) {

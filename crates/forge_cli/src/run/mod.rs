@@ -1,5 +1,6 @@
 //! A run, whether it is one task or a chat: its setup, its display, its checkpoints, and its end.
 
+mod answer_schema;
 mod checkpoint_cells;
 pub(crate) mod checkpoints;
 mod compaction_text;
@@ -10,9 +11,11 @@ mod interruption;
 mod json_watcher;
 mod preparation;
 mod runtime;
+mod stream_json;
 mod tool_line;
 mod view;
 
+pub(crate) use self::answer_schema::{Answer, AnswerSchema};
 pub(crate) use self::checkpoint_cells::{CHECKPOINT_COLUMNS, checkpoint_cells};
 pub(crate) use self::checkpoints::shell_quote;
 pub(crate) use self::compaction_text::{because, change, failed_attempts, strategy_lines};
@@ -23,4 +26,6 @@ pub(crate) use self::interruption::{Interruption, interruption};
 pub(crate) use self::json_watcher::JsonWatcher;
 pub(crate) use self::preparation::{RunRequest, prepare, watch};
 pub(crate) use self::runtime::{Runtime, block_on, runtime};
+pub(crate) use self::stream_json::StreamJsonWatcher;
+pub(crate) use self::tool_line::call_text;
 pub(crate) use self::view::{Break, RunStart, RunView, report_json};

@@ -1,14 +1,18 @@
 //! The setup of a run.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use forge_app::{ActionLog, Engine, History, Orchestrator, Resume, RunEvent, Watcher};
 use forge_domain::compaction::ContextCompactor;
-use forge_domain::{Person, SessionSink, StoreSetting};
+use forge_domain::{
+    MCP_SEPARATOR, McpServerConfig, McpServerId, Person, SessionSink, StoreSetting, ToolName, Workflow,
+};
 use forge_infra::FileSessionSink;
 use forge_transcript::write_openai;
 
+use super::answer_schema::AnswerSchema;
 use super::checkpoints;
 use super::view::RunView;
 use crate::arguments::RunFlags;
@@ -33,11 +37,22 @@ pub(crate) struct RunRequest {
     /// The store that was named.
     pub(crate) store: Option<StoreSetting>,
     pub(crate) flags: RunFlags,
+    /// The form that the answer must have.
+    pub(crate) answer: Option<AnswerSchema>,
+    /// MCP servers of the editor that the run works for.
+    pub(crate) servers: BTreeMap<McpServerId, McpServerConfig>,
+}
+
+impl RunRequest {
+    /// Creates a request for a new run.
+    pub(crate) const fn new(store: Option<StoreSetting>, flags: RunFlags) -> Self {
+        Self { resume: None, history: None, store, flags, answer: None, servers: BTreeMap::new() }
+    }
 }
 
 /// Sets up a run that `view` shows and that works for `person`.
 pub(crate) fn prepare(
-    RunRequest { resume, store, flags, .. }: &RunRequest,
+    RunRequest { resume, store, flags, answer, servers, .. }: &RunRequest,
     view: &Arc<dyn RunView>,
     person: Arc<dyn Person>,
 ) -> anyhow::Result<Orchestrator> {
@@ -47,12 +62,15 @@ pub(crate) fn prepare(
     let configuration =
         setup::configuration_within(&flags.source, flags.budget.allowance(), Need::Everything)?;
     let layers = &configuration.layers;
-    let mut workflow =
-        setup::with_built_in_agent(configuration.workflow, &flags.source).map_err(|error| {
-            if resume.is_some() { checkpoints::explain_missing_model(&error) } else { error }
-        })?;
+    let mut workflow = configuration.workflow;
+    add_servers(&mut workflow, servers);
+    let mut workflow = setup::with_built_in_agent(workflow, &flags.source)
+        .map_err(|error| if resume.is_some() { checkpoints::explain_missing_model(&error) } else { error })?;
     if store.is_some() {
         workflow.checkpoint.store.clone_from(store);
+    }
+    if let Some(answer) = answer {
+        answer.require_of_agents(&mut workflow, flags.agent.as_deref());
     }
     let sink = flags.record.as_deref().map(sink);
     let tell = watcher(view);
@@ -79,6 +97,16 @@ pub(crate) fn prepare(
         Some(checkpointing) => engine.with_checkpoints(checkpointing),
         None => engine,
     }))
+}
+
+/// Adds the editor's servers, and their tools to every agent.
+fn add_servers(workflow: &mut Workflow, servers: &BTreeMap<McpServerId, McpServerConfig>) {
+    for (id, config) in servers {
+        workflow.mcp_servers.insert(id.clone(), config.clone());
+        if let Ok(tools) = ToolName::new(format!("{id}{MCP_SEPARATOR}*")) {
+            workflow.agents.for_each(|agent| agent.tools.get_or_insert_default().push(tools.clone()));
+        }
+    }
 }
 
 /// Returns a watcher that shows every event to `view`, and before it to the additional observer.

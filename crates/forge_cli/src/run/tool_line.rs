@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 /// Returns a call with its main arguments, such as `Read(src/main.py)`; the arguments as the model wrote them
 /// for a tool that is not built in.
-pub(super) fn call_text(call: &ToolCall) -> String {
+pub(crate) fn call_text(call: &ToolCall) -> String {
     let arguments: Map<String, Value> = serde_json::from_str(&call.arguments).unwrap_or_default();
     let text = |key: &str| arguments.get(key).and_then(Value::as_str);
     let of = |verb: &str, key: &str| text(key).map(|text| format!("{verb}({text})"));

@@ -7,6 +7,7 @@ use forge_domain::{Agent, AgentId, ModelId, RunId, ToolName};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::answer_schema::Answer;
 use super::interruption::Interruption;
 use crate::failure::Exit;
 
@@ -102,6 +103,9 @@ pub(crate) trait RunView: Send + Sync {
 
     /// Shows the state from which a run resumes; `without_task` means that there is no new task.
     fn show_resume(&self, restored: &Restored, without_task: bool);
+
+    /// Shows the answer of a run that has a schema for it: the value, or its faults.
+    fn show_answer(&self, _: &Answer) {}
 
     /// Shows the totals of the whole run. The process returns the code of `exit`.
     fn show_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, exit: Exit);

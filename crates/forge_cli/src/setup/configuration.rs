@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use forge_domain::{Agent, AgentId, Allowance, Effort, ToolName, Workflow};
+use forge_domain::{Agent, AgentId, Allowance, Effort, MCP_SEPARATOR, ToolName, Workflow};
 use forge_services::workflow::{Flags, Layers, Source as YamlSource, load};
 
+use super::mcp_file::{MCP_FILE, McpFile};
 use super::{first_model, surroundings};
 use crate::arguments::Source;
 use crate::consent::{self, Demand, Need};
@@ -46,31 +47,80 @@ pub(crate) fn project_file(source: &Source) -> PathBuf {
 }
 
 /// Returns the nearest `forge.yaml`: in the working folder, or above it up to the root of the git repository.
+/// If there is none, returns the nearest `.mcp.json`.
 pub(crate) fn nearest_project_file() -> PathBuf {
-    let here = PathBuf::from(PROJECT_FILE);
+    let file = nearest(PROJECT_FILE);
+    if file.exists() {
+        return file;
+    }
+    Some(nearest(MCP_FILE)).filter(|servers| servers.exists()).unwrap_or(file)
+}
+
+/// Returns the nearest file of that name.
+fn nearest(name: &str) -> PathBuf {
+    let here = PathBuf::from(name);
     let Ok(folder) = std::env::current_dir() else { return here };
     let n_above = match surroundings::repository(&folder) {
         Some(root) => folder.ancestors().take_while(|folder| **folder != root).count(),
         None => 0,
     };
-    let paths = (0..=n_above).map(|n| (0..n).map(|_| "..").collect::<PathBuf>().join(PROJECT_FILE));
+    let paths = (0..=n_above).map(|n| (0..n).map(|_| "..").collect::<PathBuf>().join(name));
     paths.into_iter().find(|path| path.exists()).unwrap_or(here)
 }
 
 /// Reads all layers, the project's as if it were trusted.
 pub(crate) fn layers(source: &Source) -> anyhow::Result<Layers> {
     let file = project_file(source);
-    let project = match source.config().is_some() || file.exists() {
+    let servers = mcp_file()?;
+    let is_of_servers = file.file_name().is_some_and(|name| name == MCP_FILE);
+    let project = match (source.config().is_some() || file.exists()) && !is_of_servers {
         true => Some(read_yaml(&file)?),
         false => None,
     };
+    let (project, servers_file) = join_servers(project, servers);
     let flags = Flags {
         model: source.model.clone(),
         provider: source.provider.clone(),
         effort: source.effort,
         ..Flags::default()
     };
-    Ok(Layers { project, flags, ..own_layers()? })
+    Ok(Layers { project, servers_file, flags, ..own_layers()? })
+}
+
+/// Reads the nearest `.mcp.json`: its path, and the servers in it as YAML.
+fn mcp_file() -> anyhow::Result<Option<YamlSource>> {
+    let path = nearest(MCP_FILE);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let source = read_yaml(&path)?;
+    let McpFile { yaml, left_out } = McpFile::read(&source.name, &source.text)?;
+    for why in &left_out {
+        output::note(&output::visible(&format!("{}: {why}; it is left out", source.name)));
+    }
+    Ok((!yaml.is_empty()).then_some(YamlSource { name: source.name, text: yaml }))
+}
+
+/// Adds the servers of `.mcp.json` to the project's file, and returns the name of their file if they are not
+/// in that itself. They count only if the file has no servers of its own.
+fn join_servers(
+    project: Option<YamlSource>,
+    servers: Option<YamlSource>,
+) -> (Option<YamlSource>, Option<String>) {
+    match (project, servers) {
+        (project, None) => (project, None),
+        (None, Some(servers)) => (Some(servers), None),
+        (Some(project), Some(servers)) => {
+            let joined = format!("{}\n{}", project.text.trim_end(), servers.text);
+            // A key cannot be there twice, and nothing can follow a mapping in braces.
+            let is_whole = serde_saphyr::from_str::<serde_json::Value>(&joined).is_ok();
+            if is_whole {
+                (Some(YamlSource { name: project.name, text: joined }), Some(servers.name))
+            } else {
+                (Some(project), None)
+            }
+        }
+    }
 }
 
 /// Reads the layers that are not the project's.
@@ -100,8 +150,9 @@ pub(crate) fn read_yaml(path: &Path) -> anyhow::Result<YamlSource> {
     Ok(YamlSource { name, text })
 }
 
-/// Adds the agent that runs if none is configured: it has every built-in tool, and is asked for consent like
-/// any other. Its model is the named one, else that of the first key in the environment, else a local one.
+/// Adds the agent that runs if none is configured: it has every built-in tool and those of all MCP servers,
+/// and is asked for consent like any other. Its model is the named one, else that of the first key in the
+/// environment, else a local one.
 pub(crate) fn with_built_in_agent(mut workflow: Workflow, source: &Source) -> anyhow::Result<Workflow> {
     if !workflow.agents.is_empty() {
         return Ok(workflow);
@@ -124,9 +175,14 @@ pub(crate) fn with_built_in_agent(mut workflow: Workflow, source: &Source) -> an
 /// Returns the agent that needs no file, with the tools that exist.
 fn built_in_agent(model: &str, workflow: &Workflow, effort: Option<Effort>) -> anyhow::Result<Agent> {
     let has_search = workflow.tool_settings.web_search.is_some();
-    let tools = BUILT_IN_TOOLS.into_iter().chain(has_search.then_some("web_search"));
+    let servers = workflow.mcp_servers.keys().map(|id| format!("{id}{MCP_SEPARATOR}*"));
+    let tools = BUILT_IN_TOOLS
+        .into_iter()
+        .chain(has_search.then_some("web_search"))
+        .map(str::to_owned)
+        .chain(servers);
     let mut agent = Agent::new(AgentId::new("forge")?)
-        .system_prompt(include_str!("../../../../templates/system.md.hbs"))
+        .system_prompt(include_str!("../../templates/system.md.hbs"))
         .tools(tools.map(ToolName::new).collect::<Result<Vec<_>, _>>()?);
     agent.model = Some(forge_domain::ModelId::new(model).map_err(|error| Misconfigured(error.to_string()))?);
     if let Some(effort) = effort {

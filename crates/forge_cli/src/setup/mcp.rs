@@ -8,23 +8,24 @@ use forge_app::{ActionLog, Watcher};
 use forge_app::{Check, Health, RunEvent};
 #[cfg(feature = "mcp")]
 use forge_domain::ActionRecorder;
-use forge_domain::{ToolService, Workflow, quantity};
+use forge_domain::{Person, ToolService, Workflow, quantity};
 use forge_infra::CommandSandbox;
 #[cfg(feature = "mcp")]
 use forge_infra::{McpNews, McpTools, McpWatcher};
 use forge_services::JoinedTools;
 
 /// Joins the `built_in` tools and those of the workflow's servers. Servers get their variables from
-/// `environment`, and report to `watcher`; none is started yet.
+/// `environment`, report to `watcher` and may ask `person`; none is started yet.
 pub(crate) fn join_tools(
     workflow: &Workflow,
     built_in: Arc<dyn ToolService>,
     environment: &BTreeMap<String, String>,
     watcher: &Watcher,
+    person: &Arc<dyn Person>,
     sandbox: Option<&Arc<CommandSandbox>>,
     actions: &ActionLog,
 ) -> Arc<dyn ToolService> {
-    match of_servers(workflow, environment, watcher, sandbox, actions) {
+    match of_servers(workflow, environment, watcher, person, sandbox, actions) {
         Some(servers) => Arc::new(JoinedTools::new([built_in, servers])),
         None => built_in,
     }
@@ -35,6 +36,7 @@ fn of_servers(
     workflow: &Workflow,
     environment: &BTreeMap<String, String>,
     watcher: &Watcher,
+    person: &Arc<dyn Person>,
     sandbox: Option<&Arc<CommandSandbox>>,
     actions: &ActionLog,
 ) -> Option<Arc<dyn ToolService>> {
@@ -48,7 +50,8 @@ fn of_servers(
         McpNews::Notice(notice) => watcher(&RunEvent::Notice(notice)),
         _ => {}
     });
-    let tools = || McpTools::within(servers, environment, &told, sandbox).recorded_by(&recorder);
+    let tools =
+        || McpTools::within(servers, environment, &told, sandbox).recorded_by(&recorder).asking(person);
     (!servers.is_empty()).then(|| Arc::new(tools()) as Arc<dyn ToolService>)
 }
 
@@ -58,6 +61,7 @@ fn of_servers(
     _: &Workflow,
     _: &BTreeMap<String, String>,
     _: &Watcher,
+    _: &Arc<dyn Person>,
     _: Option<&Arc<CommandSandbox>>,
     _: &ActionLog,
 ) -> Option<Arc<dyn ToolService>> {

@@ -37,8 +37,16 @@ pub(crate) fn services(
         *provider = Arc::new(LoggedProvider::new(Arc::clone(provider), id.as_str(), address, actions));
     }
     let built_in = tools(&workflow)?.asking(Arc::clone(&person)).within(sandbox.cloned());
-    let tools =
-        mcp::join_tools(&workflow, Arc::new(built_in), &layers.environment, watcher, sandbox, actions);
+    let built_in = built_in.editing_in(person.editor());
+    let tools = mcp::join_tools(
+        &workflow,
+        Arc::new(built_in),
+        &layers.environment,
+        watcher,
+        &person,
+        sandbox,
+        actions,
+    );
     Ok(Services { person, ..services_around(workflow, providers, tools, sink) })
 }
 
@@ -116,7 +124,8 @@ pub(crate) fn idle_services(workflow: Workflow, layers: &Layers) -> anyhow::Resu
     let built_in = Arc::new(tools(&workflow)?);
     let environment = &layers.environment;
     let watcher = silent_watcher();
-    let tools = mcp::join_tools(&workflow, built_in, environment, &watcher, None, &ActionLog::new());
+    let person: Arc<dyn Person> = Arc::new(Nobody);
+    let tools = mcp::join_tools(&workflow, built_in, environment, &watcher, &person, None, &ActionLog::new());
     let providers = providers(&workflow);
     Ok(services_around(workflow, providers, tools, None))
 }

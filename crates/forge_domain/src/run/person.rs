@@ -1,5 +1,8 @@
 //! The port through which the user of a run is asked.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use crate::{AgentId, FileChange, Subject, ToolCall};
@@ -21,6 +24,25 @@ pub trait Person: Send + Sync {
     /// # Errors
     /// [`NobodyThere`], which counts as a refusal.
     async fn consent(&self, request: &ConsentRequest<'_>) -> Result<Consent, NobodyThere>;
+
+    /// Returns the editor in which they work, if tools should use its files. The default knows of none.
+    fn editor(&self) -> Option<Arc<dyn EditorFiles>> {
+        None
+    }
+}
+
+/// The files of an editor: tools read what the user sees there, and write so that the user sees it.
+#[async_trait]
+pub trait EditorFiles: Send + Sync {
+    /// Returns the text of the file at `path` with changes that are not saved; `None` if only the disk has
+    /// it.
+    async fn read(&self, path: &Path) -> Option<String>;
+
+    /// Writes the file at `path`; `None` if the editor does not write files.
+    ///
+    /// # Errors
+    /// The reason, in the editor's words.
+    async fn write(&self, path: &Path, text: &str) -> Option<Result<(), String>>;
 }
 
 /// A question of the model's.

@@ -31,8 +31,8 @@ pub struct McpServerConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [["--verbose"]]))]
     pub args: Option<Vec<String>>,
-    /// Environment variables of the program, besides harmless ones such as `PATH` and `HOME`. A value `$NAME`
-    /// is read from that environment variable. Unset: none.
+    /// Environment variables of the program, besides harmless ones such as `PATH` and `HOME`. A value
+    /// `$NAME`, or `${NAME}` in one, is read from that environment variable. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [{"TOKEN": "$TEAM_TOKEN"}]))]
     pub env: Option<BTreeMap<String, String>>,
@@ -45,8 +45,8 @@ pub struct McpServerConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["http://localhost:3001/mcp"]))]
     pub url: Option<String>,
-    /// Headers of every request to `url`. A value `$NAME` is read from that environment variable. Unset:
-    /// none.
+    /// Headers of every request to `url`. A value `$NAME`, or `${NAME}` in one, is read from that environment
+    /// variable. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [{"x-team": "research"}]))]
     pub headers: Option<BTreeMap<String, String>>,
@@ -63,6 +63,56 @@ pub struct McpServerConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 3, "examples" = [3]))]
     pub restarts: Option<u32>,
+}
+
+/// Returns the environment variables that a value of `env` or `headers` names: the one that it is
+/// (`$NAME`), or those in it (`${NAME}`, or `${NAME:-DEFAULT}`).
+pub fn named_variables(value: &str) -> Vec<&str> {
+    match value.strip_prefix('$') {
+        Some(name) if !name.starts_with('{') => vec![name],
+        _ => pieces(value).filter_map(|piece| piece.variable).map(|(name, _)| name).collect(),
+    }
+}
+
+/// Returns a value of `env` or `headers` with the variables that it names.
+///
+/// # Errors
+/// The name of the first variable that is not set and has no default.
+pub fn fill_variables(value: &str, variables: &BTreeMap<String, String>) -> Result<String, String> {
+    if let Some(name) = value.strip_prefix('$').filter(|name| !name.starts_with('{')) {
+        return variables.get(name).cloned().ok_or_else(|| name.to_owned());
+    }
+    let mut filled = String::new();
+    for Piece { before, variable } in pieces(value) {
+        filled += before;
+        if let Some((name, default)) = variable {
+            let set = variables.get(name).map(String::as_str).or(default);
+            filled += set.ok_or_else(|| name.to_owned())?;
+        }
+    }
+    Ok(filled)
+}
+
+/// A piece of a value: a text, and the variable after it with its default.
+struct Piece<'a> {
+    before: &'a str,
+    variable: Option<(&'a str, Option<&'a str>)>,
+}
+
+fn pieces(value: &str) -> impl Iterator<Item = Piece<'_>> {
+    let mut rest = Some(value);
+    std::iter::from_fn(move || {
+        let text = rest.take()?;
+        let found = text.split_once("${").and_then(|(before, after)| Some((before, after.split_once('}')?)));
+        Some(match found {
+            None => Piece { before: text, variable: None },
+            Some((before, (inside, after))) => {
+                rest = Some(after);
+                let (name, default) = inside.split_once(":-").map_or((inside, None), |(n, d)| (n, Some(d)));
+                Piece { before, variable: Some((name, default)) }
+            }
+        })
+    })
 }
 
 /// The way to reach a server.
@@ -178,6 +228,28 @@ mod tests {
         ] {
             let server: McpServerConfig = serde_saphyr::from_str(yaml).unwrap();
             assert_eq!(server.endpoint(), expected, "{yaml}");
+        }
+    }
+
+    #[test]
+    fn a_value_may_name_variables() {
+        let set: BTreeMap<String, String> =
+            [("A", "1"), ("B", "2")].map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        for (value, names, expected) in [
+            ("plain", &[][..], Ok("plain")),
+            ("$A", &["A"], Ok("1")),
+            ("$C", &["C"], Err("C")),
+            ("${A}", &["A"], Ok("1")),
+            ("Bearer ${A}-${B}!", &["A", "B"], Ok("Bearer 1-2!")),
+            ("${C:-x} ${A:-y}", &["C", "A"], Ok("x 1")),
+            ("${C}", &["C"], Err("C")),
+            ("${A", &[], Ok("${A")),
+            ("a$A", &[], Ok("a$A")),
+            ("", &[], Ok("")),
+        ] {
+            assert_eq!(named_variables(value), names, "{value}");
+            let actual = fill_variables(value, &set);
+            assert_eq!(actual.as_deref().map_err(String::as_str), expected, "{value}");
         }
     }
 

@@ -5,19 +5,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use forge_domain::{McpEndpoint, McpServerConfig, McpServerId, ToolName};
+use forge_domain::{
+    McpEndpoint, McpServerConfig, McpServerId, Person, ToolName, fill_variables, named_variables,
+};
 use parking_lot::Mutex;
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, Implementation, ProgressNotificationParam, ProgressToken,
+    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationCapability, ErrorData,
+    FormElicitationCapability, Implementation, ProgressNotificationParam, ProgressToken, RootsCapabilities,
+    UrlElicitationCapability,
 };
-use rmcp::service::{NotificationContext, RunningService};
+use rmcp::service::{NotificationContext, RequestContext, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
 use super::content::{clean, shorten};
-use super::{McpError, McpNews, McpWatcher};
+use super::{McpError, McpNews, McpWatcher, elicitation};
 use crate::http::{client_builder, same_server};
 use crate::process::{self, Program, Running};
 use crate::{CommandSandbox, Secret};
@@ -66,16 +70,39 @@ pub(super) struct Listener {
     /// The tools with calls in progress.
     pub(super) calls: Arc<Mutex<HashMap<ProgressToken, ToolName>>>,
     pub(super) watcher: McpWatcher,
+    /// The user, whom the server may ask.
+    pub(super) person: Arc<dyn Person>,
 }
 
 impl ClientHandler for Listener {
     fn get_info(&self) -> ClientConfig {
-        // Neither sampling nor roots nor elicitation: a server has no say in what the person or the model is
-        // asked.
-        ClientConfig::new(
-            ClientCapabilities::default(),
-            Implementation::new("forge", env!("CARGO_PKG_VERSION")),
-        )
+        // No sampling: a server has no say in what the model is asked, or who pays for it.
+        let forms = ElicitationCapability::new()
+            .with_form(FormElicitationCapability::default())
+            .with_url(UrlElicitationCapability::default());
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = Some(forms);
+        capabilities.roots = Some(RootsCapabilities::default());
+        ClientConfig::new(capabilities, Implementation::new("forge", env!("CARGO_PKG_VERSION")))
+    }
+
+    #[expect(deprecated, reason = "the next protocol removes roots, and the servers of today ask for them")]
+    async fn list_roots(
+        &self,
+        _: RequestContext<RoleClient>,
+    ) -> Result<rmcp::model::ListRootsResult, ErrorData> {
+        let folder = std::env::current_dir().ok();
+        let root = folder.and_then(|folder| reqwest::Url::from_directory_path(folder).ok());
+        let root = root.map(|url| rmcp::model::Root::new(url.to_string()));
+        Ok(rmcp::model::ListRootsResult::new(root.into_iter().collect()))
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        Ok(elicitation::answer(&self.server, &*self.person, request).await)
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
@@ -107,16 +134,10 @@ impl Resolved {
             values.extend(harmless.into_iter().map(|(name, value)| (name, Secret::new(value))));
         }
         for (name, value) in config.env.iter().chain(&config.headers).flatten() {
-            let value = match value.strip_prefix('$') {
-                None => Secret::new(value),
-                Some(variable) => {
-                    let missing = || McpError::Missing(variable.to_owned());
-                    let secret = Secret::new(environment.get(variable).ok_or_else(missing)?);
-                    secrets.push(secret.clone());
-                    secret
-                }
-            };
-            values.insert(name.clone(), value);
+            let named = named_variables(value).into_iter().filter_map(|variable| environment.get(variable));
+            secrets.extend(named.map(Secret::new));
+            let filled = fill_variables(value, environment).map_err(McpError::Missing)?;
+            values.insert(name.clone(), Secret::new(filled));
         }
         Ok(Self { values, secrets })
     }

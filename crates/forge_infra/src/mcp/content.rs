@@ -31,7 +31,7 @@ pub(super) fn result(call: &ToolCall, server: &McpServerId, answer: CallToolResu
 
 /// Returns a part as text. Parts that are not text are only named: not every model accepts an image as a
 /// result.
-fn text_of(block: ContentBlock) -> String {
+pub(super) fn text_of(block: ContentBlock) -> String {
     match block {
         ContentBlock::Text(text) => text.text,
         ContentBlock::Image(image) => left_out("an image", Some(&image.mime_type), &image.data),

@@ -6,8 +6,10 @@
 
 mod connection;
 mod content;
+mod elicitation;
 mod error;
 mod listing;
+mod offers;
 mod server;
 
 use std::collections::BTreeMap;
@@ -15,8 +17,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use forge_domain::{
-    ActionRecorder, MCP_SEPARATOR, McpServerConfig, McpServerId, Reach, ToolCall, ToolDefinition, ToolName,
-    ToolResult, ToolService, ToolsUnavailable, UnknownToolError,
+    ActionRecorder, MCP_SEPARATOR, McpServerConfig, McpServerId, Person, Reach, ToolCall, ToolDefinition,
+    ToolName, ToolResult, ToolService, ToolsUnavailable, UnknownToolError,
 };
 use futures::future::join_all;
 
@@ -102,6 +104,15 @@ impl McpTools {
         self
     }
 
+    /// Lets servers ask `person`. Without a user, their questions are answered as dismissed.
+    #[must_use]
+    pub fn asking(self, person: &Arc<dyn Person>) -> Self {
+        for server in self.servers.values() {
+            server.ask_with(person);
+        }
+        self
+    }
+
     /// Starts or reaches every server at once, and reports what it found. What it has started keeps running
     /// until [`ToolService::close`].
     pub async fn examine(&self) -> Vec<(McpServerId, Result<McpServerReport, McpError>)> {
@@ -159,6 +170,16 @@ impl ToolService for McpTools {
             })?;
         }
         Ok(revision)
+    }
+
+    async fn resource(&self, server: &str, uri: &str) -> Option<Result<String, String>> {
+        let (_, server) = self.servers.iter().find(|(id, _)| id.as_str() == server)?;
+        Some(server.resource(uri).await)
+    }
+
+    async fn prompt(&self, server: &str, name: &str, arguments: &str) -> Option<Result<String, String>> {
+        let (_, server) = self.servers.iter().find(|(id, _)| id.as_str() == server)?;
+        Some(server.prompt(name, arguments).await)
     }
 
     async fn close(&self) {

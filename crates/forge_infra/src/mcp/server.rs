@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use forge_domain::{
-    ActionRecorder, McpServerConfig, McpServerId, ToolCall, ToolDefinition, ToolName, ToolPattern,
-    ToolResult, quantity, without_secrets,
+    ActionRecorder, McpServerConfig, McpServerId, Nobody, Person, ToolCall, ToolDefinition, ToolName,
+    ToolPattern, ToolResult, quantity, without_secrets,
 };
 use parking_lot::{Mutex, RwLock};
 use rmcp::RoleClient;
@@ -22,8 +22,9 @@ use serde_json::{Map, Value};
 use super::connection::{Connection, Listener, Resolved, Said};
 use super::content::{clean, result, shorten};
 use super::listing::Listing;
-use super::{McpError, McpNews, McpServerReport, McpWatcher};
+use super::{McpError, McpNews, McpServerReport, McpWatcher, offers};
 use crate::CommandSandbox;
+use crate::tools::validate;
 
 /// The most silences that one call may last in total.
 const MOST_SILENCES: u32 = 10;
@@ -47,6 +48,8 @@ pub(super) struct Server {
     has_other_tools: Arc<AtomicBool>,
     calls: Arc<Mutex<HashMap<ProgressToken, ToolName>>>,
     recorder: OnceLock<Arc<dyn ActionRecorder>>,
+    /// The user, whom it may ask.
+    person: OnceLock<Arc<dyn Person>>,
 }
 
 /// The state that is locked while the server is started or ended.
@@ -88,12 +91,18 @@ impl Server {
             has_other_tools: Arc::default(),
             calls: Arc::default(),
             recorder: OnceLock::new(),
+            person: OnceLock::new(),
         }
     }
 
     /// Keeps its starts with `recorder`; only the first one counts.
     pub(super) fn record_with(&self, recorder: &Arc<dyn ActionRecorder>) {
         drop(self.recorder.set(Arc::clone(recorder)));
+    }
+
+    /// Lets it ask `person`; only the first one counts.
+    pub(super) fn ask_with(&self, person: &Arc<dyn Person>) {
+        drop(self.person.set(Arc::clone(person)));
     }
 
     /// Returns what is started or reached, as it may be shown.
@@ -226,6 +235,7 @@ impl Server {
             has_other_tools: Arc::clone(&self.has_other_tools),
             calls: Arc::clone(&self.calls),
             watcher: Arc::clone(&self.watcher),
+            person: self.person.get().cloned().unwrap_or_else(|| Arc::new(Nobody)),
         };
         self.has_other_tools.store(false, Ordering::SeqCst);
         let opening = Connection::open(&self.config, resolved, listener, self.sandbox.as_ref());
@@ -276,17 +286,18 @@ impl Server {
         let theirs = {
             let listing = self.listing.read();
             let tools = listing.as_ref().map(|listing| listing.tools.as_slice()).unwrap_or_default();
-            tools.iter().find(|tool| tool.definition.name == call.name).map(|tool| tool.theirs.clone())
+            let tool = tools.iter().find(|tool| tool.definition.name == call.name);
+            tool.map(|tool| (tool.theirs.clone(), tool.definition.parameters.clone()))
         };
-        let Some(theirs) = theirs else {
+        let Some((theirs, parameters)) = theirs else {
             let known: Vec<String> = self.names().iter().map(ToString::to_string).collect();
             let what = format!("there is no tool `{}` (expected one of {})", call.name, known.join(", "));
             return ToolResult::error(call, what);
         };
-        let arguments = match arguments_of(call) {
+        let arguments = match validate(&call.arguments, &parameters) {
             Ok(arguments) => arguments,
             Err(error) => {
-                return ToolResult::error(call, format!("the arguments are not a JSON object: {error}"));
+                return ToolResult::error(call, error.to_string());
             }
         };
         let (peer, said) = {
@@ -334,6 +345,37 @@ impl Server {
                 );
                 ToolResult::error(call, what)
             }
+        }
+    }
+
+    /// Returns the text of a resource.
+    pub(super) async fn resource(&self, uri: &str) -> Result<String, String> {
+        self.read(async |peer| offers::resource(&peer, &self.id, uri).await).await
+    }
+
+    /// Returns the text of a prompt with these arguments.
+    pub(super) async fn prompt(&self, name: &str, arguments: &str) -> Result<String, String> {
+        self.read(async |peer| offers::prompt(&peer, name, arguments).await).await
+    }
+
+    /// Reads something of the server that is not a tool, within the time that a call has.
+    async fn read(
+        &self,
+        ask: impl AsyncFnOnce(Peer<RoleClient>) -> Result<String, String>,
+    ) -> Result<String, String> {
+        let peer = {
+            let mut desk = self.desk.lock().await;
+            let ready = self.ready_at(&mut desk).await;
+            ready.map_err(|error| self.plain(&format!("the MCP server cannot be reached: {error}")))?;
+            desk.connection.as_ref().map(|connection| connection.service.peer().clone())
+        };
+        let Some(peer) = peer else {
+            return Err(format!("the MCP server `{}` has ended and could not be restarted", self.id));
+        };
+        let limit = self.config.call_limit();
+        match tokio::time::timeout(limit, ask(peer)).await {
+            Ok(answer) => answer.map_err(|why| self.plain(&why)),
+            Err(_) => Err(format!("the MCP server had not answered after {limit:?}")),
         }
     }
 
@@ -426,13 +468,5 @@ impl Drop for OpenCall {
             let notification = CancelledNotification::new(CancelledNotificationParam::new(Some(id), why));
             runtime.spawn(async move { peer.send_notification(notification.into()).await });
         }
-    }
-}
-
-/// Returns the arguments of a call; an empty text is an empty object.
-fn arguments_of(call: &ToolCall) -> Result<Map<String, Value>, serde_json::Error> {
-    match call.arguments.trim() {
-        "" => Ok(Map::new()),
-        text => serde_json::from_str(text),
     }
 }

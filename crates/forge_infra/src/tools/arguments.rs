@@ -2,7 +2,8 @@
 //! so that the model can fix them.
 
 use boon::{
-    Compiler, ErrorKind, InstanceLocation, InstanceToken, SchemaIndex, Schemas, UrlLoader, ValidationError,
+    CompileError, Compiler, ErrorKind, InstanceLocation, InstanceToken, SchemaIndex, Schemas, UrlLoader,
+    ValidationError,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -68,7 +69,7 @@ pub(crate) fn validate(text: &str, schema: &Value) -> Result<Map<String, Value>,
         return Err(ArgumentsError::NotAnObject { known: known() });
     }
     put_right(&mut value, schema);
-    if let Some((schemas, root)) = compiled(schema)
+    if let Ok((schemas, root)) = compile(schema)
         && let Err(error) = schemas.validate(&value, root)
     {
         return Err(ArgumentsError::Refused(faults(&error, &value, schema)));
@@ -173,14 +174,17 @@ impl UrlLoader for NoLoader {
     }
 }
 
-/// Returns `schema` ready to validate; `None` if it is not a schema, or refers to something outside it.
-fn compiled(schema: &Value) -> Option<(Schemas, SchemaIndex)> {
+/// Returns `schema` ready to validate.
+///
+/// # Errors
+/// The reason, if it is not a schema, or refers to something outside it.
+pub(crate) fn compile(schema: &Value) -> Result<(Schemas, SchemaIndex), CompileError> {
     const ROOT: &str = "schema.json";
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
     compiler.use_loader(Box::new(NoLoader));
-    compiler.add_resource(ROOT, schema.clone()).ok()?;
-    let root = compiler.compile(ROOT, &mut schemas).ok()?;
-    Some((schemas, root))
+    compiler.add_resource(ROOT, schema.clone())?;
+    let root = compiler.compile(ROOT, &mut schemas)?;
+    Ok((schemas, root))
 }
 
 /// Describes the faults in `error`, in words that name what to write instead. A name that is unknown comes
@@ -203,7 +207,7 @@ fn faults(error: &ValidationError<'_, '_>, arguments: &Value, schema: &Value) ->
 
 /// Appends the errors that describe a fault themselves to `leaves`: not those that only group others, such as
 /// that of a reference.
-fn collect_leaves<'e, 's, 'v>(
+pub(crate) fn collect_leaves<'e, 's, 'v>(
     error: &'e ValidationError<'s, 'v>,
     leaves: &mut Vec<&'e ValidationError<'s, 'v>>,
 ) {
@@ -255,7 +259,7 @@ fn push_fault(error: &ValidationError<'_, '_>, arguments: &Value, schema: &Value
 }
 
 /// Returns a place in the arguments as people write it, such as `edits[0].old_text`.
-fn place(location: &InstanceLocation<'_>) -> String {
+pub(crate) fn place(location: &InstanceLocation<'_>) -> String {
     let mut place = String::new();
     for token in &location.tokens {
         match token {

@@ -17,12 +17,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use forge_domain::{
-    CallScope, Content, FetchSettings, FileChange, Image, Nobody, Person, Reach, ToolCall, ToolDefinition,
-    ToolName, ToolResult, ToolService, ToolSettings, UnknownToolError,
+    CallScope, Content, EditorFiles, FetchSettings, FileChange, Image, Nobody, Person, Reach, ToolCall,
+    ToolDefinition, ToolName, ToolResult, ToolService, ToolSettings, UnknownToolError,
 };
 use serde_json::Value;
 
 use self::arguments::Arguments;
+#[cfg(feature = "mcp")]
+pub(crate) use self::arguments::validate;
+pub(crate) use self::arguments::{collect_leaves, compile, place};
 use self::failure::ToolFailure;
 use self::files::{List, OnDisk, Patch, Read, Search, Workspace, Write};
 use self::shell::ShellRoom;
@@ -132,6 +135,15 @@ impl WorkspaceTools {
     #[must_use]
     pub fn asking(self, person: Arc<dyn Person>) -> Self {
         self.with_room(|room| room.person = person)
+    }
+
+    /// Reads and writes files that are open in this editor through it.
+    #[must_use]
+    pub fn editing_in(self, editor: Option<Arc<dyn EditorFiles>>) -> Self {
+        if let Some(editor) = editor {
+            self.room.workspace.edit_in(editor);
+        }
+        self
     }
 
     /// Adds to the error how to enable a tool that exists only if an endpoint is named.

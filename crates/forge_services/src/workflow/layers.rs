@@ -26,6 +26,8 @@ pub struct Layers {
     pub user: Option<Source>,
     /// The project's `forge.yaml`.
     pub project: Option<Source>,
+    /// The file that the project's `mcp_servers` come from, if it is not the project's own: `.mcp.json`.
+    pub servers_file: Option<String>,
     /// The trust in the project's file: without it, the file only narrows what the others say.
     pub trust: Trust,
     /// Environment variables by name. Read are `FORGE_MODEL` (the model of every agent), `FORGE_PROVIDER`

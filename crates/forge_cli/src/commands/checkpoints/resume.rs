@@ -9,7 +9,7 @@ use forge_domain::OnChange;
 use super::StoreArguments;
 use super::writer::TakeOver;
 use crate::arguments::{OnChangeName, RunFlags};
-use crate::commands::run::start;
+use crate::commands::run::{OutputForm, start};
 use crate::failure::Misconfigured;
 use crate::run::RunRequest;
 
@@ -44,6 +44,7 @@ impl ResumeArguments {
             on_change: self.on_change.map(OnChange::from),
             take_from: self.takeover.take_from(),
         };
-        start(self.task, json, RunRequest { resume: Some(resume), history: None, store, flags: self.flags })
+        let request = RunRequest { resume: Some(resume), ..RunRequest::new(store, self.flags) };
+        start(self.task, OutputForm::of_json(json), request)
     }
 }

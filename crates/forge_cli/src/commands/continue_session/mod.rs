@@ -13,7 +13,7 @@ use forge_transcript::{Draft, Format, Handover, Successor};
 
 use self::plan::Plan;
 use super::compact::refuse_lost_results;
-use super::run::start;
+use super::run::{OutputForm, start};
 use super::sessions::pick;
 use crate::arguments::{FormatName, RunFlags};
 use crate::failure::Misconfigured;
@@ -124,9 +124,8 @@ impl ContinueArguments {
                     plan.say();
                 }
                 let history = Some(origin.into_history());
-                let request =
-                    RunRequest { resume: None, history, store: self.store.take(), flags: self.flags };
-                start(self.task, self.json, request)
+                let request = RunRequest { history, ..RunRequest::new(self.store.take(), self.flags) };
+                start(self.task, OutputForm::of_json(self.json), request)
             }
         }
     }
@@ -138,11 +137,8 @@ impl ContinueArguments {
             return Err(Misconfigured(what).into());
         }
         let resume = Some(Resume::from(run));
-        start(
-            self.task,
-            self.json,
-            RunRequest { resume, history: None, store: self.store, flags: self.flags },
-        )
+        let request = RunRequest { resume, ..RunRequest::new(self.store, self.flags) };
+        start(self.task, OutputForm::of_json(self.json), request)
     }
 
     /// Reads the session, and takes out secrets if that was asked for.

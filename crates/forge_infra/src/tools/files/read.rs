@@ -1,6 +1,6 @@
 //! `read`: the text of a file, one bounded piece at a time.
 
-use std::io::{self, BufRead, BufReader, Read as _};
+use std::io::{self, BufRead, BufReader, Cursor, Read as _};
 
 use forge_domain::{Image, ImageError, MOST_IMAGE_BYTES, OpenKey, find_secrets_after, image_type};
 use serde::Deserialize;
@@ -88,7 +88,10 @@ impl FileTool for Read {
         let limit = limit.unwrap_or(MAX_LINES).min(MAX_LINES);
         let failed = |source| ToolFailure::io(&path, source);
         let (file, found) = workspace.open_file(&path)?;
-        let file = BufReader::with_capacity(MAX_BYTES, file);
+        let file: Box<dyn BufRead> = match workspace.edited(&path) {
+            Some(text) => Box::new(Cursor::new(text.into_bytes())),
+            None => Box::new(BufReader::with_capacity(MAX_BYTES, file)),
+        };
         let (excerpt, is_inside_key) = excerpt(file, offset, limit, &limits.stop).map_err(failed)?;
         match excerpt {
             Excerpt::Text(text) => {

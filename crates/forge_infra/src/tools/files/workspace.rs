@@ -4,10 +4,13 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
+use forge_domain::EditorFiles;
 use parking_lot::{Mutex, MutexGuard};
+use tokio::runtime::Handle;
 
 use crate::tools::failure::ToolFailure;
 
@@ -16,7 +19,6 @@ const MAX_CHANGED_BYTES: u64 = 8 * 1_024 * 1_024;
 
 /// One open folder. The kernel, or cap-std in its place, resolves each path below it and refuses one that
 /// leaves.
-#[derive(Debug)]
 pub(in crate::tools) struct Workspace {
     dir: Dir,
     /// The root by its given and its real path: models know either.
@@ -24,13 +26,41 @@ pub(in crate::tools) struct Workspace {
     /// A lock that is held while a file is changed, so that the later of two simultaneous calls sees what the
     /// earlier wrote.
     writing: Mutex<()>,
+    /// The editor that has some of the files open.
+    editor: OnceLock<Arc<dyn EditorFiles>>,
 }
 
 impl Workspace {
     pub(in crate::tools) fn open(root: &Path) -> io::Result<Self> {
         let real = std::fs::canonicalize(root)?;
         let dir = Dir::open_ambient_dir(&real, ambient_authority())?;
-        Ok(Self { dir, roots: [std::path::absolute(root)?, real], writing: Mutex::new(()) })
+        Ok(Self {
+            dir,
+            roots: [std::path::absolute(root)?, real],
+            writing: Mutex::new(()),
+            editor: OnceLock::new(),
+        })
+    }
+
+    /// Uses the files of an editor; only the first one counts.
+    pub(in crate::tools) fn edit_in(&self, editor: Arc<dyn EditorFiles>) {
+        drop(self.editor.set(editor));
+    }
+
+    /// Returns the text of an existing file as the editor shows it; `None` if only the disk has it. It
+    /// blocks.
+    pub(super) fn edited(&self, path: &str) -> Option<String> {
+        let editor = self.editor.get()?;
+        let path = self.roots[1].join(self.real(self.relative(path))?);
+        Handle::try_current().ok()?.block_on(editor.read(&path))
+    }
+
+    /// Has the editor write the file at `path`, which is relative to the root and resolved; `None` if it is
+    /// to be written to the disk. It blocks.
+    pub(super) fn write_in_editor(&self, path: &Path, text: &str) -> Option<Result<(), String>> {
+        let editor = self.editor.get()?;
+        let path = self.roots[1].join(path);
+        Handle::try_current().ok()?.block_on(editor.write(&path, text))
     }
 
     /// Returns the folder itself.
@@ -95,6 +125,9 @@ impl Workspace {
     /// Returns the text of a file that is small enough to be changed.
     pub(super) fn text(&self, path: &str) -> Result<String, ToolFailure> {
         let (file, found) = self.open_file(path)?;
+        if let Some(text) = self.edited(path) {
+            return Ok(text);
+        }
         if found.len() > MAX_CHANGED_BYTES {
             return Err(ToolFailure::TooLarge { path: path.to_owned(), n_bytes: found.len() });
         }

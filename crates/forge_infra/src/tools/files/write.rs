@@ -108,6 +108,12 @@ pub(super) enum Before {
 pub(super) fn put(workspace: &Workspace, path: &str, bytes: &[u8]) -> Result<Before, ToolFailure> {
     let failed = |source| ToolFailure::io(path, source);
     let Place { folder, name, before } = place(workspace, path)?;
+    let place = || before.as_ref().map_or(Before::Nothing, |(n_bytes, _)| Before::File { n_bytes: *n_bytes });
+    let written = std::str::from_utf8(bytes).ok();
+    if let Some(written) = written.and_then(|text| workspace.write_in_editor(&folder.join(&*name), text)) {
+        written.map_err(|why| ToolFailure::Refused(format!("the editor does not write `{path}`: {why}")))?;
+        return Ok(place());
+    }
     let dir = workspace.dir();
     let folder = if folder.as_os_str().is_empty() {
         dir.try_clone()
@@ -126,7 +132,7 @@ pub(super) fn put(workspace: &Workspace, path: &str, bytes: &[u8]) -> Result<Bef
         file.replace(&name)
     };
     written().map_err(failed)?;
-    Ok(before.map_or(Before::Nothing, |(n_bytes, _)| Before::File { n_bytes }))
+    Ok(place())
 }
 
 /// The target of a write, with links resolved as far as they lead.

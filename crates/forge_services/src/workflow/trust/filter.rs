@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forge_domain::{
     CheckpointPolicy, FetchSettings, HookCommands, HookPoint, McpServerConfig, McpServerId, ModelConfig,
     ModelId, Permissions, ProviderConfig, ProviderId, SECRETS, ShellSettings, StoreSetting, ToolSettings,
-    WebSearchSettings, Workflow, without_secrets,
+    WebSearchSettings, Workflow, named_variables, without_secrets,
 };
 use merge::Merge;
 use serde::Serialize;
@@ -165,14 +165,17 @@ impl LayerFilter<'_> {
         carrier: Carrier,
     ) {
         for (name, value) in values.into_iter().flatten() {
-            let whom = whom.to_owned();
-            let power = match (value.strip_prefix('$'), carrier) {
-                (Some(variable), _) => Power::ReadVariable { variable: variable.to_owned(), whom },
-                (None, Carrier::Header) => Power::SendHeader { whom, header: name.clone() },
-                // A plain text that a program is given is a part of how it is started.
-                (None, Carrier::Program) => continue,
-            };
-            self.request(power, below(path, name), json!([name, value]));
+            let variables = named_variables(value);
+            let is_variable = value.strip_prefix('$').is_some_and(|name| variables == [name]);
+            for variable in variables {
+                let power = Power::ReadVariable { variable: variable.to_owned(), whom: whom.to_owned() };
+                self.request(power, below(path, name), json!([name, value]));
+            }
+            // A plain text that a program is given is a part of how it is started.
+            if carrier == Carrier::Header && !is_variable {
+                let power = Power::SendHeader { whom: whom.to_owned(), header: name.clone() };
+                self.request(power, below(path, name), json!([name, value]));
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forge_domain::Workflow;
+use forge_domain::{Workflow, named_variables};
 
 use super::super::Finding;
 
@@ -40,7 +40,7 @@ fn uses(workflow: &Workflow) -> Vec<Use> {
     let mut uses = Vec::new();
     let named = |values: &Option<BTreeMap<String, String>>| -> Vec<String> {
         let values = values.iter().flatten();
-        values.filter_map(|(_, value)| value.strip_prefix('$').map(str::to_owned)).collect()
+        values.flat_map(|(_, value)| named_variables(value)).map(str::to_owned).collect()
     };
     for (id, config) in &workflow.providers {
         let variables = config.api_key_env.iter().cloned().chain(named(&config.headers));

@@ -1,0 +1,112 @@
+//! The connection to an editor: JSON-RPC on stdin and stdout, one message per line.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use crate::output;
+
+/// An error of the protocol.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct RpcError {
+    code: i64,
+    message: String,
+}
+
+impl RpcError {
+    /// Returns the error about a message that is not JSON.
+    pub(super) fn unreadable(why: &str) -> Self {
+        Self { code: -32700, message: format!("not JSON: {why}") }
+    }
+
+    /// Returns the error about a method that does not exist here.
+    pub(super) fn unknown_method(method: &str) -> Self {
+        Self { code: -32601, message: format!("there is no method `{method}`") }
+    }
+
+    /// Returns the error about parameters that cannot be used.
+    pub(super) fn invalid(why: impl Into<String>) -> Self {
+        Self { code: -32602, message: why.into() }
+    }
+
+    /// Returns the error about work that failed.
+    pub(super) fn failed(why: impl Into<String>) -> Self {
+        Self { code: -32603, message: why.into() }
+    }
+
+    /// Returns the error in a few words.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl From<anyhow::Error> for RpcError {
+    fn from(error: anyhow::Error) -> Self {
+        Self::failed(format!("{error:#}"))
+    }
+}
+
+/// The result of a request.
+pub(super) type RpcResult = Result<Value, RpcError>;
+
+/// The connection, with the requests to the editor that are not answered yet.
+#[derive(Default)]
+pub(super) struct Connection {
+    waiting: Mutex<HashMap<u64, oneshot::Sender<RpcResult>>>,
+    n_requests: AtomicU64,
+}
+
+impl Connection {
+    /// Sends a notification.
+    pub(super) fn notify(&self, method: &str, params: &Value) {
+        send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+    }
+
+    /// Answers the request `id`.
+    pub(super) fn respond(&self, id: &Value, result: RpcResult) {
+        send(&match result {
+            Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+            Err(RpcError { code, message }) => {
+                json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+            }
+        });
+    }
+
+    /// Asks the editor for something, and waits for its answer.
+    ///
+    /// # Errors
+    /// The editor's error, or that it is gone.
+    pub(super) async fn request(&self, method: &str, params: &Value) -> RpcResult {
+        let id = self.n_requests.fetch_add(1, Ordering::Relaxed);
+        let (answers, answer) = oneshot::channel();
+        self.waiting().insert(id, answers);
+        send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        answer.await.unwrap_or_else(|_| Err(RpcError::failed("the editor is gone")))
+    }
+
+    /// Hands the editor's answer to the request that waits for it.
+    pub(super) fn settle(&self, message: &Value) {
+        let waiting = message["id"].as_u64().and_then(|id| self.waiting().remove(&id));
+        let Some(waiting) = waiting else { return };
+        let result = match message.get("error") {
+            Some(error) => Err(RpcError {
+                code: error["code"].as_i64().unwrap_or_default(),
+                message: error["message"].as_str().unwrap_or("the editor refused it").to_owned(),
+            }),
+            None => Ok(message["result"].clone()),
+        };
+        // Whoever asked may have been stopped meanwhile.
+        let _ = waiting.send(result);
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<RpcResult>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn send(message: &Value) {
+    output::print_or_note(&format!("{message}\n"));
+}

@@ -1,0 +1,223 @@
+//! A session of an editor: one run, whose turns its prompts are.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forge_app::{NextCall, Orchestrator, RunReport, StopReason};
+use forge_domain::compaction::{Focus, Outcome};
+use forge_domain::{AgentId, Event};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::connection::{RpcError, RpcResult};
+use super::updates::Updates;
+use crate::output::with_separators;
+use crate::run::{RunView, change, checkpoints, explain};
+
+/// The commands of a session, for the editor's menu: the name, what it takes, and what it does.
+pub(super) const COMMANDS: [(&str, &str, &str); 3] = [
+    ("compact", "what to preserve", "Compact the context now"),
+    ("undo", "", "Undo the last compaction"),
+    ("context", "", "Show what fills the window"),
+];
+
+/// A session.
+pub(super) struct Session {
+    orchestrator: tokio::sync::Mutex<Orchestrator>,
+    pub(super) updates: Arc<Updates>,
+    /// The agent that was named on the command line.
+    agent: Option<String>,
+    /// The stop of the prompt at work.
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+/// A prompt that can be stopped from now on.
+pub(super) struct Stoppable(oneshot::Receiver<()>);
+
+impl Session {
+    pub(super) fn new(orchestrator: Orchestrator, updates: Arc<Updates>, agent: Option<String>) -> Self {
+        Self { orchestrator: tokio::sync::Mutex::new(orchestrator), updates, agent, stop: Mutex::default() }
+    }
+
+    /// Prepares for a prompt: [`Self::stop`] works from now on.
+    pub(super) fn expect_prompt(&self) -> Stoppable {
+        let (stops, stopped) = oneshot::channel();
+        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(stops);
+        Stoppable(stopped)
+    }
+
+    /// Stops the prompt at work, if there is one.
+    pub(super) fn stop(&self) {
+        if let Some(stops) = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // It may have ended in this moment.
+            let _ = stops.send(());
+        }
+    }
+
+    /// Tells the editor every message of the past.
+    pub(super) async fn replay(&self) {
+        let orchestrator = self.orchestrator.lock().await;
+        let active = orchestrator.active().map(AgentId::as_str);
+        let Some(conversation) = active.and_then(|id| orchestrator.conversation(id)) else { return };
+        for message in conversation.messages() {
+            self.updates.replay(message.message());
+        }
+    }
+
+    /// Does what a prompt says, and returns why it ended.
+    pub(super) async fn prompt(&self, text: &str, Stoppable(stopped): Stoppable) -> RpcResult {
+        let mut orchestrator = self.orchestrator.lock().await;
+        let work = async {
+            match command(text) {
+                Some((name, rest)) => self.run_command(&mut orchestrator, name, rest).await.map(|()| None),
+                None => self.run_turn(&mut orchestrator, text).await.map(Some),
+            }
+        };
+        let outcome = tokio::select! {
+            outcome = work => outcome,
+            Ok(()) = stopped => {
+                // Its future is dropped: what it started has ended.
+                orchestrator.finish_cancelled().await;
+                return Ok(json!({"stopReason": "cancelled"}));
+            }
+        };
+        let reason = match outcome? {
+            None => "end_turn",
+            Some(report) => {
+                if report.stop != StopReason::Done {
+                    self.updates.say(&format!("\n\n[{}]", report.stop));
+                }
+                stop_word(&report.stop)
+            }
+        };
+        Ok(json!({"stopReason": reason}))
+    }
+
+    async fn run_turn(&self, orchestrator: &mut Orchestrator, text: &str) -> Result<RunReport, RpcError> {
+        let text = orchestrator.engine().services().expand(text).await;
+        let text = text.map_err(|error| RpcError::failed(error.to_string()))?;
+        let report = match &self.agent {
+            Some(agent) => orchestrator.wake(agent, &Event::task(text)).await,
+            None => orchestrator.run(text).await,
+        };
+        report.map_err(|error| explain(error).into())
+    }
+
+    /// Runs a command of the session.
+    async fn run_command(
+        &self,
+        orchestrator: &mut Orchestrator,
+        name: &str,
+        rest: &str,
+    ) -> Result<(), RpcError> {
+        let who = self.who(orchestrator);
+        let failed = |error| RpcError::from(explain(error));
+        match name {
+            "compact" => {
+                let focus = Focus::try_from(rest.to_owned()).ok().filter(|_| !rest.is_empty());
+                let report = orchestrator.compact(&who, focus).await.map_err(failed)?;
+                match &report.outcome {
+                    // The event has told it.
+                    Outcome::Applied { .. } => {
+                        self.updates.say(&format!("Compacted: {}.", change(report.before, report.after)));
+                    }
+                    _ => self.updates.say("Nothing was compacted: nothing can leave the context."),
+                }
+            }
+            "undo" => match orchestrator.undo(&who).await.map_err(failed)? {
+                Some(undone) => {
+                    self.updates.say(&format!("Undone: {}.", change(undone.before, undone.after)));
+                }
+                None => self.updates.say("There is no compaction to undo."),
+            },
+            _ => {
+                let context = orchestrator.context(&who).await.map_err(failed)?;
+                let next = match context.next {
+                    NextCall::AsItIs => String::new(),
+                    NextCall::Compacts(trigger) => format!("\nThe next call compacts first ({trigger})."),
+                    NextCall::CannotFit => "\nThe next call cannot be made to fit.".to_owned(),
+                };
+                self.updates.say(&format!(
+                    "{} of {} tokens are used, {} are kept for the answer, and {} are free. \
+                     Compactions in force: {}. Model: {}.{next}",
+                    with_separators(context.made_of.tokens),
+                    with_separators(context.window),
+                    with_separators(context.reserve),
+                    with_separators(context.free()),
+                    context.compactions,
+                    context.model,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the agent whose conversation is meant.
+    fn who(&self, orchestrator: &Orchestrator) -> String {
+        let active = orchestrator.active().map(ToString::to_string);
+        let first = || orchestrator.recipients().ok()?.first().map(|agent| agent.id.to_string());
+        self.agent.clone().or(active).or_else(first).unwrap_or_default()
+    }
+
+    /// Saves and releases the run.
+    pub(super) async fn close(&self) {
+        self.stop();
+        let mut orchestrator = self.orchestrator.lock().await;
+        checkpoints::hand_back(&mut orchestrator, false).await;
+        self.updates.end();
+    }
+}
+
+/// Returns the command that a prompt is: its name and the rest.
+fn command(text: &str) -> Option<(&'static str, &str)> {
+    let rest = text.trim().strip_prefix('/')?;
+    let (word, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let known = COMMANDS.iter().find(|(name, ..)| *name == word)?;
+    Some((known.0, rest.trim()))
+}
+
+/// Returns the protocol's word for the reason why a turn ended.
+const fn stop_word(stop: &StopReason) -> &'static str {
+    match stop {
+        StopReason::Cut => "max_tokens",
+        StopReason::Withheld | StopReason::Denied { .. } => "refusal",
+        StopReason::MaxIterations(_) | StopReason::MaxTurns(_) | StopReason::BudgetSpent(_) => {
+            "max_turn_requests"
+        }
+        StopReason::Done | StopReason::NoAnswer | StopReason::Repeating { .. } => "end_turn",
+    }
+}
+
+/// Returns the commands for the editor's menu.
+pub(super) fn commands_update() -> Value {
+    let commands: Vec<Value> = COMMANDS
+        .into_iter()
+        .map(|(name, takes, about)| {
+            let mut command = json!({"name": name, "description": about});
+            if !takes.is_empty() {
+                command["input"] = json!({"hint": takes});
+            }
+            command
+        })
+        .collect();
+    json!({"sessionUpdate": "available_commands_update", "availableCommands": commands})
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_prompt_may_be_a_command() {
+        for (text, expected) in [
+            ("/compact the table", Some(("compact", "the table"))),
+            (" /undo ", Some(("undo", ""))),
+            ("/server:prompt x", None),
+            ("/unknown", None),
+            ("compact", None),
+        ] {
+            assert_eq!(command(text), expected, "{text}");
+        }
+    }
+}

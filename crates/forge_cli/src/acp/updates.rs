@@ -1,0 +1,308 @@
+//! Everything that a session tells its editor: the agent's words, its tool calls, and its window.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forge_app::{CheckpointTally, Restored, RunEvent, RunReport};
+use forge_domain::compaction::Outcome;
+use forge_domain::{Body, Cost, Message, Tokens, ToolCall, ToolResult};
+use serde_json::{Value, json};
+
+use super::connection::Connection;
+use crate::failure::Exit;
+use crate::run::{Break, RunView, call_text, change};
+
+/// The abilities of the editor that change what is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct EditorAbilities {
+    /// True if it shows compactions.
+    pub(super) compactions: bool,
+    /// True if it shows notices.
+    pub(super) notices: bool,
+    /// True if it can read the text of its open files.
+    pub(super) reads_files: bool,
+    /// True if it can write files.
+    pub(super) writes_files: bool,
+}
+
+impl EditorAbilities {
+    /// Reads the capabilities of `initialize`.
+    pub(super) fn of(capabilities: &Value) -> Self {
+        let has = |pointer: &str| {
+            capabilities.pointer(pointer).is_some_and(|value| *value != json!(false) && !value.is_null())
+        };
+        Self {
+            compactions: has("/session/compaction"),
+            notices: has("/session/notices"),
+            reads_files: has("/fs/readTextFile"),
+            writes_files: has("/fs/writeTextFile"),
+        }
+    }
+}
+
+/// The updates of one session.
+pub(super) struct Updates {
+    connection: Arc<Connection>,
+    abilities: EditorAbilities,
+    folder: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The session's id; `None` until the editor knows it.
+    session: Option<String>,
+    /// Updates that wait for the id.
+    waiting: Vec<Value>,
+    /// The number of calls until now, and the ids of the current ones by those of the provider, which are
+    /// unique only within a message.
+    n_calls: usize,
+    calls: HashMap<String, String>,
+    n_compactions: usize,
+    cost: Cost,
+    window: Tokens,
+}
+
+impl Updates {
+    pub(super) fn new(connection: Arc<Connection>, abilities: EditorAbilities, folder: PathBuf) -> Self {
+        Self { connection, abilities, folder, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends what waited for the session's id, and everything later at once.
+    pub(super) fn begin(&self, session: &str) {
+        let waiting = {
+            let mut state = self.state();
+            state.session = Some(session.to_owned());
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_iter().for_each(|update| self.send(update));
+    }
+
+    /// Returns the session's id; empty until the editor knows it.
+    pub(super) fn session(&self) -> String {
+        self.state().session.clone().unwrap_or_default()
+    }
+
+    /// Sends an update.
+    pub(super) fn send(&self, update: Value) {
+        let session = {
+            let mut state = self.state();
+            match &state.session {
+                Some(session) => session.clone(),
+                None => {
+                    state.waiting.push(update);
+                    return;
+                }
+            }
+        };
+        self.connection.notify("session/update", &json!({"sessionId": session, "update": update}));
+    }
+
+    /// Sends a text of the agent.
+    pub(super) fn say(&self, text: &str) {
+        self.send(json!({"sessionUpdate": "agent_message_chunk", "content": text_block(text)}));
+    }
+
+    /// Sends a note of Forge's own.
+    pub(super) fn note(&self, text: &str) {
+        if self.abilities.notices {
+            self.send(json!({"sessionUpdate": "notice", "severity": "info", "title": text}));
+        } else {
+            let content = text_block(&format!("{text}\n"));
+            self.send(json!({"sessionUpdate": "agent_thought_chunk", "content": content}));
+        }
+    }
+
+    /// Returns the editor's form of a call, without its status.
+    pub(super) fn call_json(&self, call: &ToolCall) -> Value {
+        let arguments: Value =
+            serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
+        let path = arguments["path"].as_str().map(|path| self.folder.join(path));
+        let line = arguments["offset"].as_u64();
+        let locations: Vec<Value> = path.iter().map(|path| json!({"path": path, "line": line})).collect();
+        let mut json = json!({
+            "toolCallId": self.call_id(&call.id),
+            "title": call_text(call),
+            "kind": kind(call.name.as_str()),
+            "rawInput": arguments,
+        });
+        if !locations.is_empty() && matches!(kind(call.name.as_str()), "read" | "edit") {
+            json["locations"] = locations.into();
+        }
+        if let Some(path) = path {
+            let diffs = diffs(call.name.as_str(), &path, &arguments);
+            if !diffs.is_empty() {
+                json["content"] = diffs.into();
+            }
+        }
+        json
+    }
+
+    /// Returns the diff of a change to a file.
+    pub(super) fn diff(&self, change: &forge_domain::FileChange) -> Value {
+        let path = self.folder.join(&change.path);
+        json!({"type": "diff", "path": path, "oldText": change.before, "newText": change.after})
+    }
+
+    /// Returns the id under which the editor knows a call.
+    fn call_id(&self, theirs: &str) -> String {
+        let mut state = self.state();
+        if let Some(known) = state.calls.get(theirs) {
+            return known.clone();
+        }
+        state.n_calls += 1;
+        let id = format!("call_{}", state.n_calls);
+        state.calls.insert(theirs.to_owned(), id.clone());
+        id
+    }
+
+    fn show_call(&self, call: &ToolCall, status: &str) {
+        let mut update = self.call_json(call);
+        update["sessionUpdate"] = "tool_call".into();
+        update["status"] = status.into();
+        self.send(update);
+    }
+
+    fn show_result(&self, result: &ToolResult) {
+        let id = self.call_id(&result.call_id);
+        self.state().calls.remove(&result.call_id);
+        let status = if result.is_error { "failed" } else { "completed" };
+        let text = result.content.to_text();
+        let is_edit = result.name.as_ref().is_some_and(|name| kind(name.as_str()) == "edit");
+        let mut update = json!({
+            "sessionUpdate": "tool_call_update", "toolCallId": id, "status": status, "rawOutput": {"text": text},
+        });
+        // The diff of an edit stays to be seen; its text says no more.
+        if !is_edit || result.is_error {
+            update["content"] = json!([{"type": "content", "content": text_block(&text)}]);
+        }
+        self.send(update);
+    }
+
+    /// Sends a message of the past.
+    pub(super) fn replay(&self, message: &Message) {
+        match &message.body {
+            Body::User(content) if message.note_by().is_none() => {
+                let content = text_block(&content.to_text());
+                self.send(json!({"sessionUpdate": "user_message_chunk", "content": content}));
+            }
+            Body::Assistant { content, calls } => {
+                let text = content.as_ref().map(forge_domain::Content::to_text).unwrap_or_default();
+                if !text.is_empty() {
+                    self.say(&text);
+                }
+                calls.iter().for_each(|call| self.show_call(call, "in_progress"));
+            }
+            Body::Tool(result) => self.show_result(result),
+            Body::System(_) | Body::User(_) => {}
+        }
+    }
+
+    fn show_compaction(&self, status: &str, summary: Option<&str>) {
+        let mut state = self.state();
+        if status == "in_progress" {
+            state.n_compactions += 1;
+        }
+        let id = format!("compaction_{}", state.n_compactions);
+        drop(state);
+        let mut update = json!({"sessionUpdate": "compaction_update", "compactionId": id, "status": status});
+        if let Some(summary) = summary {
+            update["summary"] = json!([text_block(summary)]);
+        }
+        self.send(update);
+    }
+}
+
+impl RunView for Updates {
+    fn tell(&self, event: &RunEvent<'_>) {
+        match event {
+            RunEvent::Text(text) => self.say(text),
+            RunEvent::Reasoning(text) if !text.is_empty() => {
+                self.send(json!({"sessionUpdate": "agent_thought_chunk", "content": text_block(text)}));
+            }
+            RunEvent::Restarted { why } => {
+                self.say(&format!("\n\n[The reply broke off ({why}) and starts again:]\n\n"))
+            }
+            RunEvent::ToolCall(call) => self.show_call(call, "in_progress"),
+            RunEvent::ToolResult(result) => self.show_result(result),
+            RunEvent::Compacting { .. } if self.abilities.compactions => {
+                self.show_compaction("in_progress", None);
+            }
+            RunEvent::Fitted { report, .. } if report.trigger.is_some() => {
+                let is_applied = matches!(report.outcome, Outcome::Applied { .. });
+                let text = format!("compacted: {}", change(report.before, report.after));
+                match (self.abilities.compactions, is_applied) {
+                    (true, true) => self.show_compaction("completed", Some(&text)),
+                    (true, false) => self.show_compaction("failed", None),
+                    (false, true) => self.note(&text),
+                    (false, false) => {}
+                }
+            }
+            RunEvent::Sending(prompt) => self.state().window = prompt.window(),
+            RunEvent::Replied { usage: Some(usage), cost, .. } => {
+                let (window, cost) = {
+                    let mut state = self.state();
+                    state.cost += *cost;
+                    (state.window, state.cost)
+                };
+                self.send(json!({
+                    "sessionUpdate": "usage_update",
+                    "used": usage.prompt_tokens + usage.completion_tokens,
+                    "size": window,
+                    "cost": {"amount": cost.dollars, "currency": "USD"},
+                }));
+            }
+            RunEvent::Notice(notice) => self.note(notice),
+            RunEvent::HookDenied { hook, reason, .. } => {
+                self.note(&format!("denied by the hook `{hook}`: {reason}"));
+            }
+            RunEvent::HookFailed { hook, error } => self.note(&format!("the hook `{hook}` failed: {error}")),
+            RunEvent::CheckpointFailed(error) => self.note(&format!("not saved: {error}")),
+            _ => {}
+        }
+    }
+
+    fn show_resume(&self, _: &Restored, _: bool) {}
+
+    fn show_end(&self, _: &RunReport, _: Option<&CheckpointTally>, _: Exit) {}
+
+    fn show_break(&self, _: &Break<'_>, _: Option<&CheckpointTally>, _: &str) {}
+
+    fn end(&self) {}
+}
+
+/// Returns a text as a block of content.
+pub(super) fn text_block(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+/// Returns the protocol's word for what a tool does.
+fn kind(tool: &str) -> &'static str {
+    match tool {
+        "read" | "list" | "recall" => "read",
+        "search" => "search",
+        "write" | "patch" => "edit",
+        "shell" => "execute",
+        "fetch" | "web_search" => "fetch",
+        _ => "other",
+    }
+}
+
+/// Returns the changes that a call of an editing tool names.
+fn diffs(tool: &str, path: &std::path::Path, arguments: &Value) -> Vec<Value> {
+    let diff =
+        |old: &Value, new: &Value| json!({"type": "diff", "path": path, "oldText": old, "newText": new});
+    match tool {
+        "write" => vec![diff(&Value::Null, &arguments["content"])],
+        "patch" => {
+            let edits = arguments["edits"].as_array().into_iter().flatten();
+            edits.map(|edit| diff(&edit["old_text"], &edit["new_text"])).collect()
+        }
+        _ => Vec::new(),
+    }
+}

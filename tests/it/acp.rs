@@ -1,0 +1,395 @@
+//! `forge acp`, driven by a client over its stdin and stdout. Clients that others wrote: `tests/acceptance/acp.sh`.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use forge_tests::{ScriptedServer, Step};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use crate::forge::Forge;
+
+const YAML: &str = "agents: [{ id: one, model: 'openai:scripted', tools: [read, write, shell] }]\n";
+
+/// An editor.
+struct Editor {
+    agent: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    /// Everything that the agent sent besides answers.
+    heard: Vec<Value>,
+    /// The answer to each permission that is asked for, in order.
+    permits: Vec<&'static str>,
+    /// The files that are open in it, by their paths, as they are shown there.
+    files: std::collections::BTreeMap<String, String>,
+    n: u64,
+    folder: String,
+}
+
+impl Editor {
+    fn start(forge: &Forge, server: &ScriptedServer) -> Self {
+        let mut command = forge.process();
+        command.arg("acp");
+        Self::of(command, forge, server)
+    }
+
+    /// The editor of an agent that nobody has trusted with the folder.
+    fn start_wary(forge: &Forge, server: &ScriptedServer) -> Self {
+        let trusting = forge.process();
+        let mut command = std::process::Command::new(trusting.get_program());
+        command.env_clear().env("HOME", forge.path("home")).current_dir(forge.path(".")).arg("acp");
+        Self::of(command, forge, server)
+    }
+
+    fn of(mut command: std::process::Command, forge: &Forge, server: &ScriptedServer) -> Self {
+        command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k");
+        command.env("PATH", std::env::var("PATH").unwrap());
+        let mut agent =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (stdin, stdout) = (agent.stdin.take(), BufReader::new(agent.stdout.take().unwrap()));
+        let folder = std::fs::canonicalize(forge.path(".")).unwrap().display().to_string();
+        Self { agent, stdin, stdout, heard: Vec::new(), permits: Vec::new(), files: [].into(), n: 0, folder }
+    }
+
+    fn send(&mut self, message: &Value) {
+        writeln!(self.stdin.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    fn next(&mut self) -> Value {
+        let mut line = String::new();
+        assert!(self.stdout.read_line(&mut line).unwrap() > 0, "the agent is gone; heard {:?}", self.heard);
+        let message: Value =
+            serde_json::from_str(&line).unwrap_or_else(|_| panic!("not the protocol: {line}"));
+        assert_eq!(message["jsonrpc"], "2.0", "{line}");
+        message
+    }
+
+    /// Sends a request without waiting for its answer; returns its id.
+    fn begin(&mut self, method: &str, params: &Value) -> u64 {
+        self.n += 1;
+        self.send(&json!({"jsonrpc": "2.0", "id": self.n, "method": method, "params": params}));
+        self.n
+    }
+
+    /// Reads until the request is answered; permissions are answered meanwhile.
+    fn answer(&mut self, id: u64) -> Result<Value, Value> {
+        loop {
+            let message = self.next();
+            if message.get("method").is_none() {
+                assert_eq!(message["id"], id, "{message}");
+                return match message.get("error") {
+                    Some(error) => Err(error.clone()),
+                    None => Ok(message["result"].clone()),
+                };
+            }
+            if message["method"] == "session/request_permission" {
+                let outcome = match self.permits.is_empty() {
+                    true => json!({"outcome": "cancelled"}),
+                    false => json!({"outcome": "selected", "optionId": self.permits.remove(0)}),
+                };
+                self.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": {"outcome": outcome}}));
+            }
+            let open = |files: &std::collections::BTreeMap<String, String>| {
+                files.get(message["params"]["path"].as_str().unwrap_or_default()).cloned()
+            };
+            match message["method"].as_str() {
+                Some("fs/read_text_file") => {
+                    let answer = match open(&self.files) {
+                        Some(text) => {
+                            json!({"jsonrpc": "2.0", "id": message["id"], "result": {"content": text}})
+                        }
+                        None => {
+                            json!({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32002, "message": "not open"}})
+                        }
+                    };
+                    self.send(&answer);
+                }
+                Some("fs/write_text_file") => {
+                    let text = |key: &str| message["params"][key].as_str().unwrap().to_owned();
+                    self.files.insert(text("path"), text("content"));
+                    self.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": null}));
+                }
+                _ => {}
+            }
+            self.heard.push(message);
+        }
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Result<Value, Value> {
+        let id = self.begin(method, params);
+        self.answer(id)
+    }
+
+    fn session(&mut self) -> String {
+        self.ask("initialize", &json!({"protocolVersion": 1, "clientCapabilities": {}})).unwrap();
+        let params = json!({"cwd": self.folder, "mcpServers": []});
+        self.ask("session/new", &params).unwrap()["sessionId"].as_str().unwrap().to_owned()
+    }
+
+    fn prompt(&mut self, session: &str, text: &str) -> Result<Value, Value> {
+        let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]});
+        self.ask("session/prompt", &params)
+    }
+
+    /// The updates of a kind that were heard, which are then forgotten.
+    fn updates(&mut self, kind: &str) -> Vec<Value> {
+        let heard = std::mem::take(&mut self.heard).into_iter();
+        let updates = heard.map(|message| message["params"]["update"].clone());
+        updates.filter(|update| update["sessionUpdate"] == kind).collect()
+    }
+
+    /// What the agent said, which is then forgotten.
+    fn said(&mut self) -> String {
+        let chunks = self.updates("agent_message_chunk");
+        chunks.iter().map(|chunk| chunk["content"]["text"].as_str().unwrap()).collect()
+    }
+
+    /// Closes stdin and returns the exit code.
+    fn leave(mut self) -> i32 {
+        drop(self.stdin.take());
+        self.agent.wait().unwrap().code().unwrap_or(-1)
+    }
+}
+
+#[test]
+fn an_editor_has_sessions_prompts_and_tool_calls() {
+    let forge = Forge::new().with_file("forge.yaml", YAML).with_file("notes.txt", "closed on Monday\n");
+    let steps = vec![
+        Step::calls(&[("read", r#"{"path":"notes.txt"}"#)]),
+        Step::text("On Monday."),
+        Step::text("No."),
+    ];
+    let server = ScriptedServer::start(steps);
+    let mut editor = Editor::start(&forge, &server);
+    let about = editor.ask("initialize", &json!({"protocolVersion": 1, "clientCapabilities": {}})).unwrap();
+    assert_eq!(
+        (&about["protocolVersion"], &about["agentCapabilities"]["loadSession"]),
+        (&json!(1), &json!(true))
+    );
+    let params = json!({"cwd": editor.folder, "mcpServers": []});
+    let session = editor.ask("session/new", &params).unwrap()["sessionId"].as_str().unwrap().to_owned();
+    assert_eq!(editor.prompt(&session, "When was it closed?").unwrap()["stopReason"], "end_turn");
+    let heard = std::mem::take(&mut editor.heard);
+    let kinds: Vec<&str> =
+        heard.iter().map(|message| message["params"]["update"]["sessionUpdate"].as_str().unwrap()).collect();
+    let mut kinds: Vec<&str> = kinds.into_iter().filter(|kind| *kind != "agent_thought_chunk").collect();
+    kinds.dedup();
+    assert_eq!(
+        kinds,
+        [
+            "available_commands_update",
+            "usage_update",
+            "tool_call",
+            "tool_call_update",
+            "agent_message_chunk",
+            "usage_update"
+        ]
+    );
+    let of = |kind: &str| {
+        heard
+            .iter()
+            .map(|message| &message["params"]["update"])
+            .find(|update| update["sessionUpdate"] == kind)
+            .unwrap()
+    };
+    let call = of("tool_call");
+    assert_eq!(
+        (&call["title"], &call["kind"], &call["status"]),
+        (&json!("Read(notes.txt)"), &json!("read"), &json!("in_progress"))
+    );
+    assert!(call["locations"][0]["path"].as_str().unwrap().ends_with("/notes.txt"), "{call}");
+    let result = of("tool_call_update");
+    assert_eq!((&result["toolCallId"], &result["status"]), (&call["toolCallId"], &json!("completed")));
+    assert!(
+        result["content"][0]["content"]["text"].as_str().unwrap().contains("closed on Monday"),
+        "{result}"
+    );
+    editor.heard = heard;
+    assert_eq!(editor.said(), "On Monday.");
+
+    // Links and attached files become a part of the message.
+    let prompt = json!([
+        {"type": "text", "text": "Compare "},
+        {"type": "resource_link", "uri": "file:///a.txt", "name": "a"},
+        {"type": "resource", "resource": {"uri": "file:///b.txt", "text": "text of b"}},
+    ]);
+    editor.ask("session/prompt", &json!({"sessionId": session, "prompt": prompt})).unwrap();
+    let sent = server.requests()[2]["messages"].to_string();
+    assert!(sent.contains("Compare /a.txt/b.txt") && sent.contains("[/b.txt]\\ntext of b"), "{sent}");
+
+    // Another process loads the run, and tells what was said.
+    assert_eq!(editor.leave(), 0);
+    let server = ScriptedServer::start(vec![Step::text("Still Monday.")]);
+    let mut editor = Editor::start(&forge, &server);
+    editor.ask("initialize", &json!({"protocolVersion": 1})).unwrap();
+    let listed = editor.ask("session/list", &json!({"cwd": editor.folder})).unwrap();
+    let listed = &listed["sessions"][0];
+    assert_eq!((&listed["sessionId"], &listed["title"]), (&json!(session), &json!("When was it closed?")));
+    let params = json!({"sessionId": session, "cwd": editor.folder, "mcpServers": []});
+    editor.ask("session/load", &params).unwrap();
+    let asked = editor.heard.clone();
+    let asked: Vec<&Value> = asked.iter().map(|message| &message["params"]["update"]).collect();
+    let texts: Vec<&str> = asked.iter().filter_map(|update| update["content"]["text"].as_str()).collect();
+    assert_eq!(texts[..2], ["When was it closed?", "On Monday."]);
+    assert_eq!(editor.prompt(&session, "And now?").unwrap()["stopReason"], "end_turn");
+    assert!(editor.said().ends_with("Still Monday."));
+    assert!(server.requests()[0]["messages"].to_string().contains("When was it closed?"));
+    assert_eq!(editor.leave(), 0);
+}
+
+#[test]
+fn an_edit_is_made_if_the_user_permits_it_and_a_diff_is_shown() {
+    for (permit, expected) in [("once", "new\n"), ("always", "new\n"), ("reject", "old\n")] {
+        let forge = Forge::new().with_file("forge.yaml", YAML).with_file("a.txt", "old\n");
+        let write = || Step::calls(&[("write", r#"{"path":"a.txt","content":"new\n"}"#)]);
+        let server = ScriptedServer::start(vec![write(), Step::text("done")]);
+        let mut editor = Editor::start(&forge, &server);
+        let session = editor.session();
+        editor.permits = vec![permit];
+        assert_eq!(editor.prompt(&session, "Change it.").unwrap()["stopReason"], "end_turn");
+        assert_eq!(std::fs::read_to_string(forge.path("a.txt")).unwrap(), expected, "{permit}");
+        let asked =
+            editor.heard.iter().find(|message| message["method"] == "session/request_permission").unwrap();
+        let call = &asked["params"]["toolCall"];
+        let diff = &call["content"][0];
+        assert_eq!(
+            (&diff["type"], &diff["oldText"], &diff["newText"]),
+            (&json!("diff"), &json!("old\n"), &json!("new\n"))
+        );
+        assert!(diff["path"].as_str().unwrap().starts_with('/'), "{diff}");
+        let kinds: Vec<&Value> =
+            asked["params"]["options"].as_array().unwrap().iter().map(|option| &option["kind"]).collect();
+        assert_eq!(kinds, ["allow_once", "allow_always", "reject_once"]);
+        let status = editor.updates("tool_call_update").last().unwrap()["status"].clone();
+        assert_eq!(status, if permit == "reject" { "failed" } else { "completed" }, "{permit}");
+        assert_eq!(editor.leave(), 0);
+    }
+}
+
+#[test]
+fn files_that_are_open_in_the_editor_are_read_and_written_there() {
+    let yaml = YAML
+        .replace("write, shell", "write, patch")
+        .replace("id: one", "id: one, permissions: { write: allow, patch: allow }");
+    let forge =
+        Forge::new().with_file("forge.yaml", yaml).with_file("a.txt", "on disk\n").with_file("b.txt", "b\n");
+    let server = ScriptedServer::start(vec![
+        Step::calls(&[("read", r#"{"path":"a.txt"}"#), ("read", r#"{"path":"b.txt"}"#)]),
+        Step::calls(&[(
+            "patch",
+            r#"{"path":"a.txt","edits":[{"old_text":"unsaved","new_text":"changed"}]}"#,
+        )]),
+        Step::calls(&[("write", r#"{"path":"new/c.txt","content":"c\n"}"#)]),
+        Step::text("done"),
+    ]);
+    let mut editor = Editor::start(&forge, &server);
+    let fs = json!({"fs": {"readTextFile": true, "writeTextFile": true}});
+    editor.ask("initialize", &json!({"protocolVersion": 1, "clientCapabilities": fs})).unwrap();
+    let path = |name: &str| format!("{}/{name}", editor.folder);
+    let (a, c) = (path("a.txt"), path("new/c.txt"));
+    editor.files.insert(a.clone(), "unsaved text\n".to_owned());
+    let params = json!({"cwd": editor.folder, "mcpServers": []});
+    let session = editor.ask("session/new", &params).unwrap()["sessionId"].as_str().unwrap().to_owned();
+    editor.prompt(&session, "Change it.").unwrap();
+    let read = server.requests()[1]["messages"].to_string();
+    assert!(read.contains("unsaved text") && read.contains("b\\n") && !read.contains("on disk"), "{read}");
+    assert_eq!((editor.files[&a].as_str(), editor.files[&c].as_str()), ("changed text\n", "c\n"));
+    // Saving them is the editor's task.
+    assert_eq!(std::fs::read_to_string(forge.path("a.txt")).unwrap(), "on disk\n");
+    assert_eq!(editor.leave(), 0);
+}
+
+#[test]
+fn a_prompt_can_be_stopped_and_the_session_goes_on() {
+    let forge = Forge::new().with_file("forge.yaml", YAML);
+    let server = ScriptedServer::start(vec![Step::Hang, Step::text("here")]);
+    let mut editor = Editor::start(&forge, &server);
+    let session = editor.session();
+    let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "Wait."}]});
+    let id = editor.begin("session/prompt", &params);
+    while server.requests().is_empty() {
+        std::thread::yield_now();
+    }
+    editor.send(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}));
+    assert_eq!(editor.answer(id).unwrap()["stopReason"], "cancelled");
+    editor.heard.clear();
+    assert_eq!(editor.prompt(&session, "Again.").unwrap()["stopReason"], "end_turn");
+    assert_eq!(editor.said(), "here");
+    assert_eq!(editor.leave(), 0);
+}
+
+#[test]
+fn compactions_are_commands_and_are_shown() {
+    let forge = Forge::new()
+        .with_file("forge.yaml", YAML)
+        .with_file("a.txt", format!("{}\n", "the dome was closed that night. ".repeat(200)));
+    let read = || Step::calls(&[("read", r#"{"path":"a.txt"}"#)]);
+    let server = ScriptedServer::start(vec![read(), read(), Step::text("Read it."), Step::text("Twice.")]);
+    let mut editor = Editor::start(&forge, &server);
+    let session = editor.session();
+    editor.prompt(&session, "Read a.txt twice.").unwrap();
+    editor.prompt(&session, "How often?").unwrap();
+    editor.heard.clear();
+    for (command, words) in [
+        ("/context", "tokens are used"),
+        ("/compact", "Compacted: "),
+        ("/context", "Compactions in force: 1"),
+        ("/undo", "Undone: "),
+        ("/undo", "There is no compaction to undo."),
+    ] {
+        assert_eq!(editor.prompt(&session, command).unwrap()["stopReason"], "end_turn", "{command}");
+        let said = editor.said();
+        assert!(said.contains(words), "{command}: {said}");
+    }
+    assert_eq!(server.requests().len(), 4);
+    assert_eq!(editor.leave(), 0);
+}
+
+#[test]
+fn a_folder_that_nobody_has_trusted_begins_no_session() {
+    let yaml = format!("hooks: {{ workflow_start: [{{ command: touch hooked }}] }}\n{YAML}");
+    let forge = Forge::new().with_file("forge.yaml", yaml);
+    let server = ScriptedServer::start(vec![]);
+    let mut editor = Editor::start_wary(&forge, &server);
+    let params = json!({"cwd": editor.folder, "mcpServers": []});
+    let error = editor.ask("session/new", &params).unwrap_err();
+    let message = error["message"].as_str().unwrap();
+    for words in ["is not trusted", "run at workflow_start: touch hooked", "run `forge trust`"] {
+        assert!(message.contains(words), "{words}: {message}");
+    }
+    assert_eq!(editor.leave(), 0);
+    assert!(!forge.path("hooked").exists() && server.requests().is_empty());
+}
+
+#[test]
+fn what_cannot_be_done_is_answered_with_the_reason() {
+    let forge = Forge::new().with_file("forge.yaml", YAML);
+    let server = ScriptedServer::start(vec![Step::status(400, "no such model")]);
+    let mut editor = Editor::start(&forge, &server);
+    editor.send(&json!("no request"));
+    writeln!(editor.stdin.as_mut().unwrap(), "{{").unwrap();
+    let refused = editor.next();
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&Value::Null, &json!(-32700)));
+    let session = editor.session();
+    let folder = editor.folder.clone();
+    for (method, params, code, words) in [
+        ("session/fly", json!({}), -32601, "there is no method `session/fly`"),
+        ("session/new", json!({}), -32602, "`cwd` is missing"),
+        ("session/new", json!({"cwd": "/no/such/folder"}), -32602, "cannot open the folder"),
+        ("session/new", json!({"cwd": "/"}), -32602, "start another `forge acp`"),
+        ("session/load", json!({"cwd": folder, "sessionId": "no-such-run"}), -32603, "no-such-run"),
+        ("session/prompt", json!({"sessionId": "x", "prompt": []}), -32602, "no open session `x`"),
+        ("session/prompt", json!({"sessionId": session, "prompt": []}), -32602, "the prompt is empty"),
+        (
+            "session/prompt",
+            json!({"sessionId": session, "prompt": [{"type": "text", "text": "hi"}]}),
+            -32603,
+            "status 400",
+        ),
+    ] {
+        let error = editor.ask(method, &params).unwrap_err();
+        assert_eq!(error["code"], code, "{method} {params}: {error}");
+        assert!(error["message"].as_str().unwrap().contains(words), "{method} {params}: {error}");
+    }
+    assert_eq!(editor.leave(), 0);
+}
