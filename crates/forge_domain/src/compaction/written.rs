@@ -84,7 +84,7 @@ mod tests {
         let mut record = Record::default();
         for (entry, expected) in [("m1 Read a: 900 tokens", true), ("m2: It is done.", false)] {
             let place = if expected { &mut record.left_out } else { &mut record.story };
-            place.push(crate::compaction::strategies::Entry::carried(entry));
+            place.push(Entry::carried(entry));
             assert_eq!(is_bare_record(&record.to_text()), expected, "{}", record.to_text());
         }
         assert!(!is_bare_record("Notes of mine"));

@@ -18,9 +18,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::filling::Folding;
-pub(crate) use self::record::record_length;
 #[cfg(test)]
-pub(crate) use self::record::{Entry, Record};
+pub(crate) use self::record::Entry;
+pub(crate) use self::record::{Record, record_length};
 use self::worth::Worth;
 use super::sliding_window::runs;
 use super::truncation::{argument_items, items};
