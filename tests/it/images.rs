@@ -137,35 +137,65 @@ fn run_with_key(forge: &Forge, key: Option<&str>, arguments: &[&str]) -> Outcome
     outcome(command.envs(key.map(|key| ("OPENAI_API_KEY", key))))
 }
 
+/// A run that cannot work: the facts of a model of the server's (without them the agent asks OpenAI's own), the model, the
+/// arguments, whether there is a key, and what is said.
+type Refused =
+    (&'static str, Option<&'static str>, &'static str, &'static [&'static str], bool, &'static str);
+
+/// Checks that each run is refused before anything is sent.
+fn check_refused(cases: &[Refused]) {
+    for (what, facts, model, arguments, has_key, expected) in cases {
+        let server = ScriptedServer::start(vec![Step::text("hi")]);
+        let providers = match facts {
+            None => "providers: { openai: { kind: openai-chat } }\n".to_owned(),
+            Some(facts) => format!(
+                "providers: {{ p: {{ base_url: '{}' }} }}\nmodels: {{ 'p:m': {{ window: 9000{facts} }} }}\n",
+                server.base_url()
+            ),
+        };
+        let mut large = png(10, 10);
+        large.resize(4 << 20, 0);
+        let forge = Forge::new()
+            .with_file("forge.yaml", format!("{providers}agents: [{{ id: a, model: '{model}' }}]\n"))
+            .with_file("large.png", large)
+            .with_file("wide.png", png(9_000, 10))
+            .with_file("shot.png", png(800, 600))
+            .with_file("notes.png", "no picture");
+        let ran = run_with_key(&forge, has_key.then_some("sk-planted-key"), arguments);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{what}: {}", ran.stderr);
+        assert!(ran.stderr.contains(expected), "{what}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("planted"), "{what}: {}", ran.stderr);
+        assert_eq!(server.requests(), Vec::<Value>::new(), "{what}");
+    }
+}
+
 #[test]
-fn what_cannot_work_is_refused_before_anything_is_sent() {
-    let key = Some("sk-planted-key");
-    let own = "providers: { openai: { kind: openai-chat } }\n";
-    let local = |server: &ScriptedServer, facts: &str| {
-        format!(
-            "providers: {{ p: {{ base_url: '{}' }} }}\nmodels: {{ 'p:m': {{ window: 9000{facts} }} }}\n",
-            server.base_url()
-        )
-    };
-    let agent = |model: &str| format!("agents: [{{ id: a, model: '{model}' }}]\n");
-    for (what, facts, model, arguments, key, expected) in [
+fn a_model_that_cannot_be_asked_is_refused_before_anything_is_sent() {
+    check_refused(&[
         (
             "no key",
             None,
             "openai:gpt-6-sol",
-            &["go"][..],
-            None,
+            &["go"],
+            false,
             "needs a key: set the environment variable OPENAI_API_KEY",
         ),
-        ("no provider of that name", Some(""), "q:m", &["go"], key, "the model `q:m` has no provider"),
-        ("a slip in its name", None, "opnai:gpt-6-sol", &["go"], key, "did you mean `openai:gpt-6-sol`?"),
-        ("unknown by name", None, "grok-4.7", &["go"], key, "the model `grok-4.7` is not served by `openai`"),
+        ("no provider of that name", Some(""), "q:m", &["go"], true, "the model `q:m` has no provider"),
+        ("a slip in its name", None, "opnai:gpt-6-sol", &["go"], true, "did you mean `openai:gpt-6-sol`?"),
+        (
+            "of another company",
+            None,
+            "grok-4.7",
+            &["go"],
+            true,
+            "the model `grok-4.7` is not served by `openai`",
+        ),
         (
             "in another protocol only",
             None,
             "openai:gpt-5.3-codex",
             &["go"],
-            key,
+            true,
             "cannot be reached by `openai-chat`: its provider serves it by `responses` only",
         ),
         (
@@ -173,7 +203,7 @@ fn what_cannot_work_is_refused_before_anything_is_sent() {
             None,
             "openai:gpt-6-astra",
             &["go", "--effort", "none"],
-            key,
+            true,
             "has no effort `none`: it has low, medium, high, max",
         ),
         (
@@ -181,75 +211,52 @@ fn what_cannot_work_is_refused_before_anything_is_sent() {
             Some(", efforts: []"),
             "p:m",
             &["go", "--effort", "low"],
-            key,
+            true,
             "has no effort `low`: none can be set",
         ),
+    ]);
+}
+
+#[test]
+fn an_image_that_cannot_be_sent_is_refused_before_anything_is_sent() {
+    let of_shot: [(&str, &str, &'static [&'static str], &str); 8] = [
         (
             "too many bytes",
-            Some(""),
-            "p:m",
+            "",
             &["go", "--image", "large.png"],
-            key,
             "the image `large.png` is too large: 4 MiB (expected at most 3.75 MiB); make it smaller",
         ),
         (
             "too many pixels",
-            Some(""),
-            "p:m",
+            "",
             &["go", "--image", "wide.png"],
-            key,
             "the image `wide.png` is too large: 9000 × 10 pixels (expected at most 8000 a side); make it smaller",
         ),
         (
             "no image",
-            Some(""),
-            "p:m",
+            "",
             &["go", "--image", "notes.png"],
-            key,
             "`notes.png` is not an image that models read (expected PNG, JPEG, GIF or WebP)",
         ),
+        ("no file", "", &["go", "--image", "gone.png"], "cannot read the image gone.png: No such file"),
+        ("a folder", "", &["go", "--image", "."], "cannot read the image .: Is a directory"),
         (
-            "no file",
-            Some(""),
-            "p:m",
-            &["go", "--image", "gone.png"],
-            key,
-            "cannot read the image gone.png: No such file",
-        ),
-        (
-            "a folder",
-            Some(""),
-            "p:m",
-            &["go", "--image", "."],
-            key,
-            "cannot read the image .: Is a directory",
+            "a device",
+            "",
+            &["go", "--image", "/dev/null"],
+            "cannot read the image /dev/null: it is not a regular file",
         ),
         (
             "a model without eyes",
-            Some(", images: false"),
-            "p:m",
+            ", images: false",
             &["go", "--image", "shot.png"],
-            key,
             "agent `a`: the model `p:m` reads no images: leave them out, or use another model",
         ),
-        ("a task is missing", Some(""), "p:m", &["--image", "shot.png"], key, "there is no task"),
-    ] {
-        let server = ScriptedServer::start(vec![Step::text("hi")]);
-        let mut large = png(10, 10);
-        large.resize(4 << 20, 0);
-        let yaml = facts.map_or_else(|| own.to_owned(), |facts| local(&server, facts)) + &agent(model);
-        let forge = Forge::new()
-            .with_file("forge.yaml", yaml)
-            .with_file("large.png", large)
-            .with_file("wide.png", png(9_000, 10))
-            .with_file("shot.png", png(800, 600))
-            .with_file("notes.png", "no picture");
-        let ran = run_with_key(&forge, key, arguments);
-        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{what}: {}", ran.stderr);
-        assert!(ran.stderr.contains(expected), "{what}: {}", ran.stderr);
-        assert!(!ran.stderr.contains("planted"), "{what}: {}", ran.stderr);
-        assert_eq!(server.requests(), Vec::<Value>::new(), "{what}");
-    }
+        ("a task is missing", "", &["--image", "shot.png"], "there is no task"),
+    ];
+    let cases =
+        of_shot.map(|(what, facts, arguments, said)| (what, Some(facts), "p:m", arguments, true, said));
+    check_refused(&cases);
 }
 
 #[test]
