@@ -123,6 +123,8 @@ pub struct DeniedCall {
     pub agent: AgentId,
     /// The tool.
     pub tool: ToolName,
+    /// The call's id, unique within its message.
+    pub call_id: String,
     /// The subjects that were denied; empty for a tool without any.
     pub about: Vec<String>,
     /// The reason.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forge_domain::{AgentId, Discretion, Mode, Subject, ToolName};
+use forge_domain::{AgentId, Discretion, Mode, Subject, ToolCall};
 use futures::future::BoxFuture;
 
 use crate::{DeniedBy, DeniedCall, RunError, RunReport};
@@ -78,9 +78,14 @@ impl Conduct {
     }
 
     /// Notes that a call was denied.
-    pub(crate) fn deny(&self, agent: &AgentId, tool: &ToolName, about: &[Subject], by: DeniedBy) {
-        let about = about.iter().map(ToString::to_string).collect();
-        self.denied().push(DeniedCall { agent: agent.clone(), tool: tool.clone(), about, by });
+    pub(crate) fn deny(&self, agent: &AgentId, call: &ToolCall, about: &[Subject], by: DeniedBy) {
+        self.denied().push(DeniedCall {
+            agent: agent.clone(),
+            tool: call.name.clone(),
+            call_id: call.id.clone(),
+            about: about.iter().map(ToString::to_string).collect(),
+            by,
+        });
     }
 
     /// Adds the calls that were denied since the last time to a report.

@@ -102,7 +102,7 @@ impl ToolCalls<'_, '_> {
             }
             Ruling::Deny(denial) => {
                 self.engine.events.denial(HookPoint::PreToolCall, Some(&call.name), &denial);
-                self.engine.conduct.deny(id, &call.name, &[], DeniedBy::Hook);
+                self.engine.conduct.deny(id, call, &[], DeniedBy::Hook);
                 let why = reason(&denial);
                 let text = format!("This call was denied and did not run. The reason: {why}");
                 return ToolResult::error(call, text);
@@ -286,7 +286,7 @@ impl ToolCalls<'_, '_> {
             }
         };
         answer.map_err(|(by, why)| {
-            conduct.deny(&self.agent.id, &call.name, about, by);
+            conduct.deny(&self.agent.id, call, about, by);
             why
         })
     }

@@ -175,6 +175,7 @@ mod tests {
         let denied = |by| DeniedCall {
             agent: AgentId::new("a").unwrap(),
             tool: ToolName::new("shell").unwrap(),
+            call_id: "c".to_owned(),
             about: Vec::new(),
             by,
         };

@@ -67,8 +67,7 @@ impl Explanation {
             Error::UnresolvedProperty { name, .. } => Self {
                 what: format!("the variable `{name}` is not set"),
                 hint: Some(format!(
-                    "export it, or write `${{{name}:-DEFAULT}}`; a project's file cannot name secrets, which keys such as \
-                     `api_key_env` take by their names; quotes keep the text as it is"
+                    "export it, or write `${{{name}:-DEFAULT}}`; in quotes, the text stays as it is"
                 )),
             },
             Error::PropertyRequiredButUnset { name, message, .. }
