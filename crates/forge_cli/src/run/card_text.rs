@@ -1,7 +1,7 @@
 //! A run in a list of runs: its age, its cost and its size in few columns.
 
 use forge_app::RunCard;
-use forge_domain::{CheckpointReason, Tokens};
+use forge_domain::{CheckpointReason, Cost, Tokens};
 use jiff::Timestamp;
 
 use crate::output::visible;
@@ -24,6 +24,13 @@ pub(crate) fn short_tokens(tokens: Tokens) -> String {
         thousands @ 1_000..1_000_000 => format!("{}k", thousands.div_ceil(1_000)),
         millions => format!("{:.1}M", millions as f64 / 1e6),
     }
+}
+
+/// Returns the cost of a run in few columns.
+pub(crate) fn short_cost(card: &RunCard) -> String {
+    let cost = card.spent.cost;
+    let is_unknown = cost.unpriced_calls > 0 && cost.dollars == Cost::default().dollars;
+    if is_unknown { "–".to_owned() } else { cost.dollars.to_string() }
 }
 
 /// Returns the state of a run in one word.

@@ -20,7 +20,7 @@ mod view;
 
 pub(crate) use self::answer_schema::{Answer, AnswerSchema};
 pub(crate) use self::attachments::{Attached, attach_files};
-pub(crate) use self::card_text::{age, folder_text, short_tokens, state_word, title_text};
+pub(crate) use self::card_text::{age, folder_text, short_cost, short_tokens, state_word, title_text};
 pub(crate) use self::checkpoint_cells::{CHECKPOINT_COLUMNS, checkpoint_cells};
 pub(crate) use self::checkpoints::shell_quote;
 pub(crate) use self::compaction_text::{because, change, failed_attempts, strategy_lines};

@@ -14,7 +14,7 @@ use crate::output;
 use crate::output::line_wrap::cut;
 use crate::output::table::{Side, table};
 use crate::run::{
-    CHECKPOINT_COLUMNS, age, checkpoint_cells, folder_text, short_tokens, state_word, title_text,
+    CHECKPOINT_COLUMNS, age, checkpoint_cells, folder_text, short_cost, short_tokens, state_word, title_text,
 };
 
 /// The columns of a table of runs, unless the terminal has more.
@@ -69,7 +69,7 @@ fn runs_text(cards: &[RunCard], place: &str, folder: Option<&str>, now: Timestam
             card.summary.run.to_string(),
             latest.map(|info| age(info.created_at, now)).unwrap_or_default(),
             latest.map(|info| short_tokens(info.estimated_tokens)).unwrap_or_default(),
-            card.spent.cost.to_string(),
+            short_cost(card),
             state_word(card).to_owned(),
             folder.map_or_else(|| title.clone(), |folder| format!("{title} ({folder})")),
         ]
