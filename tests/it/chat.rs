@@ -117,7 +117,7 @@ fn a_turn_is_shown_as_markdown_and_the_run_can_be_resumed() {
     assert_eq!(mode & 0o777, 0o600);
 
     let second = ScriptedServer::start(vec![Step::text("Still nothing.")]);
-    let mut terminal = chat_with(&forge, &second, SESSION, &["--resume"], &[("NO_COLOR", "1")]);
+    let mut terminal = chat_with(&forge, &second, SESSION, &["-c"], &[("NO_COLOR", "1")]);
     terminal.sees("› And then?");
     terminal.sees("Nothing \\u{1b}[2Jmore.");
     says(&mut terminal, "Sure?");
@@ -279,6 +279,10 @@ fn two_ctrl_c_end_it_and_a_resumed_chat_goes_on() {
     assert!(shown.contains("to continue: forge run --resume 2"), "{shown}");
     let second = ScriptedServer::start(vec![Step::text("Second."), Step::text("Third.")]);
     let mut terminal = chat_with(&forge, &second, SESSION, &["--resume"], &[("NO_COLOR", "1")]);
+    // It is chosen by its first message.
+    terminal.sees("Resume a run");
+    terminal.sees("› one");
+    terminal.types("\r");
     terminal.sees("resumed:");
     terminal.sees("› two");
     terminal.sees("Second.");

@@ -42,8 +42,9 @@ fn a_task_needs_neither_a_file_nor_a_command() {
     ];
     let server = ScriptedServer::start(steps);
     let asked = run(&forge, &server, "", &["Review this."], "+ a line\n");
-    assert_eq!((asked.code, asked.stdout.as_str()), (0, "Legi.\n"), "{}", asked.stderr);
     // What changes something needs consent, and no one is there.
+    assert_eq!((asked.code, asked.stdout.as_str()), (7, "Legi.\n"), "{}", asked.stderr);
+    assert!(asked.stderr.contains("denied: write (new.txt) without an answer"), "{}", asked.stderr);
     assert!(!forge.path("new.txt").exists());
     let continued = run(&forge, &server, "", &["-c", "-p", "Again."], "");
     assert_eq!((continued.code, continued.stdout.as_str()), (0, "Iterum.\n"), "{}", continued.stderr);

@@ -22,6 +22,9 @@ mod encoding;
 mod endings;
 mod endurance;
 mod example;
+mod export;
+#[cfg(target_os = "linux")]
+mod first_hours;
 mod forge;
 mod home;
 mod hooks;
@@ -29,11 +32,16 @@ mod images;
 mod init;
 mod inspect;
 mod interruption;
+#[cfg(target_os = "linux")]
+mod latency;
 mod logging;
 mod mcp;
 mod migration;
+mod modes;
 mod mutated;
 mod orchestrator;
+#[cfg(unix)]
+mod picture;
 mod program;
 mod provider_contract;
 #[cfg(unix)]

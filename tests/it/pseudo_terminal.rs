@@ -16,6 +16,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{InputModes, LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
+use crate::picture::svg;
+
 /// Longest wait for something to be shown.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -145,6 +147,11 @@ impl Terminal {
     /// The lines of the screen as they are now, without blanks at their ends.
     pub(crate) fn screen(&self) -> Vec<String> {
         lines(&self.state().screen)
+    }
+
+    /// Draws the screen as it is now.
+    pub(crate) fn picture(&self, title: &str) -> String {
+        svg(self.state().screen.screen(), title)
     }
 
     /// Everything that came, byte by byte.

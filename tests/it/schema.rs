@@ -216,7 +216,9 @@ fn what_check_takes_is_taken_by_the_schema() {
     taken.push("models: { m: { price: { input: 1, output: 1, as_of: 2026-11-21 } } }".to_owned());
     // A number and a word of YAML's stand for themselves where a text belongs.
     for text in ["5", "1.50", "true", "2026-01-01"] {
-        taken.push(agent(&format!("description: {text}, system_prompt: {text}, subscribe: [{text}]")));
+        taken.push(agent(&format!(
+            "description: {text}, system_prompt: {text}, subscribe: [{text}], emits: [{text}]"
+        )));
         taken.push(format!("agents: [{{ id: {text}, model: gpt-4o }}]"));
         taken.push(compact(&format!("focus: {text}, pin: [{text}], model: gpt-4o, prompt: {text}")));
         taken.push(format!("providers: {{ p: {{ base_url: 'http://h', headers: {{ x: {text} }} }} }}"));
@@ -282,7 +284,8 @@ impl Completion<'_> {
         if let Some(constant) = schema.get("const") {
             return constant.clone();
         }
-        if let Some(named) = schema["patternProperties"].as_object().and_then(|named| named.values().next()) {
+        let named = schema["patternProperties"].as_object().filter(|_| !schema["properties"].is_object());
+        if let Some(named) = named.and_then(|named| named.values().next()) {
             // What rules name are tools.
             let name = if within == "Permissions" { "shell" } else { "researcher" };
             return serde_json::json!({ name: self.value(&named.clone(), within) });

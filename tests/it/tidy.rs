@@ -98,10 +98,11 @@ const MOST_FIELDS: usize = 12;
 const MOST_METHODS: usize = 30;
 
 /// Types that are larger, with the reason.
-const LARGE_TYPES: [(&str, &str); 4] = [
+const LARGE_TYPES: [(&str, &str); 5] = [
     ("forge_domain: Agent", "a block of YAML, a field a key"),
     ("forge_domain: Compact", "a block of YAML, a field a key"),
     ("forge_domain: Workflow", "a block of YAML, a field a key"),
+    ("forge_app: RunReport", "the report as JSON, a field a key"),
     ("forge_domain: Conversation", "the log: every reader's question about it is a method"),
 ];
 

@@ -196,7 +196,8 @@ impl Checkpointing {
         &self.policy
     }
 
-    pub(crate) fn store(&self) -> &dyn CheckpointStore {
+    /// Returns the store in which they are saved.
+    pub fn store(&self) -> &dyn CheckpointStore {
         &*self.store
     }
 

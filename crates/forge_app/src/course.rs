@@ -2,7 +2,7 @@
 //! restores.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forge_domain::compaction::CompactionReport;
 use forge_domain::{
@@ -24,6 +24,8 @@ pub(crate) struct Course {
     pub(crate) finished: Arc<Mutex<BTreeMap<usize, ToolResult>>>,
     /// The agents that run after this one, and their event.
     pub(crate) errand: Option<Errand>,
+    /// The events that it emitted and whose agents have yet to run.
+    pub(crate) emitted: Arc<Mutex<Vec<Event>>>,
     /// The agent whose transform or call started this one. It continues if a run is resumed.
     pub(crate) asked_by: Option<AgentId>,
     /// The number of agents above it in a chain of calls.
@@ -51,6 +53,7 @@ pub(crate) struct Mark {
     n_entries: usize,
     iterations: usize,
     pub(crate) n_finished: usize,
+    n_emitted: usize,
     /// A reply that broke off, or an unused summary, leaves no other trace.
     spent: Spent,
 }
@@ -58,6 +61,7 @@ pub(crate) struct Mark {
 /// The names of what a checkpoint saves beside counters.
 const FINISHED: &str = "finished";
 const ERRAND: &str = "errand";
+const EMITTED: &str = "emitted";
 const ASKED_BY: &str = "asked_by";
 const LIMITS: &str = "limits";
 
@@ -76,6 +80,7 @@ impl Course {
         let mut course = Self {
             finished: Arc::new(Mutex::new(take_extra(&mut progress, FINISHED).unwrap_or_default())),
             errand: take_extra(&mut progress, ERRAND),
+            emitted: Arc::new(Mutex::new(take_extra(&mut progress, EMITTED).unwrap_or_default())),
             asked_by: take_extra(&mut progress, ASKED_BY),
             progress,
             parent: Some(key),
@@ -103,6 +108,10 @@ impl Course {
         if let Some(errand) = self.errand.as_ref().filter(|errand| !errand.waiting.is_empty()) {
             put_extra(&mut progress, ERRAND, serde_json::to_value(errand));
         }
+        let emitted = self.emitted();
+        if !emitted.is_empty() {
+            put_extra(&mut progress, EMITTED, serde_json::to_value(&*emitted));
+        }
         if let Some(asker) = &self.asked_by {
             put_extra(&mut progress, ASKED_BY, serde_json::to_value(asker));
         }
@@ -123,8 +132,19 @@ impl Course {
             n_entries: conversation.entries().len(),
             iterations: self.progress.iterations,
             spent: self.progress.spent,
+            n_emitted: self.emitted().len(),
             n_finished: self.finished.lock().unwrap_or_else(PoisonError::into_inner).len(),
         }
+    }
+
+    fn emitted(&self) -> MutexGuard<'_, Vec<Event>> {
+        self.emitted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the oldest of the events that it emitted.
+    pub(crate) fn take_emitted(&self) -> Option<Event> {
+        let mut emitted = self.emitted();
+        (!emitted.is_empty()).then(|| emitted.remove(0))
     }
 
     /// Counts a reply.

@@ -3,6 +3,7 @@
 mod agent_services;
 mod catalog;
 mod checkpoints;
+mod conduct;
 mod consents;
 mod context;
 mod events;
@@ -13,6 +14,7 @@ mod setup;
 
 pub(crate) use self::agent_services::AgentServices;
 pub(crate) use self::checkpoints::{AgentState, is_over, newest_first};
+pub use self::conduct::{Conduct, ModeRefused, SandboxCheck};
 pub use self::context::{LiveContext, NextCall};
 pub(crate) use self::events::silent_watcher;
 pub(crate) use self::ledger::{expense, usage_of_call};
@@ -33,6 +35,7 @@ use self::ledger::Ledger;
 use self::limits::Limits;
 use crate::actions::ActionLog;
 use crate::checkpointing::Checkpointing;
+use crate::emission::{EMIT, emit_definition};
 use crate::{Hooks, RunError, Services, Watcher};
 
 /// The world that turns run in. Clones share everything but the watcher.
@@ -45,6 +48,8 @@ pub struct Engine {
     checkpointing: Option<Arc<Checkpointing>>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) ledger: Arc<Ledger>,
+    /// The user's decisions in advance.
+    pub conduct: Arc<Conduct>,
     pub(crate) consents: Arc<Consents>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) actions: ActionLog,
@@ -63,6 +68,7 @@ impl Engine {
             checkpointing: None,
             catalog: Arc::default(),
             ledger: Arc::default(),
+            conduct: Arc::default(),
             consents: Arc::default(),
             limits: Arc::default(),
             actions: ActionLog::default(),
@@ -124,7 +130,12 @@ impl Engine {
     /// [`RunError::Tools`] if one of them is unknown.
     pub fn tools(&self, agent: &Agent) -> Result<Vec<ToolDefinition>, RunError> {
         let definitions = self.services.callable(agent.tools.as_deref().unwrap_or_default());
-        definitions.map_err(|source| RunError::Tools { agent: agent.id.to_string(), source })
+        let mut definitions =
+            definitions.map_err(|source| RunError::Tools { agent: agent.id.to_string(), source })?;
+        if definitions.iter().all(|tool| tool.name.as_str() != EMIT) {
+            definitions.extend(emit_definition(agent));
+        }
+        Ok(definitions)
     }
 
     /// Checks that the models of `agent`, and of the agents that it can call, can be asked: that their keys

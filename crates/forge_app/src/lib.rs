@@ -29,6 +29,7 @@ mod course;
 mod deprecation;
 mod diagnosis;
 mod effective;
+mod emission;
 mod engine;
 mod hooks;
 mod inspect;
@@ -52,9 +53,10 @@ pub use check::check_workflow;
 pub use checkpointing::{CheckpointTally, Checkpointing, TakeFrom};
 pub use checkpoints::{
     ArchiveError, CheckpointDifference, CheckpointReport, CheckpointsError, CompactRun, CompactRunError,
-    CompactedRun, CompactionLayer, Discarded, Fork, Imported, LayerState, LogTail, RunSummary, Scope,
-    Selected, Undone, ViewedMessage, Writer, compact_run, difference, discard, export_run, fork, free_name,
-    import_run, latest_of_run, prune, report, runs, save_compaction, seal_run, select, tools_tokens_of, undo,
+    CompactedRun, CompactionLayer, Discarded, Fork, Imported, LayerState, LogTail, RunCard, RunSummary,
+    Scope, Selected, Undone, ViewedMessage, Writer, compact_run, difference, discard, export_run, fork,
+    free_name, import_run, latest_of_run, prune, report, run_cards, runs, save_compaction, seal_run, select,
+    title, tools_tokens_of, undo,
 };
 pub use compact_session::{
     CompactSession, CompactSessionError, CompactedSession, Fate, MessageReport, SessionReport, SessionRoom,
@@ -63,7 +65,8 @@ pub use compact_session::{
 pub use deprecation::deprecations;
 pub use diagnosis::{Check, Credentials, Health, diagnose};
 pub use effective::{Effective, effective};
-pub use engine::{Engine, LiveContext, NextCall};
+pub use emission::{EMIT, silent_subscriptions};
+pub use engine::{Conduct, Engine, LiveContext, ModeRefused, NextCall, SandboxCheck};
 pub use hooks::Hooks;
 pub use inspect::{
     Duplicate, DuplicateKind, GroupCounts, InspectReport, Inspector, LargeItem, MessageSize, RoleShare,
@@ -78,6 +81,6 @@ pub use replay::{
 };
 pub use resume::{Restored, Resume, ResumeError};
 pub use run_event::{RunEvent, Watcher};
-pub use run_report::{RunError, RunReport, StopReason};
+pub use run_report::{AgentResponse, DeniedBy, DeniedCall, RunError, RunReport, StopReason};
 pub use services::Services;
 pub use session_name::{SessionName, SessionNameError, Which, short_names};

@@ -1,6 +1,7 @@
 //! Agents that events start, each with its own conversation.
 
 mod adoption;
+mod emission;
 mod lifecycle;
 mod operations;
 mod resumption;
@@ -9,6 +10,7 @@ mod roster;
 use forge_domain::{Agent, AgentId, Conversation, Event};
 
 pub use self::adoption::{Adopted, History};
+use self::emission::run_emitted;
 use self::lifecycle::Lifecycle;
 pub use self::operations::{ModelSwitch, RunStatistics, TakenBack};
 use self::roster::Roster;
@@ -118,6 +120,8 @@ impl Orchestrator {
             return Ok(denied);
         }
         let result = self.run_each(agents, event, None).await;
+        let result = run_emitted(self, result).await;
+        let result = self.engine.conduct.report(result);
         self.lifecycle.end(&self.engine, &result).await;
         result
     }

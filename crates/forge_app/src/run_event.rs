@@ -94,6 +94,13 @@ pub enum RunEvent<'a> {
         /// A message of the tool.
         message: Option<&'a str>,
     },
+    /// A call that runs printed a line. Its result has the line as well.
+    ToolOutput {
+        /// The call.
+        call: &'a ToolCall,
+        /// The line, without its end.
+        line: &'a str,
+    },
     /// A tool call has its result, while others of the same reply may still run.
     ToolFinished(&'a ToolCall),
     /// A tool has answered.
@@ -147,6 +154,9 @@ impl RunEvent<'_> {
             Self::ToolCall(call) => json!({"event": "tool_call", "call": call}),
             Self::ToolProgress { tool, done, of, message } => {
                 json!({"event": "tool_progress", "tool": tool, "done": done, "of": of, "message": message})
+            }
+            Self::ToolOutput { call, line } => {
+                json!({"event": "tool_output", "call_id": call.id, "tool": call.name, "line": line})
             }
             Self::ToolFinished(call) => {
                 json!({"event": "tool_finished", "call_id": call.id, "tool": call.name})

@@ -4,8 +4,9 @@ use std::fmt;
 
 use forge_domain::compaction::{CompactError, CompactionReport, StrategyStatistics};
 use forge_domain::{
-    Cost, ModelError, Overspend, Progress, ProviderError, RecordError, SinkError, StillOver, StoreError,
-    TemplateError, ToolsUnavailable, UnknownToolError, UnsupportedReasoning, Usage, quantity,
+    AgentId, Cost, ModelError, Overspend, Progress, ProviderError, RecordError, SinkError, StillOver,
+    StoreError, TemplateError, ToolName, ToolsUnavailable, UnknownToolError, UnsupportedReasoning, Usage,
+    quantity,
 };
 use serde::Serialize;
 
@@ -16,6 +17,10 @@ use crate::CheckpointTally;
 pub struct RunReport {
     /// The agent's last answer.
     pub response: String,
+    /// The last answer of each agent that an event started, in the order in which they began.
+    pub responses: Vec<AgentResponse>,
+    /// The tool calls that were not made because they were not allowed, sub-agents' included.
+    pub denials: Vec<DeniedCall>,
     /// Calls to the model.
     pub iterations: usize,
     /// Every compaction that was due, in order.
@@ -45,6 +50,8 @@ impl RunReport {
     pub(crate) fn empty(stop: StopReason) -> Self {
         Self {
             response: String::new(),
+            responses: Vec::new(),
+            denials: Vec::new(),
             iterations: 0,
             outcomes: Vec::new(),
             strategies: StrategyStatistics::default(),
@@ -75,6 +82,13 @@ impl RunReport {
     #[must_use]
     pub fn then(mut self, later: Self) -> Self {
         self.outcomes.extend(later.outcomes);
+        self.denials.extend(later.denials);
+        for response in later.responses {
+            match self.responses.iter_mut().find(|known| known.agent == response.agent) {
+                Some(known) => *known = response,
+                None => self.responses.push(response),
+            }
+        }
         self.usage += later.usage;
         self.summary_usage += later.summary_usage;
         self.cost += later.cost;
@@ -100,6 +114,53 @@ impl RunReport {
         let stop = stop.clone();
         Self { stop, ..self.then(later) }
     }
+}
+
+/// A tool call that was not made because it was not allowed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeniedCall {
+    /// The agent that wanted to make it.
+    pub agent: AgentId,
+    /// The tool.
+    pub tool: ToolName,
+    /// The call's id, unique within its message.
+    pub call_id: String,
+    /// The subjects that were denied; empty for a tool without any.
+    pub about: Vec<String>,
+    /// The reason.
+    pub by: DeniedBy,
+}
+
+/// The reason why a call was denied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeniedBy {
+    /// A rule.
+    Rule,
+    /// The mode `plan`.
+    Mode,
+    /// The user, when they were asked.
+    User,
+    /// It needs consent, and no one could answer.
+    Nobody,
+    /// A hook.
+    Hook,
+}
+
+impl DeniedBy {
+    /// Checks whether it leaves a run incomplete: the user neither decided it nor asked for it.
+    pub const fn leaves_work(self) -> bool {
+        matches!(self, Self::Rule | Self::Nobody)
+    }
+}
+
+/// The answer of one agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AgentResponse {
+    /// The agent.
+    pub agent: AgentId,
+    /// Its last answer.
+    pub response: String,
 }
 
 /// A reason why a turn ended.

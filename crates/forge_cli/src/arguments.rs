@@ -4,10 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use forge_domain::{Allowance, Dollars, Effort, OnChange, RequestOptionError, SandboxMode, Tokens};
+use forge_domain::{
+    Allowance, Discretion, Dollars, Effort, Mode, OnChange, RequestOptionError, SandboxMode, Tokens,
+    UnknownMode,
+};
 use forge_transcript::Format;
 use serde::Serialize;
 
+use crate::failure::Misconfigured;
 use crate::output;
 
 /// The workflow file.
@@ -100,9 +104,49 @@ pub(crate) struct RunFlags {
     /// Show the model an image with the task: PNG, JPEG, GIF or WebP. Can be repeated
     #[arg(long = "image", value_name = "FILE")]
     pub(crate) images: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) consent: ConsentFlags,
     /// Write a report on the run to this file, as JSON: calls, compactions, tokens, cost, and why it ended
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+}
+
+/// The user's consents for a whole run, given in advance.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ConsentFlags {
+    /// The mode for calls that no rule of forge.yaml decides: `plan` only reads and ends with a plan, `ask`
+    /// asks, `edits` edits files without asking, `auto` also runs commands, in the sandbox
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    pub(crate) mode: Option<Mode>,
+    /// Allow every call that would be asked for, unless a project's or the administrator's rule asks; never
+    /// that secrets are shown
+    #[arg(short, long)]
+    yes: bool,
+    /// Allow these calls without a question: a tool, or a tool and a pattern such as 'shell:cargo *'
+    #[arg(long, value_name = "TOOL:PATTERN")]
+    allow: Vec<String>,
+}
+
+impl ConsentFlags {
+    /// Returns the user's decisions.
+    ///
+    /// # Errors
+    /// [`Misconfigured`] if a rule is invalid.
+    pub(crate) fn discretion(&self) -> Result<Discretion, Misconfigured> {
+        let mut discretion = Discretion { mode: self.mode.unwrap_or_default(), ..Discretion::default() };
+        if self.yes {
+            discretion.allow_everything();
+        }
+        for rule in &self.allow {
+            let invalid = |error| Misconfigured(format!("--allow '{}': {error}", output::visible(rule)));
+            discretion.allow(rule).map_err(invalid)?;
+        }
+        Ok(discretion)
+    }
+}
+
+fn mode(word: &str) -> Result<Mode, String> {
+    word.parse().map_err(|error: UnknownMode| error.to_string())
 }
 
 /// The user's own run, in place of a file.

@@ -37,6 +37,12 @@ pub(crate) fn with_mentions(message: String, files: &[PathBuf]) -> String {
     message + &files.iter().map(mention).collect::<String>()
 }
 
+/// Checks whether a file is an image by the ending of its name.
+pub(crate) fn is_image(name: &str) -> bool {
+    let name = name.to_lowercase();
+    ENDINGS.iter().any(|ending| name.len() > ending.len() && name.ends_with(ending))
+}
+
 /// Reads an image from a file.
 fn read(path: &Path) -> Result<Image, Misconfigured> {
     let name = visible(&path.display().to_string());
@@ -71,9 +77,7 @@ fn mentions(message: &str) -> Vec<String> {
                 word.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '\'', '"', '…'])
             }
         };
-        let lower = name.to_lowercase();
-        let is_image = ENDINGS.iter().any(|ending| lower.len() > ending.len() && lower.ends_with(ending));
-        if is_image && !found.iter().any(|known| known == name) {
+        if is_image(name) && !found.iter().any(|known| known == name) {
             found.push(name.to_owned());
         }
     }

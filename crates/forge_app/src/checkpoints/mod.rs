@@ -4,6 +4,7 @@
 //! a checkpoint, forking adds a run.
 
 mod archive;
+mod card;
 mod compaction;
 mod difference;
 mod discard;
@@ -19,6 +20,7 @@ use jiff::Timestamp;
 use crate::checkpointing::claim_from_the_gone;
 
 pub use self::archive::{ArchiveError, Imported, export_run, import_run, seal_run};
+pub use self::card::{RunCard, run_cards, title};
 pub use self::compaction::{
     CompactRun, CompactRunError, CompactedRun, compact_run, save_compaction, tools_tokens_of,
 };

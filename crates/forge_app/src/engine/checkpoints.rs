@@ -126,7 +126,8 @@ impl Engine {
         Self { checkpointing: Some(checkpointing), ..self }
     }
 
-    pub(crate) fn checkpointing(&self) -> Option<&Checkpointing> {
+    /// Returns the checkpoints of the run, if they are saved.
+    pub fn checkpointing(&self) -> Option<&Checkpointing> {
         self.checkpointing.as_deref()
     }
 

@@ -8,6 +8,8 @@ use forge_domain::{
     secret_rule,
 };
 
+use crate::DeniedBy;
+
 /// A kind of call: its agent, its tool and what it is about.
 type CallKind = (AgentId, ToolName, Vec<Subject>);
 
@@ -51,13 +53,13 @@ impl Consents {
     /// `preview` finds; it is returned, because their consent is to that change alone.
     ///
     /// # Errors
-    /// The reason why the call may not be made.
+    /// Who denied it, and the reason why the call may not be made.
     pub(crate) async fn ask(
         &self,
         person: &dyn Person,
         request: &ConsentRequest<'_>,
         preview: impl Future<Output = Option<FileChange>>,
-    ) -> Result<(ActionConsent, Option<FileChange>), String> {
+    ) -> Result<(ActionConsent, Option<FileChange>), (DeniedBy, String)> {
         if self.given().covers(request) {
             return Ok((ActionConsent::User { earlier: true }, None));
         }
@@ -73,9 +75,13 @@ impl Consents {
                 self.given().insert(request);
                 Ok((ActionConsent::User { earlier: false }, change))
             }
-            Ok(Consent::Refused { why: Some(why) }) => Err(format!("the user does not want it: {why}")),
-            Ok(Consent::Refused { why: None }) => Err("the user does not want it".to_owned()),
-            Err(NobodyThere) => Err(no_answer_text(request.about)),
+            Ok(Consent::Refused { why: Some(why) }) => {
+                Err((DeniedBy::User, format!("the user does not want it: {why}")))
+            }
+            Ok(Consent::Refused { why: None }) => {
+                Err((DeniedBy::User, "the user does not want it".to_owned()))
+            }
+            Err(NobodyThere) => Err((DeniedBy::Nobody, no_answer_text(request.about))),
         }
     }
 

@@ -3,6 +3,7 @@
 use forge_domain::{Agent, AgentId, Checkpoint, Difference, OnChange};
 
 use super::Orchestrator;
+use super::emission::run_emitted;
 use crate::Engine;
 use crate::checkpointing::Point;
 use crate::conversations::{Conversations, Others, Work};
@@ -86,6 +87,8 @@ impl Orchestrator {
             return Ok(denied);
         }
         let result = self.finish_event(&agent).await;
+        let result = run_emitted(self, result).await;
+        let result = self.engine.conduct.report(result);
         self.lifecycle.end(&self.engine, &result).await;
         result
     }

@@ -1,13 +1,34 @@
 //! An assignment: an agent and its work, from the event to the report.
 
-use forge_domain::{Agent, Event, Message};
+use forge_domain::{Agent, Conversation, Event, Message, Mode};
 use tracing::Instrument;
 
 use super::Turn;
 use crate::checkpointing::Point;
 use crate::conversations::{Others, Work};
 use crate::course::Errand;
+use crate::run_report::AgentResponse;
 use crate::{Engine, RunError, RunEvent, RunReport, StopReason, spans};
+
+/// The author of the notes about the mode, in the conversation.
+const MODE_NOTE: &str = "mode";
+/// The note for the model before a message in the mode `plan`.
+const PLAN: &str = include_str!("../../../../templates/plan.md");
+/// The note for the model before the first message after that.
+const PLAN_IS_OVER: &str = include_str!("../../../../templates/plan_over.md");
+
+/// Returns what the model must be told of the mode before a message; `None` if it knows.
+fn mode_note(mode: Mode, log: &Conversation) -> Option<&'static str> {
+    let by_mode = |message: &&forge_domain::ContextMessage| message.message().note_by() == Some(MODE_NOTE);
+    let known = log.messages().filter(by_mode).last().map(|note| note.message().to_text());
+    let (plan, is_over) = (PLAN.trim_end(), PLAN_IS_OVER.trim_end());
+    let is_planning = known.is_some_and(|known| known != is_over);
+    match mode {
+        // A compaction may have removed the one of before.
+        Mode::Plan => Some(plan),
+        _ => is_planning.then_some(is_over),
+    }
+}
 
 /// An agent and the work that its turn continues.
 pub(crate) struct Assignment<'a, 'b> {
@@ -42,6 +63,9 @@ impl Assignment<'_, '_> {
             if let Some(system) = templates.render_system(named, &tools).map_err(RunError::Template)? {
                 engine.append(&mut work.conversation, Message::system(system));
             }
+        }
+        if let Some(note) = mode_note(engine.conduct.mode(), &work.conversation) {
+            engine.append(&mut work.conversation, Message::note(MODE_NOTE, note));
         }
         let task = Message::showing(task, &event.images);
         engine.events.emit(&RunEvent::Message(&task));
@@ -87,6 +111,7 @@ impl Assignment<'_, '_> {
         let mut report = result?;
         report.progress = work.course.progress.clone();
         report.checkpoints = engine.checkpoints();
+        report.responses = vec![AgentResponse { agent: agent.id.clone(), response: report.response.clone() }];
         engine.events.emit(&RunEvent::Stopped(&report.stop));
         Ok(report)
     }

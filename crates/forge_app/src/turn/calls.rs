@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use forge_domain::{
-    ASSUMED_WINDOW, ActionConsent, Agent, CallEdit, CallScope, ConsentRequest, Conversation, FileChange,
-    HookEvent, HookPoint, Permission, PostToolCall, PreToolCall, Reach, ResultEdit, Subject, Tokens,
-    ToolCall, ToolName, ToolResult, Verdict,
+    ASSUMED_WINDOW, ActionConsent, Agent, CallEdit, CallScope, ConsentRequest, Conversation, Event,
+    FileChange, HookEvent, HookPoint, Mode, Permission, PostToolCall, PreToolCall, Reach, ResultEdit,
+    Subject, Tokens, ToolCall, ToolName, ToolResult, Verdict,
 };
 use futures::FutureExt;
 use futures::channel::mpsc::UnboundedSender;
@@ -17,16 +17,19 @@ use futures::future::join_all;
 use tracing::Instrument;
 
 use super::agents::SubAgents;
+use crate::emission::{EMIT, emitted};
 use crate::engine::recall_tools;
 use crate::hooks::{Denial, Ruling};
 use crate::recall::{RECALL, recall};
-use crate::{Engine, RunEvent, spans};
+use crate::{DeniedBy, Engine, RunEvent, spans};
 
 /// The end of a refusal, for the model.
 pub(super) const NO_WAY_AROUND: &str =
     "Do not look for another way; continue without it, or say what you need";
 /// The text in place of an image that the model cannot see.
 const UNSEEN: &str = "[the image itself is not shown: as far as is known, this model reads no images]";
+/// The reason why a call is denied in the mode `plan`, for the model.
+const PLAN_ONLY: &str = "the user wants a plan first, and nothing may be changed until they approve it";
 /// Most characters of changed arguments that the model is shown.
 const SHOWN: usize = 1_000;
 /// Most tokens of an answer of `recall`, whatever the window.
@@ -41,6 +44,8 @@ pub(super) struct ToolCalls<'t, 'b> {
     /// The log without the results of these calls.
     pub(super) conversation: &'t Conversation,
     pub(super) agents: &'t SubAgents<'t, 'b>,
+    /// The events that the agent emits.
+    pub(super) emitted: &'t Mutex<Vec<Event>>,
 }
 
 /// The permission to make a call.
@@ -97,6 +102,7 @@ impl ToolCalls<'_, '_> {
             }
             Ruling::Deny(denial) => {
                 self.engine.events.denial(HookPoint::PreToolCall, Some(&call.name), &denial);
+                self.engine.conduct.deny(id, call, &[], DeniedBy::Hook);
                 let why = reason(&denial);
                 let text = format!("This call was denied and did not run. The reason: {why}");
                 return ToolResult::error(call, text);
@@ -136,7 +142,35 @@ impl ToolCalls<'_, '_> {
         }
         let has_recall = call.name.as_str() == RECALL
             && self.engine.tools(self.agent).is_ok_and(|own| recall_tools(self.agent, &own).is_some());
-        if has_recall { self.recall(call) } else { self.call_tool(call).await }
+        if has_recall {
+            self.recall(call)
+        } else if call.name.as_str() == EMIT && self.agent.emits.is_some() {
+            self.emit(call).await
+        } else {
+            self.call_tool(call).await
+        }
+    }
+
+    /// Keeps the event that `call` emits, for the agents that subscribe to it.
+    async fn emit(&self, call: &ToolCall) -> ToolResult {
+        if let Err(refusal) = self.permit(call, &Reach::free()).await {
+            return refusal;
+        }
+        let event = match emitted(self.agent, call) {
+            Ok(event) => event,
+            Err(why) => return ToolResult::error(call, why),
+        };
+        let agents = self.engine.services.workflow.agents.iter();
+        let theirs: Vec<&str> =
+            agents.filter(|agent| agent.subscribes_to(&event.name)).map(|agent| agent.id.as_str()).collect();
+        let text = match theirs.as_slice() {
+            [] => format!("No agent subscribes to `{}`: nothing happens.", event.name),
+            theirs => format!("Emitted. When you are done, it starts {}.", theirs.join(", ")),
+        };
+        if !theirs.is_empty() {
+            self.emitted.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        }
+        ToolResult::answer(call, text)
     }
 
     /// Returns the agent that `call` names, if this one may call it.
@@ -172,6 +206,9 @@ impl ToolCalls<'_, '_> {
             return ToolResult::error(call, fenced.to_string());
         }
         let begun = self.begin_effects(call, &reach, &permit).await;
+        let (events, shown) = (self.engine.events.clone(), call.clone());
+        let show = move |line: &str| events.emit(&RunEvent::ToolOutput { call: &shown, line });
+        let permit = Permit { scope: permit.scope.watched_by(Arc::new(show)), ..permit };
         let result = catch_panic(tools.call_within(call, &permit.scope)).await;
         let result = result.unwrap_or_else(|panic| ToolResult::error(call, crash_text(&call.name, &panic)));
         self.end_effects(begun, &permit, &result).await;
@@ -199,10 +236,14 @@ impl ToolCalls<'_, '_> {
         let rules = self.engine.services.workflow.rules(self.agent);
         let is_secret = |subject: &Subject| matches!(subject, Subject::Secret { .. });
         let (secrets, others): (Vec<_>, Vec<_>) = reach.subjects.iter().cloned().partition(is_secret);
-        let of_call = rules.decide(&call.name, &Reach { usual: reach.usual, subjects: others });
+        let with = self.engine.conduct.discretion();
+        let of_call = rules.decide(&with, &call.name, &Reach { usual: reach.usual, subjects: others });
         let of_secrets = match secrets.as_slice() {
             [] => Verdict { permission: Permission::Allow, about: Vec::new(), rules: Vec::new() },
-            shown => rules.decide(&call.name, &Reach { usual: Permission::Allow, subjects: shown.to_vec() }),
+            shown => {
+                let reach = Reach { usual: Permission::Allow, subjects: shown.to_vec() };
+                rules.decide(&with, &call.name, &reach)
+            }
         };
         let verdicts = [&of_call, &of_secrets];
         let strictest = of_call.permission.max(of_secrets.permission);
@@ -232,15 +273,22 @@ impl ToolCalls<'_, '_> {
         about: &[Subject],
         preview: impl Future<Output = Option<FileChange>>,
     ) -> Result<(ActionConsent, Option<FileChange>), String> {
-        let Engine { services, consents, .. } = self.engine;
-        match permission {
+        let Engine { services, consents, conduct, .. } = self.engine;
+        let answer = match permission {
             Permission::Allow => Ok((ActionConsent::NotNeeded, None)),
-            Permission::Deny => Err("the permissions of this run forbid it".to_owned()),
+            Permission::Deny if self.engine.conduct.mode() == Mode::Plan => {
+                Err((DeniedBy::Mode, PLAN_ONLY.to_owned()))
+            }
+            Permission::Deny => Err((DeniedBy::Rule, "the permissions of this run forbid it".to_owned())),
             Permission::Ask => {
                 let request = ConsentRequest { agent: &self.agent.id, call, about, change: None };
                 consents.ask(&*services.person, &request, preview).await
             }
-        }
+        };
+        answer.map_err(|(by, why)| {
+            conduct.deny(&self.agent.id, call, about, by);
+            why
+        })
     }
 
     /// Returns the reason not to make the call if its tool exists, but not for this agent.

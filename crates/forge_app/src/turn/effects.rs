@@ -101,7 +101,7 @@ impl ToolCalls<'_, '_> {
     async fn permit_secrets(&self, call: &ToolCall, secrets: &[Subject]) -> Result<ActionConsent, String> {
         let reach = Reach { usual: Permission::Allow, subjects: secrets.to_vec() };
         let rules = self.engine.services.workflow.rules(self.agent);
-        let verdict = rules.decide(&call.name, &reach);
+        let verdict = rules.decide(&self.engine.conduct.discretion(), &call.name, &reach);
         let (answer, _) = self.answer(call, verdict.permission, secrets, async { None }).await?;
         Ok(consent(&verdict, &answer))
     }

@@ -45,7 +45,8 @@ impl<'a> Turn<'a, '_> {
         let finished = Arc::clone(&self.work.course.finished);
         let (notes, noted) = unbounded();
         let Work { conversation, course } = &mut *self.work;
-        let tools = ToolCalls { engine, agent, conversation, agents: &agents };
+        let emitted = Arc::clone(&course.emitted);
+        let tools = ToolCalls { engine, agent, conversation, agents: &agents, emitted: &emitted };
         let mut state = AgentState { engine, agent, conversation, course };
         let results = tools.run_all(calls, &finished, &notes);
         let work = Box::pin(join(results, state.save_results(noted, calls.len())));

@@ -5,13 +5,16 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use forge_app::Conduct;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::oneshot::Receiver;
 use tokio::time::MissedTickBehavior;
 
 use super::keyboard::Keyboard;
 use super::screen::{Screen, Wanted};
 use super::status::Doing;
 use super::stops::{Stop, Stops};
+use crate::output;
 use crate::run::Interruption;
 use crate::terminal::Taken;
 
@@ -34,6 +37,8 @@ pub(super) struct Attendant {
     /// True if keys are read one by one; else the terminal turns them into signals.
     pub(super) has_keys: bool,
     pub(super) began: Instant,
+    /// The conduct of the run, of which the mode is switched.
+    pub(super) conduct: Arc<Conduct>,
     /// The interruptions of the process, received at all times.
     pub(super) signals: UnboundedReceiver<Interruption>,
 }
@@ -60,11 +65,11 @@ impl Attendant {
             loop {
                 tokio::select! {
                     done = &mut work => break Attended::Done(done),
-                    Some(key) = keys.recv() => {
-                        if screen.press(&key) == Wanted::Stop {
-                            break self.stop();
-                        }
-                    }
+                    Some(key) = keys.recv() => match screen.press(&key) {
+                        Wanted::Stop => break self.stop(),
+                        Wanted::Mode => self.next_mode().await,
+                        Wanted::Nothing => {}
+                    },
                     Some(found) = self.signals.recv() => break match found {
                         Interruption::Interrupted => self.stop(),
                         interruption => Attended::Ended(interruption),
@@ -85,6 +90,23 @@ impl Attendant {
         }
         screen.end();
         outcome
+    }
+
+    /// Waits for the answer to a question; `None` if it was withdrawn.
+    pub(super) async fn attend_answer(&mut self, answer: Receiver<String>) -> Attended<Option<String>> {
+        self.attend(Doing::Waiting, async { answer.await.ok() }).await
+    }
+
+    /// Switches to the next mode; one that cannot be used here is passed over.
+    pub(super) async fn next_mode(&self) {
+        let mut mode = self.conduct.mode().next();
+        if let Err(refused) = self.conduct.set_mode(mode).await {
+            output::note(&refused.to_string());
+            mode = mode.next();
+            // Only `auto` is ever refused.
+            let _ = self.conduct.set_mode(mode).await;
+        }
+        self.screen.figures(|figures| figures.mode = mode);
     }
 
     fn stop<T>(&mut self) -> Attended<T> {

@@ -12,7 +12,7 @@ use super::lower_lines::{BEGIN, Below, END, in_place};
 use super::markdown::render;
 use super::spans::{Paint, Span, Tone, paint_spans};
 use super::status::{Doing, StatusFigures};
-use crate::output::line_wrap::wrap;
+use crate::output::line_wrap::{FRAME, cut, wrap};
 use crate::output::{visible, visible_lines};
 
 /// The prompt before a message.
@@ -48,11 +48,18 @@ pub(super) struct Drawn {
     pub(super) typed: Typed,
     pub(super) queue: VecDeque<String>,
     pub(super) question: Option<OpenQuestion>,
-    pub(super) doing: Doing,
-    pub(super) since: Instant,
+    pub(super) activity: Activity,
     pub(super) figures: StatusFigures,
+    /// The last lines that a running command printed.
+    pub(super) output: VecDeque<String>,
     /// The lines below as they were drawn.
     pub(super) below: Vec<String>,
+}
+
+/// The current activity, and its beginning.
+pub(super) struct Activity {
+    pub(super) doing: Doing,
+    pub(super) since: Instant,
 }
 
 /// The user of the terminal.
@@ -81,6 +88,8 @@ pub(super) enum Above {
 pub(super) struct OpenQuestion {
     pub(super) prompt: String,
     pub(super) typed: Typed,
+    /// The keys that answer it at once; none if the answer is a line.
+    pub(super) keys: Vec<char>,
     pub(super) answer: oneshot::Sender<String>,
 }
 
@@ -96,9 +105,9 @@ impl Drawn {
             typed: Typed::default(),
             queue: VecDeque::new(),
             question: None,
-            doing: Doing::Preparing,
-            since: Instant::now(),
+            activity: Activity { doing: Doing::Preparing, since: Instant::now() },
             figures: StatusFigures::default(),
+            output: VecDeque::new(),
             below: Vec::new(),
         }
     }
@@ -215,7 +224,7 @@ impl Drawn {
         let line =
             [Span::new(format!("{} ", question.prompt), Tone::QUIET), Span::new(visible(&text), Tone::PLAIN)];
         self.print(vec![paint_spans(&line, paint)]);
-        self.since = Instant::now();
+        self.activity.since = Instant::now();
         // The asker may have gone in the meantime.
         let _ = question.answer.send(text);
     }
@@ -226,8 +235,8 @@ impl Drawn {
         let (columns, rows) = (usize::from(columns), usize::from(rows));
         let below = Below {
             ahead: self.ahead(columns),
-            doing: if self.question.is_some() { &Doing::Waiting } else { &self.doing },
-            elapsed: self.since.elapsed(),
+            doing: if self.question.is_some() { &Doing::Waiting } else { &self.activity.doing },
+            elapsed: self.activity.since.elapsed(),
             figures: &self.figures,
             queue: &self.queue,
             typed: match &self.question {
@@ -239,9 +248,17 @@ impl Drawn {
         below.lines(columns, rows, self.canvas.paint)
     }
 
+    /// Returns the last lines of a running command, in a frame.
+    fn output_lines(&self, columns: usize) -> Vec<String> {
+        let width = columns.saturating_sub(1);
+        let line = |line: &String| cut(&format!("{FRAME}{}", visible(line)), width);
+        let lines = self.output.iter().map(line);
+        lines.map(|line| paint_spans(&[Span::new(line, Tone::QUIET)], self.canvas.paint)).collect()
+    }
+
     /// Returns the received part of the answer's incomplete block.
     pub(super) fn ahead(&self, columns: usize) -> Vec<String> {
-        let Some(block) = self.blocks.incomplete_block() else { return Vec::new() };
+        let Some(block) = self.blocks.incomplete_block() else { return self.output_lines(columns) };
         let is_apart = self.above == Above::Line || (block.is_apart && self.above != Above::Gap);
         let gap = is_apart.then(String::new);
         gap.into_iter().chain(render(&block, columns, self.canvas.paint)).collect()

@@ -20,6 +20,8 @@ pub(super) enum Input {
     },
     /// A command without an argument that was given one.
     TakesNothing(&'static str),
+    /// A command for the shell, after an exclamation mark.
+    Shell(String),
 }
 
 /// A command of the chat.
@@ -43,6 +45,22 @@ pub(super) enum ChatCommand {
     Agent(Option<String>),
     /// Shows what the run has used.
     Cost,
+    /// Starts a new run.
+    New,
+    /// Leaves this run for another one, which is chosen if it is not named.
+    Resume(Option<String>),
+    /// Shows what has changed in the folder.
+    Diff,
+    /// Writes the run to a page.
+    Export(Option<String>),
+    /// Shows the rules for calls.
+    Permissions,
+    /// Shows the mode, or switches to another.
+    Mode(Option<String>),
+    /// Lists the MCP servers.
+    Mcp,
+    /// Shows where the chat stands.
+    Status,
     /// Lists keys and commands.
     Help,
     /// Ends the chat.
@@ -61,7 +79,7 @@ pub(super) struct Listed {
 }
 
 /// Every command, in the order of the list.
-pub(super) const COMMANDS: [Listed; 11] = [
+pub(super) const COMMANDS: [Listed; 19] = [
     Listed {
         word: "/compact",
         takes: "[FOCUS]",
@@ -74,6 +92,14 @@ pub(super) const COMMANDS: [Listed; 11] = [
     Listed { word: "/effort", takes: "[EFFORT]", about: "show the effort, or set it: none to max" },
     Listed { word: "/thinking", takes: "", about: "show the latest thinking whole" },
     Listed { word: "/agent", takes: "[ID]", about: "show the current agent, or switch to another" },
+    Listed { word: "/mode", takes: "[MODE]", about: "show the mode, or switch: plan, ask, edits or auto" },
+    Listed { word: "/permissions", takes: "", about: "show which calls are allowed, asked for and denied" },
+    Listed { word: "/diff", takes: "", about: "show what has changed in the folder, by git" },
+    Listed { word: "/status", takes: "", about: "show folder, model, mode, sandbox and run" },
+    Listed { word: "/mcp", takes: "", about: "list the MCP servers and their tools" },
+    Listed { word: "/new", takes: "", about: "start a new run; this one can be resumed" },
+    Listed { word: "/resume", takes: "[RUN]", about: "continue another run, which you can choose" },
+    Listed { word: "/export", takes: "[FILE]", about: "write the run to one HTML page" },
     Listed { word: "/cost", takes: "", about: "show what the run has used so far" },
     Listed { word: "/help", takes: "", about: "list commands and keys" },
     Listed { word: "/exit", takes: "", about: "end the chat; the run can be resumed" },
@@ -88,6 +114,9 @@ impl Input {
         }
         if let Some(own) = text.strip_prefix("//") {
             return Self::Message(format!("/{}", own.trim_end()));
+        }
+        if let Some(command) = text.strip_prefix('!').map(str::trim).filter(|command| !command.is_empty()) {
+            return Self::Shell(command.to_owned());
         }
         if !text.starts_with('/') {
             return Self::Message(trimmed.to_owned());
@@ -108,6 +137,14 @@ impl Input {
             "/undo" => ChatCommand::Undo,
             "/checkpoints" => ChatCommand::Checkpoints,
             "/cost" => ChatCommand::Cost,
+            "/mode" => ChatCommand::Mode(rest),
+            "/permissions" => ChatCommand::Permissions,
+            "/diff" => ChatCommand::Diff,
+            "/status" => ChatCommand::Status,
+            "/mcp" => ChatCommand::Mcp,
+            "/new" => ChatCommand::New,
+            "/resume" => ChatCommand::Resume(rest),
+            "/export" => ChatCommand::Export(rest),
             "/help" | "/?" => ChatCommand::Help,
             "/exit" | "/quit" => ChatCommand::Exit,
             word => return Self::Unknown { word: word.to_owned(), meant: similar_command(word) },
@@ -161,6 +198,12 @@ mod tests {
             ("/cost", Input::Command(ChatCommand::Cost)),
             ("/help", Input::Command(ChatCommand::Help)),
             ("/quit", Input::Command(ChatCommand::Exit)),
+            ("/mode plan", Input::Command(ChatCommand::Mode(Some("plan".into())))),
+            ("/resume 2026", Input::Command(ChatCommand::Resume(Some("2026".into())))),
+            ("/new", Input::Command(ChatCommand::New)),
+            ("!git status", Input::Shell("git status".into())),
+            ("!", message("!")),
+            (" !important", message("!important")),
             ("/exit now", Input::TakesNothing("/exit")),
             ("/undo 2", Input::TakesNothing("/undo")),
             ("/comapct", unknown("/comapct", Some("/compact"))),

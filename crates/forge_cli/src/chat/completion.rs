@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use forge_domain::Effort;
+use forge_domain::{Effort, Mode};
 use reedline::{Span, Suggestion};
 
 use super::command::COMMANDS;
@@ -40,10 +40,12 @@ pub(super) fn proposals(line: &str, at: usize, known: &KnownNames, folder: &Path
             .collect();
     }
     let efforts = Effort::ALL.map(|effort| effort.to_string());
+    let modes = Mode::ALL.map(|mode| mode.to_string());
     let names = match before.split_whitespace().next() {
         Some("/model") if is_command => Some(&known.models[..]),
         Some("/agent") if is_command => Some(&known.agents[..]),
         Some("/effort") if is_command => Some(&efforts[..]),
+        Some("/mode") if is_command => Some(&modes[..]),
         _ => None,
     };
     match names {
@@ -51,8 +53,12 @@ pub(super) fn proposals(line: &str, at: usize, known: &KnownNames, folder: &Path
             let names = names.iter().filter(|name| name.starts_with(word));
             names.map(|name| suggest(name.clone(), None, part, true)).collect()
         }
-        None if word.is_empty() => Vec::new(),
-        None => files(word, part, folder),
+        None => match word.strip_prefix('@') {
+            // A mention of a file.
+            Some(path) => files(path, Span::new(from + 1, at), folder),
+            None if word.is_empty() => Vec::new(),
+            None => files(word, part, folder),
+        },
     }
 }
 
@@ -128,6 +134,8 @@ mod tests {
             ("/model ", &["openai:gpt-4o", "openai:gpt-4o-mini", "local:small"]),
             ("/agent w", &["writer"]),
             ("/effort m", &["minimal", "medium", "max"]),
+            ("/mode p", &["plan"]),
+            ("see @src/ma", &["src/main.rs"]),
             ("read src/ma", &["src/main.rs"]),
             ("read sr", &["src/"]),
             ("read ", &[]),

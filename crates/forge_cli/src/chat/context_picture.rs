@@ -5,7 +5,8 @@ use console::{Color, Style, measure_text_width};
 use forge_app::{LiveContext, NextCall, ToolShare};
 use forge_domain::{Role, Tokens, quantity};
 
-use super::spans::{Paint, cut};
+use super::spans::Paint;
+use crate::output::line_wrap::cut;
 use crate::output::{visible, with_separators};
 
 /// The most cells of the bar.

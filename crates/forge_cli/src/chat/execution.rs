@@ -1,33 +1,23 @@
 //! The execution of a chat's commands.
 
 use console::style;
-use forge_app::{NextCall, RunError, RunStatistics};
+use forge_app::{NextCall, RunError};
 use forge_domain::compaction::{CompactionReport, Focus, Outcome};
 use forge_domain::{Agent, CheckpointInfo, Effort, ModelId, quantity};
 
 use super::attendant::Attended;
-use super::command::{COMMANDS, ChatCommand};
+use super::command::ChatCommand;
 use super::context_picture::{context_picture, next_call};
-use super::session::{ChatSession, End};
+use super::inspection::Inspection;
+use super::session::{ChatSession, End, Next};
 use super::status::Doing;
-use crate::output::table::{Side, align, table};
+use crate::output::table::table;
 use crate::output::{self, visible, with_separators};
 use crate::run::{CHECKPOINT_COLUMNS, change, checkpoint_cells, explain, failed_attempts};
 use crate::{failure, setup};
 
 /// The most checkpoints that are listed.
 const LISTED: usize = 20;
-
-/// The keys to list in the help.
-const KEYS: [(&str, &str); 7] = [
-    ("Enter", "send; during work: send next"),
-    ("Alt-Enter, or \\ Enter", "begin a new line"),
-    ("Tab", "complete a command, a name, a file"),
-    ("Up, Down, Ctrl-R", "earlier input"),
-    ("Ctrl-C", "stop the current work; twice: end the run"),
-    ("Ctrl-D", "end the chat"),
-    ("//", "at the beginning: a message that begins with /"),
-];
 
 impl ChatSession<'_> {
     /// Runs a command; `None` if the chat continues after it.
@@ -43,13 +33,21 @@ impl ChatSession<'_> {
             ChatCommand::Undo => self.undo().await?,
             ChatCommand::Checkpoints => self.show_checkpoints().await?,
             ChatCommand::Model(Some(name)) => self.switch_model(name).await?,
-            ChatCommand::Model(None) => self.show_model(),
+            ChatCommand::Model(None) => Inspection(self).show_model(),
             ChatCommand::Effort(Some(effort)) => self.set_effort(&effort).await?,
-            ChatCommand::Effort(None) => self.show_effort(),
-            ChatCommand::Thinking => self.show_thinking(),
+            ChatCommand::Effort(None) => Inspection(self).show_effort(),
+            ChatCommand::Thinking => Inspection(self).show_thinking(),
             ChatCommand::Agent(name) => self.speak_to(name),
-            ChatCommand::Cost => self.show_cost(),
-            ChatCommand::Help => self.show_help(),
+            ChatCommand::Cost => Inspection(self).show_cost(),
+            ChatCommand::Mode(word) => self.set_mode(word).await,
+            ChatCommand::Permissions => Inspection(self).show_permissions(),
+            ChatCommand::Mcp => Inspection(self).show_servers(),
+            ChatCommand::Status => Inspection(self).show_status(),
+            ChatCommand::Diff => self.show_diff().await?,
+            ChatCommand::Export(file) => self.export(file).await?,
+            ChatCommand::New => return Err(Some(End::Again(Next::New))),
+            ChatCommand::Resume(which) => return Err(self.leave_for(which).await),
+            ChatCommand::Help => Inspection(self).show_help(),
             ChatCommand::Exit => return Err(Some(End::Left)),
         }
         Ok(())
@@ -125,28 +123,6 @@ impl ChatSession<'_> {
         Ok(())
     }
 
-    fn show_model(&self) {
-        let who = self.who();
-        let workflow = &self.orchestrator.engine().services().workflow;
-        let model = workflow.agents.find(&who).and_then(|agent| agent.model.as_ref());
-        let said = match model.map(|id| workflow.model(id)) {
-            Some(Ok(model)) => {
-                let price = if model.price.is_some() { "" } else { ", price not known" };
-                format!(
-                    "{} ({} tokens{price})",
-                    visible(&model.reference.to_string()),
-                    with_separators(model.limits.window)
-                )
-            }
-            _ => "no model".to_owned(),
-        };
-        output::say(&format!("{}: {said}", visible(&who)));
-        self.note(
-            "/model NAME switches to another; Tab completes names, `forge models` lists what the servers \
-             offer",
-        );
-    }
-
     async fn switch_model(&mut self, name: String) -> Result<(), Option<End>> {
         let who = self.who();
         let model = match ModelId::new(name.clone()) {
@@ -188,21 +164,6 @@ impl ChatSession<'_> {
         Ok(())
     }
 
-    fn show_effort(&self) {
-        let who = self.who();
-        let workflow = &self.orchestrator.engine().services().workflow;
-        let agent = workflow.agents.find(&who);
-        let model = agent.and_then(|agent| workflow.model(agent.model.as_ref()?).ok());
-        let base = model.as_ref().map(|model| model.request.clone()).unwrap_or_default();
-        let set = agent.and_then(|agent| agent.request_options().or(&base).reasoning.effort);
-        let set = set.map_or("not set: the provider decides", Effort::as_str);
-        output::say(&format!("{}: effort {set}", visible(&who)));
-        let known = model.and_then(|model| model.abilities.efforts);
-        let known = known.unwrap_or_else(|| Effort::ALL.to_vec());
-        let known: Vec<_> = known.into_iter().map(Effort::as_str).collect();
-        self.note(&format!("/effort NAME sets it: {}", known.join(", ")));
-    }
-
     async fn set_effort(&mut self, effort: &str) -> Result<(), Option<End>> {
         let effort = match effort.parse::<Effort>() {
             Ok(effort) => effort,
@@ -221,12 +182,6 @@ impl ChatSession<'_> {
             self.note("a resumed run uses the effort of forge.yaml again");
         }
         Ok(())
-    }
-
-    fn show_thinking(&self) {
-        if !self.attendant.screen.unfold_thought() {
-            self.note("nothing was thought, or the model does not show it");
-        }
     }
 
     fn speak_to(&mut self, name: Option<String>) {
@@ -255,49 +210,6 @@ impl ChatSession<'_> {
         }
     }
 
-    fn show_cost(&self) {
-        let statistics = self.orchestrator.statistics();
-        output::say(&in_a_line(&statistics));
-        let rows: Vec<Vec<String>> = statistics
-            .agents
-            .iter()
-            .map(|(agent, progress)| {
-                let usage = &progress.usage;
-                vec![
-                    visible(agent.as_str()),
-                    progress.iterations.to_string(),
-                    with_separators(usage.prompt_tokens),
-                    with_separators(usage.cached_tokens),
-                    with_separators(usage.completion_tokens),
-                    progress.spent.cost.to_string(),
-                ]
-            })
-            .collect();
-        let columns = [
-            ("AGENT", Side::Left),
-            ("CALLS", Side::Right),
-            ("PROMPT", Side::Right),
-            ("CACHED", Side::Right),
-            ("ANSWERS", Side::Right),
-            ("COST", Side::Right),
-        ];
-        if !rows.is_empty() {
-            output::say(table(&columns, rows).trim_end());
-        }
-    }
-
-    fn show_help(&self) {
-        let commands = COMMANDS.iter().map(|listed| {
-            let usage = format!("{} {}", listed.word, listed.takes);
-            (usage.trim_end().to_owned(), listed.about)
-        });
-        let keys = KEYS.iter().map(|(key, about)| ((*key).to_owned(), *about));
-        let row = |(word, about)| vec![format!("  {}", style(word).cyan().for_stderr()), String::from(about)];
-        let rows: Vec<Vec<String>> = commands.chain(keys).map(row).collect();
-        self.attendant.screen.gap();
-        output::say(&align(&rows, &[], "  ").join("\n"));
-    }
-
     /// Has the orchestrator do something that the user attends, and reports an interruption.
     async fn ask<T>(
         &mut self,
@@ -315,20 +227,6 @@ impl ChatSession<'_> {
             Attended::Ended(interruption) => Err(Some(End::Interrupted(interruption))),
         }
     }
-}
-
-/// Returns what a run has used so far.
-pub(super) fn in_a_line(statistics: &RunStatistics) -> String {
-    let summaries = match statistics.summary_calls {
-        0 => String::new(),
-        n => format!(" and {n} for summaries"),
-    };
-    format!(
-        "{}{summaries} · {} · {}",
-        quantity(statistics.calls, "call"),
-        quantity(with_separators(statistics.spent.tokens), "token"),
-        statistics.spent.cost
-    )
 }
 
 /// Explains why a requested compaction was not applied. One that was applied is reported while it happens.

@@ -28,6 +28,10 @@ pub(super) enum Key {
     ToEnd,
     /// Restores the last entered message.
     Back,
+    /// Switches to the next mode.
+    Mode,
+    /// Refuses what is asked.
+    Escape,
     /// Stops the current work.
     Interrupt,
     /// The end of the input.
@@ -79,7 +83,13 @@ impl Typed {
             }
             Key::ToStart => line.clear_to_insertion_point(),
             Key::ToEnd => line.clear_to_end(),
-            Key::Back | Key::Interrupt | Key::EndOfInput | Key::Resized | Key::Redraw => {}
+            Key::Back
+            | Key::Mode
+            | Key::Escape
+            | Key::Interrupt
+            | Key::EndOfInput
+            | Key::Resized
+            | Key::Redraw => {}
         }
         None
     }

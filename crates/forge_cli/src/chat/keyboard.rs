@@ -122,6 +122,8 @@ fn key_of(event: &Event) -> Option<Key> {
         KeyCode::Home => Key::Home,
         KeyCode::End => Key::End,
         KeyCode::Up => Key::Back,
+        KeyCode::BackTab => Key::Mode,
+        KeyCode::Esc => Key::Escape,
         _ => return None,
     })
 }
@@ -145,6 +147,7 @@ mod tests {
             (key(KeyCode::Enter, KeyModifiers::ALT), Some(Key::NewLine)),
             (key(KeyCode::F(1), KeyModifiers::NONE), None),
             (Event::Paste("a\nb".to_owned()), text("a\nb")),
+            (key(KeyCode::BackTab, KeyModifiers::SHIFT), Some(Key::Mode)),
             (Event::Resize(80, 24), Some(Key::Resized)),
             (Event::FocusGained, None),
         ] {

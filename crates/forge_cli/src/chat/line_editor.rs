@@ -19,6 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::canvas::PROMPT;
 use super::command::COMMANDS;
 use super::completion::{KnownNames, proposals, rest_of_command};
+use super::pastes::Pastes;
 use super::spans::Paint;
 use crate::{places, terminal};
 
@@ -44,6 +45,8 @@ pub(super) enum Line {
     Interrupted {
         was_empty: bool,
     },
+    /// The key for the next mode; what is typed stays.
+    Mode,
     /// Ctrl-D, or the end of the input.
     End,
     /// The reason why the terminal cannot be read.
@@ -112,7 +115,8 @@ fn edit(
     paint: Paint,
 ) {
     let is_empty = Arc::new(AtomicBool::new(true));
-    let mut editor = editor(history, known, paint, &is_empty);
+    let pastes = Pastes::default();
+    let mut editor = editor(history, known, paint, &is_empty, &pastes);
     while let Ok(Request { typed, right }) = asked.recv() {
         if !typed.is_empty() {
             editor.run_edit_commands(&[EditCommand::InsertString(typed)]);
@@ -121,7 +125,10 @@ fn edit(
         let mut n_failed = 0;
         let line = loop {
             match editor.read_line(&ask) {
-                Ok(Signal::Success(text)) => break Line::Entered(text.replace("\\\n", "\n")),
+                Ok(Signal::Success(text)) => {
+                    break Line::Entered(pastes.unfold(&text.replace("\\\n", "\n")));
+                }
+                Ok(Signal::HostCommand(_)) => break Line::Mode,
                 Ok(Signal::CtrlC) => {
                     break Line::Interrupted { was_empty: is_empty.load(Ordering::Relaxed) };
                 }
@@ -139,12 +146,23 @@ fn edit(
     }
 }
 
-fn editor(history: Option<PathBuf>, known: KnownNames, paint: Paint, is_empty: &Arc<AtomicBool>) -> Reedline {
+fn editor(
+    history: Option<PathBuf>,
+    known: KnownNames,
+    paint: Paint,
+    is_empty: &Arc<AtomicBool>,
+    pastes: &Pastes,
+) -> Reedline {
     let mut keys = default_emacs_keybindings();
     let propose =
         ReedlineEvent::UntilFound(vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext]);
     keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, propose);
-    keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
+    let mode = ReedlineEvent::UntilFound(vec![
+        ReedlineEvent::MenuPrevious,
+        ReedlineEvent::ExecuteHostCommand(String::new()),
+    ]);
+    keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, mode.clone());
+    keys.add_binding(KeyModifiers::NONE, KeyCode::BackTab, mode);
     for modifiers in [KeyModifiers::ALT, KeyModifiers::SHIFT] {
         let line = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
         keys.add_binding(modifiers, KeyCode::Enter, line);
@@ -168,7 +186,7 @@ fn editor(history: Option<PathBuf>, known: KnownNames, paint: Paint, is_empty: &
         .with_selected_text_style(chosen);
     let remembered = history.and_then(open_history);
     let mut editor = Reedline::create()
-        .with_edit_mode(Box::new(Emacs::new(keys)))
+        .with_edit_mode(Box::new(pastes.folding(Emacs::new(keys))))
         .with_completer(Box::new(Proposing { known, folder: PathBuf::from(".") }))
         .with_menu(ReedlineMenu::EngineCompleter(Box::new(menu)))
         .with_quick_completions(true)

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::input::Typed;
-use super::spans::{Paint, Span, Tone, cut, paint_spans};
+use super::spans::{Paint, Span, Tone, paint_spans};
 use super::status::{Doing, StatusFigures, status_line};
+use crate::output::line_wrap::cut;
 use crate::output::visible;
 
 /// The most waiting messages that are shown.

@@ -15,7 +15,11 @@ mod canvas;
 mod keyboard;
 mod line_editor;
 mod markdown;
+mod pastes;
+mod picker;
 mod prompt;
+mod resumption;
+mod inspection;
 mod screen;
 mod session;
 mod status;
@@ -30,8 +34,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use console::style;
-use forge_app::{Orchestrator, RunError, RunReport};
-use forge_domain::{Agent, ModelId, Person, Workflow};
+use forge_app::{Orchestrator, Resume, RunError, RunReport, TakeFrom};
+use forge_domain::{Agent, Mode, ModelId, Person, Workflow};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use self::attendant::Attendant;
@@ -39,8 +43,9 @@ use self::canvas::Canvas;
 use self::completion::KnownNames;
 use self::line_editor::{LineEditor, Manner};
 use self::prompt::ChatPrompt;
+pub(crate) use self::resumption::pick_of_store;
 use self::screen::Screen;
-use self::session::{ChatSession, End};
+use self::session::{ChatSession, End, Next};
 use self::spans::Paint;
 use self::stops::Stops;
 use self::view::ChatView;
@@ -50,7 +55,7 @@ use crate::output::{self, visible};
 use crate::places;
 use crate::run::{
     Break, Interruption, RunRequest, RunView, Runtime, checkpoints, explain, interruption, prepare, release,
-    report_json, runtime, write_report,
+    report_json, run_start, runtime, write_report,
 };
 use crate::setup;
 use crate::terminal::{self, Taken, person};
@@ -58,14 +63,42 @@ use crate::terminal::{self, Taken, person};
 /// The file of typed lines, in the user's state folder.
 const HISTORY: &str = "history";
 
-/// Chats about the task of `request`, beginning with the message `first`.
+/// Chats about the task of `request`, beginning with the message `first`, and about further runs if the user
+/// asks for them.
 pub(crate) fn chat(first: Option<String>, mut request: RunRequest) -> anyhow::Result<ExitCode> {
     let images = &request.flags.images;
     if first.is_none() && !images.is_empty() {
         let what = "an image needs a task; in the chat, write @FILE in a message";
         return Err(Misconfigured(what.to_owned()).into());
     }
-    let first = first.map(|first| attached_images::with_mentions(first, images));
+    let mut first = first.map(|first| attached_images::with_mentions(first, images));
+    loop {
+        match chat_about(first.take(), &mut request)? {
+            Ended::Over(code) => return Ok(code),
+            Ended::Again(next) => {
+                request.resume = match next {
+                    Next::New => None,
+                    Next::Resumed(which) => {
+                        Some(Resume { which, on_change: None, take_from: TakeFrom::TheGone })
+                    }
+                };
+                // The file has the session of the run before.
+                if request.flags.record.take().is_some() {
+                    output::note("--record is for the first run alone: this one is not recorded");
+                }
+            }
+        }
+    }
+}
+
+/// The end of one run of a chat.
+enum Ended {
+    Over(ExitCode),
+    Again(Next),
+}
+
+/// Chats about one run.
+fn chat_about(first: Option<String>, request: &mut RunRequest) -> anyhow::Result<Ended> {
     // Where the terminal takes nothing back, lines are written as they come and read as they are given.
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     let paint = if console::colors_enabled_stderr() { Paint::Colours } else { Paint::Bare };
@@ -73,7 +106,7 @@ pub(crate) fn chat(first: Option<String>, mut request: RunRequest) -> anyhow::Re
     let person: Arc<dyn Person> =
         if is_dumb { person::person() } else { Arc::new(ChatPrompt::person(Arc::clone(&screen))) };
     let view: Arc<dyn RunView> = Arc::new(ChatView::at(Arc::clone(&screen)));
-    let orchestrator = prepare(&request, &view, person)?;
+    let orchestrator = prepare(request, &view, person)?;
     let agent = request.flags.agent.as_deref();
     check_agent(&orchestrator, request.resume.is_some(), agent)?;
     let workflow = &orchestrator.engine().services().workflow;
@@ -82,7 +115,8 @@ pub(crate) fn chat(first: Option<String>, mut request: RunRequest) -> anyhow::Re
     } else {
         Manner::Edited { history: places::state_file(HISTORY), known: known_names(workflow), paint }
     };
-    say_hello(workflow, agent);
+    say_hello(workflow, agent, orchestrator.engine().conduct.mode());
+    view.show_start(&run_start(&orchestrator, None, agent));
     let taken = (!is_dumb).then(Taken::take);
     output::set_owner(Some(Arc::clone(&screen) as Arc<dyn output::Owner>));
     let runtime = runtime()?;
@@ -92,7 +126,9 @@ pub(crate) fn chat(first: Option<String>, mut request: RunRequest) -> anyhow::Re
         stops: Stops::default(),
         has_keys: !is_dumb,
         began: Instant::now(),
+        conduct: Arc::clone(&orchestrator.engine().conduct),
     };
+    attendant.screen.figures(|figures| figures.mode = attendant.conduct.mode());
     let mut session = ChatSession {
         orchestrator,
         attendant,
@@ -102,6 +138,7 @@ pub(crate) fn chat(first: Option<String>, mut request: RunRequest) -> anyhow::Re
         report: None,
         source: request.flags.source.clone(),
         typed: String::new(),
+        ran: String::new(),
     };
     let outcome = runtime.block_on(session.chat(first, request.resume.take(), request.history.take()));
     // From here on the terminal is as it was found: a second Ctrl-C is a signal again.
@@ -114,7 +151,10 @@ pub(crate) fn chat(first: Option<String>, mut request: RunRequest) -> anyhow::Re
     }
     runtime.block_on(release(&mut session.orchestrator, was_interrupted));
     runtime.shutdown_background();
-    finish(session, outcome, &request)
+    // What was chosen holds for the next run, too.
+    request.flags.source = session.source.clone();
+    request.flags.consent.mode = Some(session.attendant.conduct.mode());
+    finish(session, outcome, request)
 }
 
 /// Checks that the agent can be chatted with. A resumed run names its agents; a user who chats with several
@@ -131,12 +171,12 @@ fn finish(
     session: ChatSession<'_>,
     outcome: anyhow::Result<End>,
     request: &RunRequest,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<Ended> {
     let checkpoints = session.orchestrator.checkpoints();
     let checkpoints = checkpoints.as_ref();
     let flags = checkpoints::flags(&session.source, request.store.as_ref());
     let why = match &outcome {
-        Ok(End::Left) => None,
+        Ok(End::Left | End::Again(_)) => None,
         Ok(End::Interrupted(interruption)) => {
             Some(Break::interrupted(*interruption, request.flags.record.as_deref()))
         }
@@ -150,7 +190,7 @@ fn finish(
         None => {
             let statistics = session.orchestrator.statistics();
             if statistics.calls > 0 {
-                output::say(&style(execution::in_a_line(&statistics)).dim().for_stderr().to_string());
+                output::say(&style(status::in_a_line(&statistics)).dim().for_stderr().to_string());
             }
             checkpoints::say_how_to_resume(checkpoints, &flags);
             let is_unsaved = checkpoints.is_some_and(|tally| tally.unsaved.is_some());
@@ -161,7 +201,10 @@ fn finish(
         let report = RunReport { checkpoints: checkpoints.cloned(), ..report };
         write_report(request.flags.report.as_deref(), &report_json(&report, code))?;
     }
-    outcome.map(|_| ExitCode::from(code))
+    outcome.map(|end| match end {
+        End::Again(next) => Ended::Again(next),
+        End::Left | End::Interrupted(_) => Ended::Over(ExitCode::from(code)),
+    })
 }
 
 /// Collects interruptions from now on: none is lost between two waits.
@@ -201,7 +244,7 @@ fn known_names(workflow: &Workflow) -> KnownNames {
 }
 
 /// Prints the agents and how to get help.
-fn say_hello(workflow: &Workflow, agent: Option<&str>) {
+fn say_hello(workflow: &Workflow, agent: Option<&str>, mode: Mode) {
     let agents: Vec<&Agent> =
         workflow.agents.iter().filter(|known| agent.is_none_or(|agent| known.id.as_str() == agent)).collect();
     let named = |agent: &&Agent| {
@@ -209,10 +252,13 @@ fn say_hello(workflow: &Workflow, agent: Option<&str>) {
         visible(agent.id.as_str()) + &model.unwrap_or_default()
     };
     let who = agents.iter().map(named).collect::<Vec<_>>().join(", ");
+    let mode = if mode == Mode::Ask { String::new() } else { format!(" · mode {mode}") };
     output::say(
-        &style(format!("{who} · /help lists commands and keys · Ctrl-D ends the chat"))
-            .dim()
-            .for_stderr()
-            .to_string(),
+        &style(format!(
+            "{who}{mode} · /help lists commands and keys · Shift-Tab switches modes · Ctrl-D ends the chat"
+        ))
+        .dim()
+        .for_stderr()
+        .to_string(),
     );
 }

@@ -25,6 +25,10 @@ impl Prompt for ChatPrompt {
         let _open = Open(&self.0);
         answer.await.map(|answer| answer.trim().to_owned()).map_err(|_| NobodyThere)
     }
+
+    fn size(&self) -> Option<(usize, usize)> {
+        Some(self.0.size())
+    }
 }
 
 /// A question that is withdrawn when its asker stops waiting.

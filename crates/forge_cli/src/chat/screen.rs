@@ -17,6 +17,7 @@ use super::spans::{Paint, Span, Tone, paint_spans};
 use super::status::{Doing, StatusFigures};
 use crate::output::line_wrap::wrap;
 use crate::output::{self, harmless, visible};
+use crate::terminal::person::option_keys;
 
 /// The longest prompt in the line of an answer.
 const LONG: usize = 20;
@@ -31,6 +32,10 @@ struct Thought {
     is_over: bool,
 }
 
+/// The most lines of a message that are shown when it is sent.
+const ECHOED: usize = 8;
+/// The most lines of a running command's output that are shown.
+const OUTPUT_LINES: usize = 5;
 /// The most lines of thinking that are shown unless it is unfolded.
 const THOUGHT_LINES: usize = 3;
 
@@ -40,6 +45,8 @@ pub(super) enum Wanted {
     Nothing,
     /// The work is to be stopped.
     Stop,
+    /// The next mode is wanted.
+    Mode,
 }
 
 impl Screen {
@@ -49,6 +56,12 @@ impl Screen {
 
     fn lock(&self) -> MutexGuard<'_, Drawn> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the columns and rows of the terminal.
+    pub(super) fn size(&self) -> (usize, usize) {
+        let (columns, rows) = (self.lock().canvas.size)();
+        (usize::from(columns), usize::from(rows))
     }
 
     /// Returns the columns of the terminal.
@@ -64,8 +77,8 @@ impl Screen {
     pub(super) fn begin(&self, doing: Doing) {
         let mut drawn = self.lock();
         drawn.phase = Phase::Working;
-        drawn.doing = doing;
-        drawn.since = Instant::now();
+        drawn.activity.doing = doing;
+        drawn.activity.since = Instant::now();
         drawn.refresh();
     }
 
@@ -178,26 +191,48 @@ impl Screen {
         self.gap();
         let mut drawn = self.lock();
         let paint = drawn.canvas.paint;
-        let lines = message.lines().enumerate().map(|(at, line)| {
+        let line = |(at, line): (usize, &str)| {
             let mark = Span::new(if at == 0 { PROMPT } else { "  " }, Tone::CODE);
             paint_spans(&[mark, Span::new(visible(line), Tone::PLAIN)], paint)
-        });
-        let lines = lines.collect();
+        };
+        let mut lines: Vec<String> = message.lines().enumerate().map(line).take(ECHOED).collect();
+        let more = message.lines().count() - lines.len();
+        if more > 0 {
+            let more = format!("  … {} more", quantity(more, "line"));
+            lines.push(paint_spans(&[Span::new(more, Tone::QUIET)], paint));
+        }
         drawn.print(lines);
         drawn.above = Above::Line;
+    }
+
+    /// Shows a line that a running command printed; it is drawn with the next frame.
+    pub(super) fn output(&self, line: &str) {
+        let mut drawn = self.lock();
+        if drawn.output.len() == OUTPUT_LINES {
+            drawn.output.pop_front();
+        }
+        drawn.output.push_back(line.to_owned());
+    }
+
+    /// Takes the output of a command away.
+    pub(super) fn end_output(&self) {
+        let mut drawn = self.lock();
+        drawn.output.clear();
+        drawn.refresh();
     }
 
     /// Sets the current activity.
     pub(super) fn does(&self, doing: Doing) {
         let mut drawn = self.lock();
-        if drawn.doing != doing {
-            let is_same_kind = std::mem::discriminant(&drawn.doing) == std::mem::discriminant(&doing);
+        if drawn.activity.doing != doing {
+            let is_same_kind =
+                std::mem::discriminant(&drawn.activity.doing) == std::mem::discriminant(&doing);
             // A tool that tells how far it is runs on.
-            let goes_on = is_same_kind && tools(&drawn.doing) == tools(&doing);
+            let goes_on = is_same_kind && tools(&drawn.activity.doing) == tools(&doing);
             if !goes_on {
-                drawn.since = Instant::now();
+                drawn.activity.since = Instant::now();
             }
-            drawn.doing = doing;
+            drawn.activity.doing = doing;
             drawn.refresh();
         }
     }
@@ -220,6 +255,8 @@ impl Screen {
         let mut drawn = self.lock();
         match key {
             Key::Interrupt => return Wanted::Stop,
+            Key::Mode => return Wanted::Mode,
+            key if drawn.answer_by(key) => {}
             Key::EndOfInput if drawn.question.as_ref().is_some_and(|question| question.typed.is_empty()) => {
                 drawn.question = None;
             }
@@ -280,16 +317,24 @@ impl Screen {
         let mut lines: Vec<String> = lines.iter().flat_map(broken).collect();
         // Where it is long, nothing would be left to type in.
         let mut prompt = prompt;
+        // Someone who is in the middle of a line must not answer by its next letter.
+        let keys = if drawn.typed.is_empty() { option_keys(prompt) } else { Vec::new() };
         if prompt.len() > LONG {
             let (options, mark) = prompt.rsplit_once(' ').unwrap_or(("", prompt));
-            lines.push(format!("  {options}"));
+            lines.extend(wrap(&format!("  {options}"), columns).lines().map(str::to_owned));
             prompt = mark;
         }
         drawn.print(lines);
-        drawn.question = Some(OpenQuestion { prompt: prompt.to_owned(), typed: Typed::default(), answer });
-        drawn.since = Instant::now();
+        let prompt = prompt.to_owned();
+        drawn.question = Some(OpenQuestion { prompt, typed: Typed::default(), keys, answer });
+        drawn.activity.since = Instant::now();
         drawn.refresh();
         answered
+    }
+
+    /// Asks a question of one line.
+    pub(super) fn question(&self, line: &str, prompt: &str) -> oneshot::Receiver<String> {
+        self.ask(&[line.to_owned()], prompt)
     }
 
     /// Withdraws a question whose asker stopped waiting.
@@ -297,6 +342,30 @@ impl Screen {
         let mut drawn = self.lock();
         drawn.question = None;
         drawn.refresh();
+    }
+}
+
+impl Drawn {
+    /// Answers the open question by a single key; returns false if the key is not an answer.
+    fn answer_by(&mut self, key: &Key) -> bool {
+        let is_open = |question: &OpenQuestion| !question.keys.is_empty() && question.typed.is_empty();
+        let Some(question) = self.question.as_ref().filter(|question| is_open(question)) else {
+            return false;
+        };
+        let answer = match key {
+            Key::Escape if question.keys.contains(&'n') => "n".to_owned(),
+            // Whoever is used to it presses Enter after the key of the question before.
+            Key::Enter if !question.keys.contains(&'\n') => return true,
+            Key::Text(text) => match text.to_lowercase().chars().collect::<Vec<_>>().as_slice() {
+                [letter] if question.keys.contains(letter) => letter.to_string(),
+                _ => return false,
+            },
+            _ => return false,
+        };
+        if let Some(question) = self.question.take() {
+            self.record_answer(question, answer);
+        }
+        true
     }
 }
 
@@ -456,6 +525,37 @@ mod tests {
         assert!(answer.try_recv().is_err());
         screen.end();
         assert_eq!(screen.take_typed(), "ahead");
+    }
+
+    #[test]
+    fn one_key_answers_unless_something_is_being_typed() {
+        const PROMPT: &str = "[y] once  [a] always  [n] no, or why not >";
+        for (keys, expected) in [
+            (vec![Key::Text("y".to_owned())], "y"),
+            (vec![Key::Text("N".to_owned())], "n"),
+            (vec![Key::Escape], "n"),
+            (vec![Key::Enter, Key::Text("a".to_owned())], "a"),
+            (vec![Key::Text("use".to_owned()), Key::Text("y".to_owned()), Key::Enter], "usey"),
+            (vec![Key::Text("w".to_owned()), Key::Text("y".to_owned()), Key::Enter], "wy"),
+        ] {
+            let (screen, _, _) = screen(60);
+            screen.begin(Doing::Asking);
+            let mut answer = screen.ask(&["? may it".to_owned()], PROMPT);
+            keys.iter().for_each(|key| assert_eq!(screen.press(key), Wanted::Nothing));
+            assert_eq!(answer.try_recv().as_deref(), Ok(expected), "{keys:?}");
+        }
+        assert_eq!(option_keys("[Enter] show the rest  [n] no >"), ['\n', 'n']);
+    }
+
+    #[test]
+    fn the_output_of_a_command_stands_below_while_it_runs() {
+        let (screen, terminal, _) = screen(40);
+        screen.begin(Doing::Asking);
+        (1..=7).for_each(|n| screen.output(&format!("line {n}\u{1b}[2J")));
+        screen.tick();
+        assert!(terminal.shows().starts_with("  │ line 3\\u{1b}[2J\n"), "{}", terminal.shows());
+        screen.end_output();
+        assert!(!terminal.shows().contains("line"), "{}", terminal.shows());
     }
 
     #[test]

@@ -1,22 +1,32 @@
 //! A chat from its first prompt to its end.
 
 use console::style;
-use forge_app::{History, Orchestrator, Resume, RunReport};
-use forge_domain::{AgentId, Body, ContextMessage, Event, Message, TASK_EVENT};
+use forge_app::{Checkpointing, History, Orchestrator, Resume, RunReport, Scope, StopReason, select};
+use forge_domain::{
+    AgentId, Body, CallScope, ContextMessage, Event, LineWatcher, Message, Mode, TASK_EVENT, ToolCall,
+    ToolName, quantity,
+};
 
 use super::attendant::{Attendant, Attended};
 use super::command::{ChatCommand, Input};
 use super::line_editor::{Line, LineEditor};
-use super::status::Doing;
+use super::resumption::pick_run;
+use super::status::{Doing, mode_words};
 use super::stops::Stop;
 use crate::arguments::Source;
-use crate::run::{Interruption, RunView, explain, explain_resume};
+use crate::output::line_wrap::FRAME;
+use crate::run::{Attached, Interruption, RunView, attach_files, explain, explain_resume};
 #[cfg(unix)]
 use crate::terminal;
 use crate::{attached_images, failure, output};
 
 /// The most lines of the last answer that are shown when a chat is resumed.
 const RECALLED: usize = 12;
+
+/// The most lines of the user's own command that are shown.
+const SHELL_LINES: usize = 100;
+/// The most characters of its output that the model is shown.
+const SHELL_CHARS: usize = 16_000;
 
 /// A chat.
 pub(super) struct ChatSession<'a> {
@@ -32,15 +42,27 @@ pub(super) struct ChatSession<'a> {
     pub(super) source: Source,
     /// The text that the next line starts with.
     pub(super) typed: String,
+    /// The commands that the user ran, and what they printed, for the next message.
+    pub(super) ran: String,
 }
 
 /// The end of a chat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The user left.
     Left,
+    /// The user goes on with another run.
+    Again(Next),
     /// An interruption ended it.
     Interrupted(Interruption),
+}
+
+/// The run after this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    New,
+    /// The run to resume.
+    Resumed(String),
 }
 
 /// The start of a turn.
@@ -99,6 +121,7 @@ impl ChatSession<'_> {
         match Input::read(text) {
             Input::Nothing => None,
             Input::Message(message) => self.turn(TurnStart::Message(message)).await,
+            Input::Shell(command) => self.run_shell(command).await,
             Input::Command(ChatCommand::Exit) => Some(End::Left),
             Input::Command(command) => self.command(command).await,
             Input::Unknown { word, meant } => {
@@ -123,12 +146,17 @@ impl ChatSession<'_> {
     /// Reads the next line.
     async fn line(&mut self) -> anyhow::Result<Result<String, End>> {
         let screen = std::sync::Arc::clone(&self.attendant.screen);
+        let mut is_same_line = false;
         loop {
-            screen.gap();
+            // Where only the mode has changed, the line stays where it is.
+            if !std::mem::take(&mut is_same_line) {
+                screen.gap();
+            }
             let typed = std::mem::take(&mut self.typed) + &screen.take_typed();
             let figures = screen.figures(|_| {});
-            let parts =
-                [figures.percent().map(|percent| format!("{percent} % of the window")), figures.cost()];
+            let mode = mode_words(figures.mode).map(str::to_owned);
+            let percent = figures.percent().map(|percent| format!("{percent} % of the window"));
+            let parts = [mode, percent, figures.cost()];
             let right = parts.into_iter().flatten().collect::<Vec<_>>().join(" · ");
             screen.begin_line();
             let line = tokio::select! {
@@ -139,6 +167,11 @@ impl ChatSession<'_> {
             let now = self.attendant.now();
             let stop = match line {
                 Line::Entered(text) => return Ok(Ok(text)),
+                Line::Mode => {
+                    self.attendant.next_mode().await;
+                    is_same_line = true;
+                    continue;
+                }
                 Line::End => return Ok(Err(End::Left)),
                 #[cfg(unix)]
                 Line::Unreadable(_) if terminal::is_gone() => {
@@ -198,7 +231,12 @@ impl ChatSession<'_> {
         let task = match turn {
             TurnStart::Rest => None,
             TurnStart::Message(message) => match attached_images::task(message.clone()) {
-                Ok(task) => Some(task),
+                // Images are those that the user names: not what a file or a command mentions.
+                Ok(task) => {
+                    let Attached { added, notes } = attach_files(&message);
+                    notes.iter().for_each(|note| self.note(note));
+                    Some((task, std::mem::take(&mut self.ran), added))
+                }
                 Err(error) => {
                     failure::say(&error);
                     self.typed = message;
@@ -217,9 +255,9 @@ impl ChatSession<'_> {
                 agent => agent,
             };
             let task = match task {
-                Some(task) => {
+                Some((task, ran, added)) => {
                     let value = orchestrator.engine().services().expand(&task.value).await?;
-                    Some(Event { value, ..task })
+                    Some(Event { value: format!("{ran}{value}{added}"), ..task })
                 }
                 None => None,
             };
@@ -232,13 +270,115 @@ impl ChatSession<'_> {
         };
         let outcome = self.attendant.attend(Doing::Preparing, work).await;
         match outcome {
-            Attended::Done(Ok(report)) => self.take(report),
+            Attended::Done(Ok(report)) => {
+                let is_planned = report.stop == StopReason::Done && !report.response.trim().is_empty();
+                self.take(report);
+                self.count();
+                if is_planned && self.attendant.conduct.mode() == Mode::Plan {
+                    return Box::pin(self.offer_plan()).await;
+                }
+            }
             Attended::Done(Err(error)) => self.report_failure(&error),
             Attended::Stopped => return self.clean_up_after_stop("stopped; what was done is kept").await,
             Attended::Ended(interruption) => return Some(End::Interrupted(interruption)),
         }
         self.count();
         None
+    }
+
+    /// Asks whether the plan that was just given is to be carried out.
+    async fn offer_plan(&mut self) -> Option<End> {
+        const PROMPT: &str = "[y] yes, edit without asking  [a] yes, ask before changes  [n] keep planning, or what to change >";
+        let answer = self.attendant.screen.question("? Carry out this plan?", PROMPT);
+        let answer = match self.attendant.attend_answer(answer).await {
+            Attended::Done(answer) => answer.unwrap_or_default(),
+            Attended::Stopped => return None,
+            Attended::Ended(interruption) => return Some(End::Interrupted(interruption)),
+        };
+        let mode = match answer.trim().to_lowercase().as_str() {
+            "y" | "yes" => Mode::Edits,
+            "a" => Mode::Ask,
+            "" | "n" | "no" => {
+                self.note("still planning: Shift-Tab leaves the mode");
+                return None;
+            }
+            _ => return self.turn(TurnStart::Message(answer)).await,
+        };
+        // Only `auto` is ever refused.
+        let _ = self.attendant.conduct.set_mode(mode).await;
+        self.attendant.screen.figures(|figures| figures.mode = mode);
+        let approval = "The plan is approved: carry it out.";
+        self.attendant.screen.echo(approval);
+        self.turn(TurnStart::Message(approval.to_owned())).await
+    }
+
+    /// Runs the user's own command with the tool for commands, and keeps what it printed for the next
+    /// message.
+    async fn run_shell(&mut self, command: String) -> Option<End> {
+        let arguments = serde_json::json!({ "command": command }).to_string();
+        let Ok(name) = ToolName::new("shell") else { return None };
+        let call = ToolCall { id: "user".into(), name, arguments };
+        let shown = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = std::sync::Arc::clone(&shown);
+        let watcher: LineWatcher = std::sync::Arc::new(move |line: &str| {
+            if counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < SHELL_LINES {
+                output::say(&format!("{FRAME}{}", output::visible(line)));
+            }
+        });
+        let tools = std::sync::Arc::clone(&self.orchestrator.engine().services().tools);
+        let scope = CallScope::unlimited().watched_by(watcher);
+        let doing = Doing::Running { tools: vec![command.clone()], progress: None };
+        let result = match self.attendant.attend(doing, tools.call_within(&call, &scope)).await {
+            Attended::Done(result) => result,
+            Attended::Stopped => {
+                self.note("stopped; the model is not told of it");
+                return None;
+            }
+            Attended::Ended(interruption) => return Some(End::Interrupted(interruption)),
+        };
+        let n_shown = shown.load(std::sync::atomic::Ordering::Relaxed);
+        let more = n_shown.saturating_sub(SHELL_LINES);
+        if more > 0 {
+            self.note(&format!("… {} more", quantity(more, "line")));
+        }
+        let text = result.content.to_text();
+        if n_shown == 0 || result.is_error {
+            output::say(&format!("{FRAME}{}", output::visible(text.lines().last().unwrap_or_default())));
+        }
+        self.note("the model reads this with your next message");
+        let kept: String = text.chars().take(SHELL_CHARS).collect();
+        let cut = if kept.len() < text.len() { "\n[the rest is left out]" } else { "" };
+        self.ran += &format!("I ran `{command}`:\n\n```\n{}{cut}\n```\n\n", kept.trim_end());
+        None
+    }
+
+    /// Returns the end of this run, with the one that continues; `None` if the user stays.
+    pub(super) async fn leave_for(&mut self, which: Option<String>) -> Option<End> {
+        let Some(store) = self.orchestrator.engine().checkpointing().map(Checkpointing::store) else {
+            self.note("no runs are saved here (`checkpoint: { store: none }`)");
+            return None;
+        };
+        let which = match which {
+            Some(which) => match select(store, &which, None).await {
+                Ok(selected) if selected.scope == Scope::Run => Some(selected.info.run.to_string()),
+                Ok(selected) => Some(selected.info.key.to_string()),
+                Err(error) => {
+                    failure::say(&error.into());
+                    None
+                }
+            },
+            None => {
+                let paint = self.attendant.screen.paint();
+                match pick_run(store, paint).await {
+                    Ok(picked) => picked,
+                    Err(error) => {
+                        failure::say(&error);
+                        None
+                    }
+                }
+            }
+        };
+        which.map(|which| End::Again(Next::Resumed(which)))
     }
 
     fn take(&mut self, report: RunReport) {

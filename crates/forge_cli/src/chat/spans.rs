@@ -119,28 +119,12 @@ fn letters(spans: &[Span]) -> Vec<(char, Tone)> {
     letters
 }
 
-/// Returns as much of `text` as `width` columns hold, with a mark if something is left out.
-pub(super) fn cut(text: &str, width: usize) -> String {
-    if measure_text_width(text) <= width {
-        return text.to_owned();
-    }
-    let (mut kept, mut filled) = (String::new(), 0);
-    for c in text.chars() {
-        let n = measure_text_width(c.encode_utf8(&mut [0; 4]));
-        if filled + n + 1 > width {
-            break;
-        }
-        kept.push(c);
-        filled += n;
-    }
-    if width > 0 { kept + "…" } else { kept }
-}
-
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use crate::output::line_wrap::cut;
 
     #[test]
     fn words_are_broken_into_lines() {

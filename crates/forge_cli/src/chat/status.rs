@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use console::measure_text_width;
-use forge_domain::{Cost, Tokens, quantity};
+use forge_app::RunStatistics;
+use forge_domain::{Cost, Mode, Tokens, quantity};
 
-use super::spans::cut;
+use crate::output::line_wrap::cut;
 use crate::output::{visible, with_separators};
 
 /// The current activity.
@@ -62,6 +63,8 @@ pub(super) struct StatusFigures {
     pub(super) cost: Cost,
     /// Calls to models.
     pub(super) calls: usize,
+    /// The mode of work.
+    pub(super) mode: Mode,
 }
 
 impl StatusFigures {
@@ -79,6 +82,30 @@ impl StatusFigures {
     }
 }
 
+/// Returns what is shown of a mode; nothing of the usual one.
+pub(super) const fn mode_words(mode: Mode) -> Option<&'static str> {
+    match mode {
+        Mode::Plan => Some("plan mode"),
+        Mode::Ask => None,
+        Mode::Edits => Some("edits without asking"),
+        Mode::Auto => Some("auto"),
+    }
+}
+
+/// Returns what a run has used so far.
+pub(super) fn in_a_line(statistics: &RunStatistics) -> String {
+    let summaries = match statistics.summary_calls {
+        0 => String::new(),
+        n => format!(" and {n} for summaries"),
+    };
+    format!(
+        "{}{summaries} · {} · {}",
+        quantity(statistics.calls, "call"),
+        quantity(with_separators(statistics.spent.tokens), "token"),
+        statistics.spent.cost
+    )
+}
+
 /// Returns a duration in a form for people.
 pub(super) fn span(elapsed: Duration) -> String {
     match elapsed.as_secs() {
@@ -91,7 +118,8 @@ pub(super) fn span(elapsed: Duration) -> String {
 
 /// Returns the line in at most `width` columns; the least important parts are left out first.
 pub(super) fn status_line(doing: &Doing, elapsed: Duration, figures: &StatusFigures, width: usize) -> String {
-    let doing = format!("{}{}", doing.words(), span(elapsed));
+    let mode = mode_words(figures.mode).map_or_else(String::new, |mode| format!(" · {mode}"));
+    let doing = format!("{}{}{mode}", doing.words(), span(elapsed));
     let long = figures.percent().map(|percent| {
         format!(
             "{} of {} tokens ({percent} %)",
@@ -148,6 +176,7 @@ mod tests {
             window: Tokens::new(128_000),
             cost: Cost { dollars: Dollars::new(0.25).unwrap(), unpriced_calls: 0 },
             calls: 4,
+            mode: Mode::Ask,
         };
         let running =
             Doing::Running { tools: vec!["read".to_owned(), "sh\u{1b}ell".to_owned()], progress: None };

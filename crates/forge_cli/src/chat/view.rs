@@ -10,7 +10,7 @@ use super::screen::Screen;
 use super::status::Doing;
 use crate::failure::Exit;
 use crate::output;
-use crate::run::{Break, ConsoleWatcher, RESTARTED, RunView, checkpoints};
+use crate::run::{Break, ConsoleWatcher, RESTARTED, RunStart, RunView, checkpoints};
 
 /// The view of a chat.
 pub(super) struct ChatView {
@@ -63,7 +63,11 @@ impl RunView for ChatView {
                 screen.does(Doing::Thinking);
                 screen.think(text);
             }
-            RunEvent::Woken { .. } => screen.does(self.update_running(Vec::clear)),
+            RunEvent::Woken { .. } => {
+                self.console.tell(event);
+                screen.does(self.update_running(Vec::clear));
+            }
+            RunEvent::ToolOutput { line, .. } => screen.output(line),
             RunEvent::Compacting { .. } => screen.does(Doing::Compacting),
             RunEvent::Fitted { report, .. } => {
                 screen.does(Doing::Preparing);
@@ -91,14 +95,18 @@ impl RunView for ChatView {
                 self.console.tell(event);
                 screen.does(self.update_running(|running| running.push(call.name.to_string())));
             }
-            RunEvent::ToolFinished(call) => screen.does(self.update_running(|running| {
-                // Two calls of a tool look alike: one of them is over.
-                if let Some(at) = running.iter().position(|tool| tool == call.name.as_str()) {
-                    running.remove(at);
-                }
-            })),
+            RunEvent::ToolFinished(call) => {
+                self.console.tell(event);
+                screen.does(self.update_running(|running| {
+                    // Two calls of a tool look alike: one of them is over.
+                    if let Some(at) = running.iter().position(|tool| tool == call.name.as_str()) {
+                        running.remove(at);
+                    }
+                }));
+            }
             RunEvent::ToolResult(_) => {
                 // Results are told when all of them are there.
+                screen.end_output();
                 screen.does(self.update_running(Vec::clear));
                 self.console.tell(event);
             }
@@ -115,6 +123,10 @@ impl RunView for ChatView {
             }
             event => self.console.tell(event),
         }
+    }
+
+    fn show_start(&self, start: &RunStart) {
+        self.console.show_start(start);
     }
 
     fn show_resume(&self, restored: &Restored, _: bool) {

@@ -7,6 +7,7 @@ mod completions;
 mod config;
 mod continue_session;
 mod doctor;
+mod export;
 mod init;
 mod inspect;
 mod log;
@@ -116,6 +117,7 @@ commands! {
         Compact(compact::CompactArguments),
         Inspect(inspect::InspectArguments),
         Checkpoints(checkpoints::CheckpointsArguments),
+        Export(export::ExportArguments),
         Log(log::LogArguments),
         Models(models::ModelsArguments),
         Doctor(doctor::DoctorArguments),

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use forge_app::{Orchestrator, Resume, RunReport, TakeFrom};
-use forge_domain::{Agent, AgentId, Event, OnChange, StoreSetting};
+use forge_domain::{Event, OnChange, StoreSetting};
 
 use crate::arguments::{OnChangeName, RunFlags, Source};
 use crate::consent::Need;
 use crate::failure::{Exit, Misconfigured};
 use crate::run::{
-    Answer, AnswerSchema, Break, ConsoleWatcher, JsonWatcher, RunRequest, RunStart, RunView,
-    StreamJsonWatcher, checkpoints, explain, explain_resume, interruption, prepare, release, report_json,
-    runtime, write_break, write_report,
+    Answer, AnswerSchema, Attached, Break, ConsoleWatcher, JsonWatcher, RunRequest, RunView,
+    StreamJsonWatcher, attach_files, checkpoints, explain, explain_resume, interruption, prepare, release,
+    report_json, run_start, runtime, write_break, write_report,
 };
 use crate::terminal::person;
 use crate::{attached_images, chat, output, setup};
@@ -39,10 +39,11 @@ pub(crate) struct RunArguments {
     /// Print the answer and end, as `forge run "TASK"` does, also if the word `run` is left out
     #[arg(short, long, conflicts_with = "chat")]
     print: bool,
-    /// Resume a run by its id, a checkpoint's name or number (#12), or `last`; a new task may follow
+    /// Resume a run by its id, a checkpoint's name or number (#12), or `last`; a new task may follow. Without
+    /// an ID, you choose one at a terminal; elsewhere it is the last one
     ///
     /// If the checkpoint is not the last of its run, a new run starts from it.
-    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "last")]
+    #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "")]
     resume: Option<String>,
     /// Continue the last run of this folder, as `--resume last` does
     #[arg(short = 'c', long = "continue", conflicts_with = "resume")]
@@ -76,7 +77,19 @@ impl RunArguments {
         let form = self.output.form();
         let is_one_answer = self.print || self.output.is_given() || self.event.is_some();
         let answer = self.output.output_schema.as_deref().map(AnswerSchema::read).transpose()?;
-        let which = self.resume.or_else(|| self.is_continued.then(|| "last".to_owned()));
+        let is_chosen = self.task.is_none() && !is_one_answer && is_terminal();
+        let which = match self.resume.or_else(|| self.is_continued.then(|| "last".to_owned())) {
+            Some(which) if !which.is_empty() => Some(which),
+            Some(_) if is_chosen => {
+                let store = self.store.as_ref().map(ToString::to_string);
+                match chat::pick_of_store(store.as_deref(), &self.flags.source)? {
+                    Some(picked) => Some(picked),
+                    None => return Ok(ExitCode::SUCCESS),
+                }
+            }
+            Some(_) => Some("last".to_owned()),
+            None => None,
+        };
         let has_nothing_to_do = self.task.is_none() && which.is_none() && !self.chat && !is_one_answer;
         if self.is_implied && has_nothing_to_do && !is_terminal() {
             return show_help(&self.flags.source);
@@ -205,6 +218,9 @@ fn run_task(
     form: OutputForm,
     request: &RunRequest,
 ) -> anyhow::Result<ExitCode> {
+    // What is piped in may come from anywhere: only what was typed names files.
+    let Attached { added, notes } = task.as_deref().map(attach_files).unwrap_or_default();
+    notes.iter().for_each(|note| output::note(note));
     let task = if event.is_some() {
         None
     } else {
@@ -222,7 +238,7 @@ fn run_task(
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
         let outcome = tokio::select! {
-            ended = work(&mut orchestrator, task, event.as_ref(), request, &*view) => Ok(ended),
+            ended = work(&mut orchestrator, task.map(|task| (task, added)), event.as_ref(), request, &*view) => Ok(ended),
             interruption = interruption() => Err(interruption),
         };
         release(&mut orchestrator, outcome.is_err()).await;
@@ -237,7 +253,7 @@ fn run_task(
         Ok(Ok((report, answer))) => {
             let exit = match answer {
                 Some(Err(_)) => Exit::Mismatch,
-                _ => Exit::of_run(&report.stop, checkpoints.as_ref()),
+                _ => Exit::of_run(&report.stop, &report.denials, checkpoints.as_ref()),
             };
             // The report counts what was saved up to the very end.
             let report = RunReport { checkpoints: checkpoints.clone(), ..report };
@@ -268,7 +284,7 @@ fn run_task(
 
 async fn work(
     orchestrator: &mut Orchestrator,
-    task: Option<Event>,
+    task: Option<(Event, String)>,
     event: Option<&Event>,
     request: &RunRequest,
     view: &dyn RunView,
@@ -290,8 +306,8 @@ async fn work(
         }
     }
     let task = match task {
-        Some(task) => {
-            let value = orchestrator.engine().services().expand(&task.value).await?;
+        Some((task, added)) => {
+            let value = orchestrator.engine().services().expand(&task.value).await? + &added;
             let value = request.answer.as_ref().map_or(value.clone(), |schema| schema.add_to(&value));
             Some(Event { value, ..task })
         }
@@ -308,19 +324,6 @@ async fn work(
         Some(schema) => schema.settle(orchestrator, report, |event| view.tell(event)).await,
         None => Ok((report, None)),
     }
-}
-
-/// Returns what is known of the run when it starts.
-fn run_start(orchestrator: &Orchestrator, event: Option<&Event>, agent: Option<&str>) -> RunStart {
-    let agents = &orchestrator.engine().services().workflow.agents;
-    let recipients = orchestrator.recipients().unwrap_or_default();
-    let active = orchestrator.active().map(AgentId::without_lane);
-    let agents: Vec<&Agent> = match (event, agent.or(active)) {
-        (Some(event), _) => agents.iter().filter(|agent| agent.subscribes_to(&event.name)).collect(),
-        (None, Some(id)) => agents.find(id).into_iter().collect(),
-        (None, None) => recipients.iter().collect(),
-    };
-    RunStart::of(orchestrator, &agents)
 }
 
 /// The most bytes that are read from stdin: more than any window holds.

@@ -5,7 +5,7 @@ mod panic_report;
 use std::process::ExitCode;
 
 use console::style;
-use forge_app::{CheckpointTally, RunError, StopReason};
+use forge_app::{CheckpointTally, DeniedCall, RunError, StopReason};
 use forge_domain::{StoreError, Workflow};
 
 use crate::output;
@@ -47,7 +47,8 @@ pub(crate) enum Exit {
     Repetition = 5,
     /// The model gave no answer.
     NoAnswer = 6,
-    /// A hook denied the start, a model call, or a necessary compaction.
+    /// A hook denied the start, a model call, or a necessary compaction; or calls were not made because a
+    /// rule denied them, or no one could consent to them.
     Denied = 7,
     /// The work is done, but its last state is not saved.
     Unsaved = 8,
@@ -67,8 +68,13 @@ impl Exit {
 
     /// Returns the exit of a completed run. An unfinished run reports why; only a finished one can report
     /// that its last state is not saved.
-    pub(crate) fn of_run(stop: &StopReason, checkpoints: Option<&CheckpointTally>) -> Self {
+    pub(crate) fn of_run(
+        stop: &StopReason,
+        denials: &[DeniedCall],
+        checkpoints: Option<&CheckpointTally>,
+    ) -> Self {
         match stop {
+            StopReason::Done if denials.iter().any(|denied| denied.by.leaves_work()) => Self::Denied,
             StopReason::Done if checkpoints.is_some_and(|tally| tally.unsaved.is_some()) => Self::Unsaved,
             StopReason::Done => Self::Done,
             StopReason::MaxIterations(_) | StopReason::MaxTurns(_) | StopReason::BudgetSpent(_) => {
@@ -136,7 +142,8 @@ fn chain(error: &anyhow::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use forge_domain::RunId;
+    use forge_app::DeniedBy;
+    use forge_domain::{AgentId, RunId, ToolName};
     use pretty_assertions::assert_eq;
 
     use super::*;
@@ -162,9 +169,27 @@ mod tests {
             (StopReason::NoAnswer, None, 6),
             (denied, None, 7),
         ] {
-            let actual = Exit::of_run(&stop, Some(&tally(unsaved))).code();
+            let actual = Exit::of_run(&stop, &[], Some(&tally(unsaved))).code();
             assert_eq!(actual, expected, "{stop}");
         }
-        assert_eq!(Exit::of_run(&StopReason::Done, None), Exit::Done);
+        let denied = |by| DeniedCall {
+            agent: AgentId::new("a").unwrap(),
+            tool: ToolName::new("shell").unwrap(),
+            call_id: "c".to_owned(),
+            about: Vec::new(),
+            by,
+        };
+        for (by, expected) in [
+            (DeniedBy::Rule, Exit::Denied),
+            (DeniedBy::Nobody, Exit::Denied),
+            (DeniedBy::User, Exit::Done),
+            (DeniedBy::Mode, Exit::Done),
+            (DeniedBy::Hook, Exit::Done),
+        ] {
+            assert_eq!(Exit::of_run(&StopReason::Done, &[denied(by)], None), expected, "{by:?}");
+        }
+        let stop = StopReason::MaxIterations(1);
+        assert_eq!(Exit::of_run(&stop, &[denied(DeniedBy::Rule)], None), Exit::Limit);
+        assert_eq!(Exit::of_run(&StopReason::Done, &[], None), Exit::Done);
     }
 }

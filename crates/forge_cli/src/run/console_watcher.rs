@@ -1,13 +1,15 @@
 //! The display of a run on the console: the answer on stdout, everything else on stderr.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use console::style;
-use forge_app::{CheckpointTally, Restored, RunEvent, RunReport, StopReason};
+use forge_app::{CheckpointTally, DeniedBy, DeniedCall, Restored, RunEvent, RunReport, StopReason};
 use forge_domain::compaction::{CompactionReport, Outcome};
-use forge_domain::{Content, Progress, ToolCall, ToolResult, Usage, quantity};
+use forge_domain::{AgentId, Content, Progress, ToolCall, ToolResult, Usage, quantity};
 
 use super::answer_schema::Answer;
 use super::checkpoints;
@@ -15,7 +17,7 @@ use super::compaction_text::{because, change, failed_attempts, strategy_lines};
 use super::tool_line::{call_text, edit_text};
 use super::view::{Break, RunStart, RunView};
 use crate::failure::Exit;
-use crate::output::line_wrap::Flow;
+use crate::output::line_wrap::{FRAME, Flow};
 use crate::output::{self, beginning, visible};
 
 /// The separator between an interrupted reply and its replacement.
@@ -34,6 +36,10 @@ pub(crate) struct ConsoleWatcher {
     flow: Mutex<Flow>,
     /// True if several agents work on the task.
     is_shared: AtomicBool,
+    /// The agent that an event started last.
+    speaker: Mutex<Speaker>,
+    /// The calls that run, by id: when each began and how many lines of its output were shown.
+    running: Mutex<BTreeMap<String, Running>>,
     /// The text of the current reply.
     reply: Mutex<String>,
     /// The error of the last unsaved checkpoint, once it was reported.
@@ -41,6 +47,23 @@ pub(crate) struct ConsoleWatcher {
     /// True if stdout is for the answer by a schema alone, and for no reply.
     is_for_answer: bool,
 }
+
+/// The agent that speaks. Those that it calls have no label.
+#[derive(Default)]
+struct Speaker {
+    agent: Option<AgentId>,
+    is_over: bool,
+}
+
+/// A call that runs, or ran a moment ago.
+struct Running {
+    began: Instant,
+    took: Option<Duration>,
+    n_shown: usize,
+}
+
+/// The most lines of a call's output that are printed while it runs.
+const SHOWN_LINES: usize = 20;
 
 /// Checks whether the answer is shown at a terminal.
 fn is_terminal() -> bool {
@@ -54,10 +77,7 @@ impl RunView for ConsoleWatcher {
 
     fn tell(&self, event: &RunEvent<'_>) {
         match event {
-            RunEvent::Woken { agent } if self.is_shared.load(Ordering::Relaxed) => {
-                let label = format!("── {} ──", visible(agent.as_str()));
-                self.say(&style(label).bold().for_stderr().to_string());
-            }
+            RunEvent::Woken { agent } => self.show_speaker(agent),
             RunEvent::Text(text) => {
                 self.reply.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
                 if is_terminal() && !self.is_for_answer {
@@ -91,7 +111,17 @@ impl RunView for ConsoleWatcher {
                 let n = quantity(unused.len(), "summary");
                 self.say(&format!("{mark} {n} requested in advance {verb} discarded"));
             }
-            RunEvent::ToolCall(call) => self.show_call(call),
+            RunEvent::ToolCall(call) => {
+                let running = Running { began: Instant::now(), took: None, n_shown: 0 };
+                self.running().insert(call.id.to_string(), running);
+                self.show_call(call);
+            }
+            RunEvent::ToolOutput { call, line } => self.show_output(call, line),
+            RunEvent::ToolFinished(call) => {
+                if let Some(running) = self.running().get_mut(call.id.as_str()) {
+                    running.took = Some(running.began.elapsed());
+                }
+            }
             RunEvent::ToolProgress { tool, done, of, message } => {
                 let of = of.map(|of| format!("/{of}")).unwrap_or_default();
                 let message = message.map(one_line).unwrap_or_default();
@@ -110,7 +140,12 @@ impl RunView for ConsoleWatcher {
             RunEvent::Checkpointed { .. } => {
                 drop(self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).take());
             }
-            RunEvent::Stopped(stop) if **stop != StopReason::Done => self.say(&stop.to_string()),
+            RunEvent::Stopped(stop) => {
+                self.speaker.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
+                if **stop != StopReason::Done {
+                    self.say(&stop.to_string());
+                }
+            }
             _ => {}
         }
     }
@@ -132,6 +167,7 @@ impl RunView for ConsoleWatcher {
 
     fn show_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, _: Exit) {
         self.sum_up(report);
+        self.show_denials(report);
         checkpoints::sum_up(checkpoints);
     }
 
@@ -208,6 +244,21 @@ impl ConsoleWatcher {
         }
     }
 
+    /// Prints which calls were not made because they were not allowed, and how they can be.
+    fn show_denials(&self, report: &RunReport) {
+        let denied: Vec<String> = report.denials.iter().map(denial_text).collect();
+        if !denied.is_empty() {
+            let mark = style("denied:").yellow().for_stderr();
+            self.say(&format!("{mark} {}", denied.join("; ")));
+        }
+        if report.denials.iter().any(|denied| denied.by == DeniedBy::Nobody) {
+            output::note(
+                "no one could consent to these calls: `--mode edits`, `--allow 'TOOL:PATTERN'` or `--yes` allows calls in \
+                 advance",
+            );
+        }
+    }
+
     /// Reports once why checkpoints fail, until one is saved again.
     fn report_failed_checkpoint(&self, error: &str) {
         let known = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).replace(error.to_owned());
@@ -260,10 +311,51 @@ impl ConsoleWatcher {
         self.say(&format!("→ {line}"));
     }
 
+    fn running(&self) -> MutexGuard<'_, BTreeMap<String, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Prints the name of an agent that starts, if it is not the only one.
+    fn show_speaker(&self, agent: &AgentId) {
+        let is_another = {
+            let mut speaker = self.speaker.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_next = speaker.agent.is_none() || std::mem::take(&mut speaker.is_over);
+            let before = if is_next { speaker.agent.replace(agent.clone()) } else { None };
+            before.is_some_and(|before| before != *agent)
+        };
+        if is_another || self.is_shared.load(Ordering::Relaxed) {
+            let label = format!("── {} ──", visible(agent.as_str()));
+            self.say(&style(label).bold().for_stderr().to_string());
+        }
+    }
+
+    /// Prints a line of a call's output at a terminal, up to a limit.
+    fn show_output(&self, call: &ToolCall, line: &str) {
+        if !std::io::stderr().is_terminal() {
+            return;
+        }
+        let n_shown = match self.running().get_mut(call.id.as_str()) {
+            Some(running) => {
+                running.n_shown += 1;
+                running.n_shown - 1
+            }
+            None => return,
+        };
+        let line = match n_shown {
+            0..SHOWN_LINES => format!("{FRAME}{}", one_line(line)),
+            SHOWN_LINES => format!("{FRAME}…"),
+            _ => return,
+        };
+        self.say(&style(line).dim().for_stderr().to_string());
+    }
+
     fn show_result(&self, result: &ToolResult) {
+        let took = self.running().remove(result.call_id.as_str()).and_then(|running| running.took);
+        let took = took.filter(|took| took.as_secs() > 0).map(|took| format!(" · {} s", took.as_secs()));
         let text = edit_text(result).unwrap_or_else(|| Content::to_text(&result.content));
         let mark = if result.is_error { style("✗").red() } else { style("←").dim() };
-        self.say(&format!("{} {}", mark.for_stderr(), one_line(&text)));
+        let took = style(took.unwrap_or_default()).dim().for_stderr();
+        self.say(&format!("{} {}{took}", mark.for_stderr(), one_line(&text)));
     }
 }
 
@@ -273,6 +365,20 @@ fn cache_share(usage: &Usage) -> String {
         (0, _) => String::new(),
         (cached, all) => format!(" ({cached} cached, {} %)", cached * 100 / all.max(1)),
     }
+}
+
+/// Describes a call that was denied.
+fn denial_text(denied: &DeniedCall) -> String {
+    let by = match denied.by {
+        DeniedBy::Rule => "by a rule",
+        DeniedBy::Mode => "in plan mode",
+        DeniedBy::User => "by you",
+        DeniedBy::Nobody => "without an answer",
+        DeniedBy::Hook => "by a hook",
+    };
+    let about = denied.about.join(", ");
+    let about = if about.is_empty() { about } else { format!(" ({about})") };
+    one_line(&format!("{}{about} {by}", denied.tool))
 }
 
 /// Returns the beginning of `text` on one line, so that a tool's output cannot steer the terminal.

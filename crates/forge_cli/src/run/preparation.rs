@@ -7,13 +7,14 @@ use std::sync::{Arc, OnceLock};
 use forge_app::{ActionLog, Engine, History, Orchestrator, Resume, RunEvent, Watcher};
 use forge_domain::compaction::ContextCompactor;
 use forge_domain::{
-    MCP_SEPARATOR, McpServerConfig, McpServerId, Person, SessionSink, StoreSetting, ToolName, Workflow,
+    MCP_SEPARATOR, McpServerConfig, McpServerId, Mode, Person, SessionSink, StoreSetting, ToolName, Workflow,
 };
 use forge_infra::FileSessionSink;
 use forge_transcript::write_openai;
 
 use super::answer_schema::AnswerSchema;
 use super::checkpoints;
+use super::runtime::block_on;
 use super::view::RunView;
 use crate::arguments::RunFlags;
 use crate::consent::Need;
@@ -92,7 +93,10 @@ pub(crate) fn prepare(
     let services = setup::services(workflow, sink, layers, &tell, person, sandbox.as_ref(), &actions)?;
     setup::check_agents(&services, layers, flags.agent.as_deref())?;
     let hooks = setup::hooks(&services.workflow, layers, sandbox.as_ref(), &actions);
+    let held = sandbox.as_ref().map(sandbox::confinement);
     let engine = Engine::new(services, ContextCompactor::new(), tell).with_hooks(hooks).with_actions(actions);
+    engine.conduct.begin(flags.consent.discretion()?, held);
+    check_mode(&engine)?;
     Ok(Orchestrator::new(match checkpoints::checkpointing(&engine.services().workflow)? {
         Some(checkpointing) => engine.with_checkpoints(checkpointing),
         None => engine,
@@ -107,6 +111,17 @@ fn add_servers(workflow: &mut Workflow, servers: &BTreeMap<McpServerId, McpServe
             workflow.agents.for_each(|agent| agent.tools.get_or_insert_default().push(tools.clone()));
         }
     }
+}
+
+/// Checks that the mode that was asked for can be used.
+fn check_mode(engine: &Engine) -> anyhow::Result<()> {
+    if engine.conduct.mode() != Mode::Auto {
+        return Ok(());
+    }
+    let help =
+        "help: `--mode edits` edits without asking and asks before it runs a command; see docs/sandbox.md";
+    block_on(async { Ok(engine.conduct.check_mode(Mode::Auto).await) })?
+        .map_err(|error| Misconfigured(format!("{error}\n{help}")).into())
 }
 
 /// Returns a watcher that shows every event to `view`, and before it to the additional observer.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use forge_app::{CheckpointTally, Orchestrator, Restored, RunEvent, RunReport};
-use forge_domain::{Agent, AgentId, ModelId, RunId, ToolName};
+use forge_domain::{Agent, AgentId, Event, ModelId, RunId, ToolName};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -91,6 +91,19 @@ impl RunStart {
             version: env!("CARGO_PKG_VERSION"),
         }
     }
+}
+
+/// Returns what is known of the run when it starts.
+pub(crate) fn run_start(orchestrator: &Orchestrator, event: Option<&Event>, agent: Option<&str>) -> RunStart {
+    let agents = &orchestrator.engine().services().workflow.agents;
+    let recipients = orchestrator.recipients().unwrap_or_default();
+    let active = orchestrator.active().map(AgentId::without_lane);
+    let agents: Vec<&Agent> = match (event, agent.or(active)) {
+        (Some(event), _) => agents.iter().filter(|agent| agent.subscribes_to(&event.name)).collect(),
+        (None, Some(id)) => agents.find(id).into_iter().collect(),
+        (None, None) => recipients.iter().collect(),
+    };
+    RunStart::of(orchestrator, &agents)
 }
 
 /// A display of a run in progress, and of its result.

@@ -1,8 +1,9 @@
 //! The configuration: all files and flags, merged into one workflow.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use forge_domain::{Agent, AgentId, Allowance, Effort, MCP_SEPARATOR, ToolName, Workflow};
+use forge_domain::{Agent, AgentId, Allowance, Effort, MCP_SEPARATOR, ToolName, Workflow, find_secrets};
 use forge_services::workflow::{Flags, Layers, Source as YamlSource, load};
 
 use super::mcp_file::{MCP_FILE, McpFile};
@@ -74,7 +75,7 @@ pub(crate) fn layers(source: &Source) -> anyhow::Result<Layers> {
     let servers = mcp_file()?;
     let is_of_servers = file.file_name().is_some_and(|name| name == MCP_FILE);
     let project = match (source.config().is_some() || file.exists()) && !is_of_servers {
-        true => Some(read_yaml(&file)?),
+        true => Some(read_yaml(&file)?.with_variables(shareable_variables())),
         false => None,
     };
     let (project, servers_file) = join_servers(project, servers);
@@ -115,7 +116,7 @@ fn join_servers(
             // A key cannot be there twice, and nothing can follow a mapping in braces.
             let is_whole = serde_saphyr::from_str::<serde_json::Value>(&joined).is_ok();
             if is_whole {
-                (Some(YamlSource { name: project.name, text: joined }), Some(servers.name))
+                (Some(YamlSource { text: joined, ..project }), Some(servers.name))
             } else {
                 (Some(project), None)
             }
@@ -128,6 +129,7 @@ pub(crate) fn own_layers() -> anyhow::Result<Layers> {
     let system =
         places::system_file().filter(|path| path.exists()).map(|path| read_yaml(&path)).transpose()?;
     let environment = environment();
+    let system = system.map(|file| file.with_variables(shareable_variables()));
     let models = places::models_file(&environment).filter(|path| path.exists());
     let models = models.map(|path| read_yaml(&path)).transpose()?;
     Ok(Layers { system, models, user: user_layer()?, environment, ..Layers::default() })
@@ -136,7 +138,27 @@ pub(crate) fn own_layers() -> anyhow::Result<Layers> {
 /// Reads the user's own file, if there is one.
 pub(crate) fn user_layer() -> anyhow::Result<Option<YamlSource>> {
     let file = places::configuration_folder(&environment()).map(|folder| folder.join(PROJECT_FILE));
-    file.filter(|path| path.exists()).map(|path| read_yaml(&path)).transpose()
+    let file = file.filter(|path| path.exists()).map(|path| read_yaml(&path)).transpose()?;
+    Ok(file.map(|file| file.with_variables(shareable_variables())))
+}
+
+/// Returns the variables that a file may name. One that looks like a secret stands for itself: what needs it,
+/// such as the `env` of an MCP server, takes it by its name, and it is sent nowhere else.
+fn shareable_variables() -> BTreeMap<String, String> {
+    const SECRET: [&str; 10] =
+        ["KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH", "COOKIE", "PRIVATE", "DSN", "CERT"];
+    let is_shareable = |name: &str, value: &str| {
+        let name = name.to_ascii_uppercase();
+        let has_login = value.split_once("://").is_some_and(|(_, rest)| {
+            rest.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
+        });
+        !SECRET.iter().any(|word| name.contains(word)) && !has_login && find_secrets(value).is_empty()
+    };
+    let value = |(name, value): (String, String)| {
+        let value = if is_shareable(&name, &value) { value } else { format!("${{{name}}}") };
+        (name, value)
+    };
+    environment().into_iter().map(value).collect()
 }
 
 /// Reads the text of a workflow.
@@ -147,7 +169,7 @@ pub(crate) fn read_yaml(path: &Path) -> anyhow::Result<YamlSource> {
             let at = error.utf8_error().valid_up_to();
             Misconfigured(format!("{name} is not UTF-8 text (byte {at}): is it a YAML file?"))
         })?;
-    Ok(YamlSource { name, text })
+    Ok(YamlSource::new(name, text))
 }
 
 /// Adds the agent that runs if none is configured: it has every built-in tool and those of all MCP servers,

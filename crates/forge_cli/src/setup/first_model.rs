@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use forge_domain::{Provider, ProviderId};
 use forge_infra::{Key, OllamaProvider, OpenAiProvider, Secret};
+use forge_services::workflow::ollama_address;
 
 /// A built-in provider.
 pub(crate) struct KnownProvider {
@@ -95,8 +96,7 @@ fn value<'a>(environment: &'a BTreeMap<String, String>, name: &str) -> Option<&'
 pub(crate) fn ollama_models(environment: &BTreeMap<String, String>) -> Option<Vec<String>> {
     let url = match value(environment, "OLLAMA_HOST") {
         None => "http://localhost:11434".to_owned(),
-        Some(host) if host.contains("://") => host.to_owned(),
-        Some(host) => format!("http://{host}"),
+        Some(host) => ollama_address(host),
     };
     models(&OllamaProvider::new(ProviderId::new("ollama").ok()?, &url, Key::None).ok()?)
 }

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use forge_app::{Check, Health, RunEvent, Watcher};
+use forge_app::{Check, Health, RunEvent, SandboxCheck, Watcher};
 use forge_domain::{Sandbox, SandboxNetwork, Workflow};
 use forge_infra::{
     CommandSandbox, SandboxNotice, SandboxSurroundings, SqlitePlace, StoreUrl, examine_sandbox,
 };
+use futures::FutureExt as _;
 
 use forge_services::workflow::{Layers, RefusedKey};
 
@@ -31,6 +32,24 @@ pub(crate) fn of(
     let notice: SandboxNotice = Arc::new(move |text| watcher(&RunEvent::Notice(text)));
     let sandbox = CommandSandbox::new(&settings, &surroundings, notice);
     Ok(sandbox.context("the sandbox of commands cannot be set up")?.map(Arc::new))
+}
+
+/// Returns the check whether this system confines commands as `sandbox` says. It is made once.
+pub(crate) fn confinement(sandbox: &Arc<CommandSandbox>) -> SandboxCheck {
+    let sandbox = Arc::clone(sandbox);
+    let known: Arc<tokio::sync::OnceCell<Result<(), String>>> = Arc::default();
+    Arc::new(move || {
+        let (sandbox, known) = (Arc::clone(&sandbox), Arc::clone(&known));
+        async move { known.get_or_init(|| examine(&sandbox)).await.clone() }.boxed()
+    })
+}
+
+async fn examine(sandbox: &Arc<CommandSandbox>) -> Result<(), String> {
+    match examine_sandbox(sandbox).await {
+        Ok(lacks) if lacks.is_empty() => Ok(()),
+        Ok(lacks) => Err(format!("this system does not enforce all of it: {}", lacks.join("; "))),
+        Err(error) => Err(format!("no command can be started in it: {error}")),
+    }
 }
 
 /// Returns the sandbox that the command line sets, as far as the administrator's file allows it, and a notice

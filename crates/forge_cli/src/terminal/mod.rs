@@ -3,7 +3,7 @@
 mod file_diff;
 pub(crate) mod person;
 
-use std::io::Write as _;
+use std::io::{BufRead as _, Write as _};
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -95,6 +95,87 @@ pub(crate) fn give_back() {
 /// Checks whether a chat has the terminal.
 pub(crate) fn is_taken() -> bool {
     FOUND.try_lock().is_ok_and(|found| found.is_some())
+}
+
+/// Reads one of `keys` as soon as it is pressed, or a line that begins with anything else; `None` at the end
+/// of the input. Escape is the key `n` if that is one. Enter is an empty line if it is a key, and ignored
+/// otherwise: whoever is used to it presses it after the key. Ctrl-C stays a signal.
+#[cfg(unix)]
+pub(crate) fn read_key_or_line(keys: &[char]) -> std::io::Result<Option<String>> {
+    use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
+    let input = std::io::stdin();
+    let Ok(found) = tcgetattr(&input) else { return read_line(Vec::new()) };
+    let mut modes = found.clone();
+    modes.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
+    modes.special_codes[SpecialCodeIndex::VMIN] = 1;
+    modes.special_codes[SpecialCodeIndex::VTIME] = 0;
+    tcsetattr(&input, OptionalActions::Now, &modes)?;
+    let first = read_first_key(keys);
+    tcsetattr(&input, OptionalActions::Now, &found)?;
+    match first? {
+        None => Ok(None),
+        Some(byte) => match key_of(byte, keys) {
+            Some(key) => {
+                crate::output::write_raw(&format!("{key}\n"));
+                Ok(Some(key))
+            }
+            None => {
+                if byte.is_ascii() {
+                    crate::output::write_raw(&char::from(byte).to_string());
+                }
+                read_line(vec![byte])
+            }
+        },
+    }
+}
+
+/// Reads the first byte that is not an Enter without meaning; `None` at the end of the input.
+#[cfg(unix)]
+fn read_first_key(keys: &[char]) -> std::io::Result<Option<u8>> {
+    const END: u8 = 4;
+    let mut input = std::io::stdin().lock();
+    loop {
+        let (first, second) = {
+            let bytes = input.fill_buf()?;
+            (bytes.first().copied(), bytes.get(1).copied())
+        };
+        input.consume(usize::from(first.is_some()));
+        match first {
+            None | Some(END) => return Ok(None),
+            Some(b'\n' | b'\r') if !keys.contains(&'\n') => {}
+            Some(byte) => {
+                let is_entered = matches!(second, Some(b'\n' | b'\r'));
+                if is_entered && key_of(byte, keys).is_some_and(|key| !key.is_empty()) {
+                    input.consume(1);
+                }
+                return Ok(Some(byte));
+            }
+        }
+    }
+}
+
+/// Returns the answer that a byte gives at once.
+#[cfg(unix)]
+fn key_of(byte: u8, keys: &[char]) -> Option<String> {
+    const ESCAPE: u8 = 27;
+    let letter = char::from(byte.to_ascii_lowercase());
+    match byte {
+        b'\n' | b'\r' => Some(String::new()),
+        ESCAPE if keys.contains(&'n') => Some("n".to_owned()),
+        _ => keys.contains(&letter).then(|| letter.to_string()),
+    }
+}
+
+/// Reads a line, as this system has no keys without Enter here.
+#[cfg(not(unix))]
+pub(crate) fn read_key_or_line(_: &[char]) -> std::io::Result<Option<String>> {
+    read_line(Vec::new())
+}
+
+/// Reads the rest of a line that begins with `line`; `None` at the end of the input.
+fn read_line(mut line: Vec<u8>) -> std::io::Result<Option<String>> {
+    std::io::stdin().lock().read_until(b'\n', &mut line)?;
+    Ok((!line.is_empty()).then(|| String::from_utf8_lossy(&line).trim().to_owned()))
 }
 
 /// The state of the keyboard after a wait.

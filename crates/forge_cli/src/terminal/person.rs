@@ -5,7 +5,7 @@ use std::io::{BufRead as _, IsTerminal};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use console::style;
+use console::{measure_text_width, style};
 use forge_domain::{Consent, ConsentRequest, Nobody, NobodyThere, Person, Question, Subject};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
@@ -13,10 +13,14 @@ use tokio::sync::Mutex;
 use super::file_diff::{counts, diff_lines};
 use crate::output::line_wrap::FRAME;
 use crate::output::{self, exact, visible, visible_lines};
+use crate::terminal;
 
 /// The most characters of a call that are shown at once, and the most lines.
 const PAGE: usize = 4_000;
 const PAGE_LINES: usize = 100;
+/// The fewest lines of a page, and the lines of a terminal that are left for what is around it.
+const LEAST_LINES: usize = 5;
+const AROUND_PAGE: usize = 6;
 /// The most characters of an argument that is shown on the line of its name.
 const INLINE: usize = 60;
 
@@ -41,6 +45,9 @@ pub(crate) fn person() -> Arc<dyn Person> {
 pub(crate) trait Prompt: Send + Sync {
     /// Shows `lines` and returns the trimmed input after `prompt`.
     async fn ask(&self, lines: Vec<String>, prompt: &'static str) -> Result<String, NobodyThere>;
+
+    /// Returns the columns and rows of the place; `None` if they are not known.
+    fn size(&self) -> Option<(usize, usize)>;
 }
 
 /// A user at a prompt, who is asked one thing at a time.
@@ -64,6 +71,11 @@ impl Prompt for Terminal {
         let read = tokio::task::spawn_blocking(move || ask_now(&lines, prompt));
         read.await.unwrap_or(Err(NobodyThere))
     }
+
+    fn size(&self) -> Option<(usize, usize)> {
+        let (rows, columns) = console::Term::stderr().size_checked()?;
+        Some((usize::from(columns), usize::from(rows)))
+    }
 }
 
 /// Shows `lines` and returns the trimmed input after `prompt`.
@@ -71,7 +83,22 @@ fn ask_now(lines: &[String], prompt: &str) -> Result<String, NobodyThere> {
     for line in lines {
         output::say(line);
     }
-    read_answer(&format!("{prompt} ")).ok().flatten().ok_or(NobodyThere)
+    let keys = option_keys(prompt);
+    if keys.is_empty() {
+        return read_answer(&format!("{prompt} ")).ok().flatten().ok_or(NobodyThere);
+    }
+    output::write_raw(&format!("{prompt} "));
+    terminal::read_key_or_line(&keys).ok().flatten().ok_or(NobodyThere)
+}
+
+/// Returns the keys that a prompt offers, such as `[y] yes`; `[Enter]` is a newline.
+pub(crate) fn option_keys(prompt: &str) -> Vec<char> {
+    let options = prompt.split('[').skip(1).filter_map(|option| option.split_once(']'));
+    let key = |(name, _): (&str, &str)| match name {
+        "Enter" => Some('\n'),
+        name => name.chars().next().filter(|_| name.chars().count() == 1),
+    };
+    options.filter_map(key).collect()
 }
 
 /// Prints `prompt` to stderr and returns the trimmed line that the user types; `None` at the end of the
@@ -93,7 +120,7 @@ pub(crate) struct Paged {
 /// before that.
 pub(crate) fn answer_to(question: Paged) -> Result<Option<String>, NobodyThere> {
     const MORE: &str = "[Enter] show the rest  [n] stop >";
-    let mut pages = pages(question.lines);
+    let mut pages = pages(question.lines, Terminal.size());
     loop {
         let page = pages.pop_front().unwrap_or_default();
         if pages.is_empty() {
@@ -115,7 +142,7 @@ impl<P: Prompt> Person for PersonAt<P> {
 
     async fn consent(&self, request: &ConsentRequest<'_>) -> Result<Consent, NobodyThere> {
         let _turn = self.turn.lock().await;
-        let mut pages = ConsentPages::of(request);
+        let mut pages = ConsentPages::of(request, self.prompt.size());
         loop {
             let (lines, prompt) = pages.next();
             let answer = self.prompt.ask(lines, prompt).await?;
@@ -149,8 +176,8 @@ struct ConsentPages {
 }
 
 impl ConsentPages {
-    fn of(request: &ConsentRequest<'_>) -> Self {
-        Self { pages: pages(consent_lines(request)) }
+    fn of(request: &ConsentRequest<'_>, size: Option<(usize, usize)>) -> Self {
+        Self { pages: pages(consent_lines(request), size) }
     }
 
     /// Returns the next page, and the prompt below it: for consent only below the last one.
@@ -196,9 +223,12 @@ fn consent_lines(request: &ConsentRequest<'_>) -> Vec<String> {
     };
     let is_secret = |subject: &&Subject| matches!(subject, Subject::Secret { .. });
     let (secrets, others): (Vec<_>, Vec<_>) = about.iter().partition(is_secret);
+    let mut others: Vec<String> = others.into_iter().map(ToString::to_string).collect();
+    // A command that runs another is listed as itself and as unclear.
+    others.dedup();
     if others.len() > 1 {
         lines.push("  that needs consent for:".to_owned());
-        lines.extend(others.iter().flat_map(|subject| frame_lines(&subject.to_string())));
+        lines.extend(others.iter().flat_map(|subject| frame_lines(subject)));
     }
     if !secrets.is_empty() {
         lines.push("  the model would be shown a secret:".to_owned());
@@ -232,10 +262,13 @@ fn frame_lines(text: &str) -> Vec<String> {
     text.split('\n').map(|line| format!("{FRAME}{}", exact(line))).collect()
 }
 
-/// Returns the lines in pages that can each be read at once.
-fn pages(lines: Vec<String>) -> VecDeque<Vec<String>> {
+/// Returns the lines in pages that can each be read at once on a terminal of that size.
+fn pages(lines: Vec<String>, size: Option<(usize, usize)>) -> VecDeque<Vec<String>> {
+    let most =
+        size.map_or(PAGE_LINES, |(_, rows)| rows.saturating_sub(AROUND_PAGE).clamp(LEAST_LINES, PAGE_LINES));
+    let columns = size.map_or(usize::MAX, |(columns, _)| columns.max(1));
     let mut pages = VecDeque::from([Vec::new()]);
-    let mut n_chars = 0;
+    let (mut n_chars, mut n_rows) = (0, 0);
     for line in lines {
         // A line that is longer than a page continues on the next one.
         let framed = line.strip_prefix(FRAME).filter(|text| text.chars().count() > PAGE);
@@ -248,12 +281,14 @@ fn pages(lines: Vec<String>) -> VecDeque<Vec<String>> {
         };
         for part in parts {
             let n = part.chars().count();
+            let rows = measure_text_width(&part).div_ceil(columns).max(1);
             let page = pages.back().map_or(0, Vec::len);
-            if page > 0 && (n_chars + n > PAGE || page >= PAGE_LINES) {
+            if page > 0 && (n_chars + n > PAGE || n_rows + rows > most) {
                 pages.push_back(Vec::new());
-                n_chars = 0;
+                (n_chars, n_rows) = (0, 0);
             }
             n_chars += n;
+            n_rows += rows;
             if let Some(page) = pages.back_mut() {
                 page.push(part);
             }
@@ -307,7 +342,7 @@ mod tests {
         let arguments = serde_json::json!({ "command": command, "n": 3 }).to_string();
         let call = ToolCall { id: "1".into(), name: ToolName::new("shell").unwrap(), arguments };
         let about = ["ls", "rm x"].map(|text| Subject::Command(text.to_owned()));
-        ConsentPages::of(&ConsentRequest { agent: &agent, call: &call, about: &about, change: None })
+        ConsentPages::of(&ConsentRequest { agent: &agent, call: &call, about: &about, change: None }, None)
     }
 
     #[test]
@@ -326,6 +361,20 @@ mod tests {
             "  │ rm x",
         ];
         assert_eq!((lines, prompt), (expected.map(str::to_owned).to_vec(), CONSENT_PROMPT));
+    }
+
+    #[test]
+    fn a_page_is_no_higher_than_the_terminal() {
+        let lines = |n: usize, width: usize| vec!["x".repeat(width); n];
+        for (n, width, size, expected) in [
+            (30, 10, Some((80, 24)), vec![18, 12]),
+            (30, 200, Some((80, 24)), vec![6; 5]),
+            (10, 10, Some((80, 3)), vec![5, 5]),
+            (30, 10, None, vec![30]),
+        ] {
+            let pages: Vec<usize> = pages(lines(n, width), size).iter().map(Vec::len).collect();
+            assert_eq!(pages, expected, "{n} {width} {size:?}");
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ with_request_keys! {
 // Its many fields are the keys of its YAML block, one to one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Merge, Setters)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("patternProperties" = {"^x-": true}))]
 #[setters(strip_option, into)]
 #[merge(strategy = later)]
 pub struct Agent {
@@ -63,6 +64,11 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [["user_task_init"]]))]
     pub subscribe: Option<Vec<String>>,
+    /// Names of the events that the agent may emit with its tool `emit`, which it has for that: the agents
+    /// that subscribe to one run after this one. Unset: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [["review_requested"]]))]
+    pub emits: Option<Vec<String>>,
     /// Most turns of one conversation. Unset: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [20]))]
@@ -143,6 +149,7 @@ impl Agent {
             tools: None,
             permissions: None,
             subscribe: None,
+            emits: None,
             max_turns: None,
             max_iterations: None,
             max_repetitions: None,

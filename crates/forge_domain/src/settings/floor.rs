@@ -73,7 +73,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::{Permission, Reach, Subject, ToolName};
+    use crate::{Discretion, Permission, Reach, Subject, ToolName};
 
     fn permissions(yaml: &str) -> Permissions {
         serde_saphyr::from_str(yaml).unwrap()
@@ -97,7 +97,8 @@ mod tests {
             floor.hold_rules(LayerRules { of_all: Some(permissions(held)), ..LayerRules::default() });
             let rules = floor.rules(&AgentId::new("a").unwrap(), permissions(latest));
             let reach = Reach { usual: Ask, subjects: vec![Subject::Command("git push".to_owned())] };
-            let actual = rules.decide(&ToolName::new("shell").unwrap(), &reach).permission;
+            let actual =
+                rules.decide(&Discretion::default(), &ToolName::new("shell").unwrap(), &reach).permission;
             assert_eq!(actual, expected, "{held} {latest}");
         }
     }
@@ -113,7 +114,11 @@ mod tests {
         let write = ToolName::new("write").unwrap();
         for (id, expected) in [("scout~1", Permission::Deny), ("other", Permission::Allow)] {
             let rules = floor.rules(&AgentId::new(id).unwrap(), Permissions::default());
-            assert_eq!(rules.decide(&write, &Reach::careful()).permission, expected, "{id}");
+            assert_eq!(
+                rules.decide(&Discretion::default(), &write, &Reach::careful()).permission,
+                expected,
+                "{id}"
+            );
         }
     }
 }

@@ -4,6 +4,7 @@ mod tool_pattern;
 mod hook_point;
 mod hook_command;
 mod permission;
+mod discretion;
 mod transform;
 mod checkpoint_policy;
 mod agent;
@@ -16,6 +17,7 @@ mod workflow;
 
 pub use agent::*;
 pub use checkpoint_policy::*;
+pub use discretion::*;
 pub use floor::*;
 pub use hook_command::*;
 pub use hook_point::*;

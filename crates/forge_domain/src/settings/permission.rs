@@ -14,7 +14,7 @@ use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
-use crate::{FileChange, FoundSecret, ToolName};
+use crate::{Discretion, FileChange, FoundSecret, ToolName};
 
 /// A permission for a call, in order of strictness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -62,6 +62,19 @@ pub enum RuleLayer {
     User,
     /// A project's file, which cannot allow secrets to be shown.
     Project,
+    /// The command line.
+    CommandLine,
+}
+
+impl RuleLayer {
+    /// Checks whether the user of the run may answer in advance what a rule of this layer asks: what the
+    /// administrator or a project wants to be asked is asked.
+    const fn is_answered_in_advance(self) -> bool {
+        match self {
+            Self::Program | Self::User | Self::CommandLine => true,
+            Self::System | Self::Project => false,
+        }
+    }
 }
 
 impl fmt::Display for RuleLayer {
@@ -71,6 +84,7 @@ impl fmt::Display for RuleLayer {
             Self::System => "the administrator's file",
             Self::User => "the user's own file",
             Self::Project => "the project's file",
+            Self::CommandLine => "the command line",
         })
     }
 }
@@ -162,7 +176,52 @@ pub struct Verdict {
     pub rules: Vec<String>,
 }
 
+/// An error about a rule that cannot be one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PermissionPatternError(String);
+
 impl Permissions {
+    /// Returns the rule of the command line that allows the calls of `tool`, or those that `pattern` is
+    /// about.
+    ///
+    /// # Errors
+    /// [`PermissionPatternError`] if the tool or the pattern is blank or too long, or if it is about secrets.
+    pub fn allowing(tool: &str, pattern: Option<&str>) -> Result<Self, PermissionPatternError> {
+        let parts = [Some(tool), pattern];
+        let problem = if tool == SECRETS {
+            Some("secrets are allowed only by `permissions` in your own forge.yaml")
+        } else if parts.iter().flatten().any(|part| part.trim().is_empty()) {
+            Some("expected a tool, or a tool and a pattern, such as `shell:cargo *`")
+        } else if parts.iter().flatten().any(|part| part.chars().nth(MOST_CHARS).is_some()) {
+            Some("what a rule is about is too long: put a star for a part of it")
+        } else {
+            None
+        };
+        match problem {
+            Some(problem) => Err(PermissionPatternError(problem.to_owned())),
+            None => Ok(Self::allowance(tool, pattern)),
+        }
+    }
+
+    /// Returns the rule of the command line that allows everything but secrets.
+    pub(super) fn allowing_everything() -> Self {
+        Self::allowance("*", None)
+    }
+
+    fn allowance(tool: &str, pattern: Option<&str>) -> Self {
+        let rules = match pattern {
+            None => ToolRules::All(Permission::Allow),
+            Some(pattern) => ToolRules::ByPattern(vec![(pattern.to_owned(), Permission::Allow)]),
+        };
+        Self(vec![RuleEntry { tool: tool.to_owned(), rules, layer: RuleLayer::CommandLine }])
+    }
+
+    /// Returns each rule with its layer, as people read it.
+    pub fn lines(&self) -> Vec<String> {
+        self.rules_of(|_| true).iter().map(ToString::to_string).collect()
+    }
+
     /// Returns these rules followed by those of `later`, which therefore win.
     #[must_use]
     pub fn then(mut self, later: &Self) -> Self {
@@ -268,9 +327,20 @@ impl fmt::Display for Rule<'_> {
 pub struct Rules(Vec<Permissions>);
 
 impl Rules {
-    /// Decides on a call of `tool`.
-    pub fn decide(&self, tool: &ToolName, reach: &Reach) -> Verdict {
-        verdict(&self.0, tool, reach)
+    /// Decides on a call of `tool`, where the user has decided `with` this in advance.
+    pub fn decide(&self, with: &Discretion, tool: &ToolName, reach: &Reach) -> Verdict {
+        verdict(&self.0, with, tool, reach)
+    }
+
+    /// Returns each rule with its layer, as people read it, in the order of the layers.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        for line in self.0.iter().flat_map(Permissions::lines) {
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        lines
     }
 }
 
@@ -286,26 +356,27 @@ impl FromIterator<Permissions> for Rules {
     }
 }
 
-/// Decides on a call of `tool` by the rules of all `layers`.
-fn verdict(layers: &[Permissions], tool: &ToolName, reach: &Reach) -> Verdict {
-    let of_tool: Vec<_> = layers.iter().map(|layer| layer.about(tool.as_str())).collect();
+/// Decides on a call of `tool` by the rules of all `layers`, and by what the user decided `with` this.
+fn verdict(layers: &[Permissions], with: &Discretion, tool: &ToolName, reach: &Reach) -> Verdict {
+    let judge = Judge {
+        of_tool: layers.iter().map(|layer| layer.about(tool.as_str())).collect(),
+        allowed: with.allowed.about(tool.as_str()),
+        with,
+        usual: reach.usual,
+    };
     let judged: Vec<(&Subject, Permission, Vec<String>)> = reach
         .subjects
         .iter()
         .map(|subject| {
             let (permission, rules) = match subject {
                 Subject::Secret { place, .. } => of_secret(layers, tool.as_str(), place),
-                _ => strictest(of_tool.iter().filter_map(|rules| decision(rules, subject)), reach.usual),
+                _ => judge.judge(Some(subject)),
             };
             (subject, permission, rules)
         })
         .collect();
     let Some(permission) = judged.iter().map(|(_, permission, _)| *permission).max() else {
-        let whole = of_tool.iter().filter_map(|rules| {
-            let rule = rules.iter().rev().find(|rule| rule.pattern.is_none())?;
-            Some((rule.permission, Some(*rule)))
-        });
-        let (permission, rules) = strictest(whole, reach.usual);
+        let (permission, rules) = judge.judge(None);
         return Verdict { permission, about: Vec::new(), rules };
     };
     let decisive = judged.into_iter().filter(|(_, judged, _)| *judged == permission);
@@ -315,6 +386,57 @@ fn verdict(layers: &[Permissions], tool: &ToolName, reach: &Reach) -> Verdict {
         rules.extend(because.into_iter().filter(|rule| !rules.contains(rule)).collect::<Vec<_>>());
     }
     Verdict { permission, about, rules }
+}
+
+/// All that decides on one subject of a call.
+struct Judge<'r> {
+    /// The rules of each layer about the tool.
+    of_tool: Vec<Vec<Rule<'r>>>,
+    /// The rules of the command line about it.
+    allowed: Vec<Rule<'r>>,
+    with: &'r Discretion,
+    /// The permission of the tool without a rule.
+    usual: Permission,
+}
+
+impl Judge<'_> {
+    /// Returns the permission for one subject, or for a call without any, and what decided it.
+    fn judge(&self, subject: Option<&Subject>) -> (Permission, Vec<String>) {
+        let mode = self.with.mode;
+        if mode.denies(subject, self.usual) {
+            return (Permission::Deny, vec![format!("mode `{mode}`")]);
+        }
+        let decisions: Vec<_> = self.of_tool.iter().filter_map(|rules| decide(rules, subject)).collect();
+        let is_held = |(permission, rule): &(Permission, Option<Rule<'_>>)| {
+            *permission == Permission::Ask && rule.is_none_or(|rule| !rule.layer.is_answered_in_advance())
+        };
+        let (mut permission, rules) = strictest(decisions.iter().copied(), self.usual);
+        if permission == Permission::Ask && !decisions.iter().any(is_held) {
+            let answer = decide(&self.allowed, subject);
+            if let Some((Permission::Allow, Some(rule))) = answer {
+                return (Permission::Allow, vec![rule.to_string()]);
+            }
+        }
+        if let Some(subject) = subject.filter(|_| decisions.is_empty()) {
+            permission = mode.usual(subject, self.usual);
+            if permission != self.usual {
+                return (permission, vec![format!("mode `{mode}`")]);
+            }
+        }
+        (permission, rules)
+    }
+}
+
+/// Returns the decision of `rules` on one subject, or on a call without any, and the rule if it alone
+/// decided.
+fn decide<'r>(rules: &[Rule<'r>], subject: Option<&Subject>) -> Option<(Permission, Option<Rule<'r>>)> {
+    match subject {
+        Some(subject) => decision(rules, subject),
+        None => {
+            let rule = rules.iter().rev().find(|rule| rule.pattern.is_none())?;
+            Some((rule.permission, Some(*rule)))
+        }
+    }
 }
 
 /// Returns the permission to show a secret in `place`, which `tool` comes upon: the user is asked unless a
@@ -351,12 +473,25 @@ fn names_file(pattern: &str) -> bool {
 ///
 /// Whether a look below a folder may be taken is decided for the folder. What the rules say more strictly of
 /// than of that, the tool finds only on its way, and leaves it out ([`PathRules`]).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct CallScope {
     rules: Rules,
     granted: Permission,
     notes: Arc<Mutex<CallNotes>>,
     expected: Option<Arc<FileChange>>,
+    output: Option<LineWatcher>,
+}
+
+/// An observer of the lines that a call prints while it runs.
+pub type LineWatcher = Arc<dyn Fn(&str) + Send + Sync>;
+
+impl fmt::Debug for CallScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rules, granted, notes, expected, output: _ } = self;
+        let mut scope = f.debug_struct("CallScope");
+        scope.field("rules", rules).field("granted", granted).field("notes", notes);
+        scope.field("expected", expected).finish_non_exhaustive()
+    }
 }
 
 /// The notes of a tool on its call, besides the result.
@@ -377,13 +512,26 @@ impl CallScope {
 
     /// The scope of a call for which the `rules` of several layers said `granted`.
     pub fn of_layers(rules: Rules, granted: Permission) -> Self {
-        Self { rules, granted, notes: Arc::default(), expected: None }
+        Self { rules, granted, notes: Arc::default(), expected: None, output: None }
     }
 
     /// Returns the scope of a call that may make this change and no other.
     #[must_use]
     pub fn expecting(self, change: Option<FileChange>) -> Self {
         Self { expected: change.map(Arc::new), ..self }
+    }
+
+    /// Returns the scope of a call whose output is shown to `watcher` as it comes.
+    #[must_use]
+    pub fn watched_by(self, watcher: LineWatcher) -> Self {
+        Self { output: Some(watcher), ..self }
+    }
+
+    /// Shows a line of output while the call runs. The result has it as well.
+    pub fn show_line(&self, line: &str) {
+        if let Some(watcher) = &self.output {
+            watcher(line);
+        }
     }
 
     /// Returns the only change that the call may make, if the user was shown one.
@@ -750,7 +898,7 @@ mod tests {
     use super::*;
 
     fn decide(permissions: &Permissions, tool: &ToolName, reach: &Reach) -> Verdict {
-        verdict(std::slice::from_ref(permissions), tool, reach)
+        verdict(std::slice::from_ref(permissions), &Discretion::default(), tool, reach)
     }
 
     fn check(yaml: &str, tool: &str, reach: &Reach, expected: Permission) {
@@ -986,7 +1134,7 @@ mod tests {
             // It takes back what the user allows, and does not lift what they deny.
             let mut own: Permissions = serde_saphyr::from_str("{ secrets: { '.env': allow } }").unwrap();
             own.mark(RuleLayer::User);
-            let both = Rules(vec![own, rules]).decide(&read, &reach).permission;
+            let both = Rules(vec![own, rules]).decide(&Discretion::default(), &read, &reach).permission;
             assert_eq!(both, if expected == Deny { Deny } else { Allow }, "{yaml} {layer}");
         }
     }

@@ -20,6 +20,7 @@ use crate::{
 // Its many fields are the top keys of the YAML, one to one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Merge)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("patternProperties" = {"^x-": true}))]
 pub struct Workflow {
     /// Providers, which serve models, by name.
     #[serde(default)]

@@ -64,6 +64,17 @@ impl Explanation {
                 let missing = KeyPath([path.0.as_slice(), &[Step::Key(field.to_string())]].concat());
                 Self { what: format!("`{field}` is missing"), hint: example(&missing) }
             }
+            Error::UnresolvedProperty { name, .. } => Self {
+                what: format!("the variable `{name}` is not set"),
+                hint: Some(format!(
+                    "export it, or write `${{{name}:-DEFAULT}}`; in quotes, the text stays as it is"
+                )),
+            },
+            Error::PropertyRequiredButUnset { name, message, .. }
+            | Error::PropertyRequiredButEmpty { name, message, .. } => Self {
+                what: format!("the variable `{name}` is not set"),
+                hint: Some(message.clone()).filter(|message| !message.is_empty()),
+            },
             Error::Message { msg, .. } => Self { what: msg.clone(), hint: better_value(path) },
             error => Self::of_yaml(error, path, first),
         }

@@ -32,8 +32,8 @@ pub struct Layers {
     pub trust: Trust,
     /// Environment variables by name. Read are `FORGE_MODEL` (the model of every agent), `FORGE_PROVIDER`
     /// (who serves a model whose name says nothing of it), `FORGE_STORE` (where checkpoints are kept),
-    /// `FORGE_SEARCH_ENDPOINT` (where `web_search` asks) and `OPENAI_BASE_URL` (the address of the provider
-    /// `openai`); blank ones count as unset.
+    /// `FORGE_SEARCH_ENDPOINT` (where `web_search` asks), and `OPENAI_BASE_URL` and `OLLAMA_HOST` (the
+    /// addresses of the providers `openai` and `ollama`); blank ones count as unset.
     pub environment: BTreeMap<String, String>,
     /// The settings of the command line.
     pub flags: Flags,
@@ -181,6 +181,9 @@ fn summarize_by_own_model(agent: &mut Agent) {
 fn of_environment(layers: &Layers, workflow: &mut Workflow) -> Result<(), WorkflowError> {
     if let Some(base_url) = layers.variable("OPENAI_BASE_URL") {
         workflow.merge(openai_at(base_url));
+    }
+    if let Some(host) = layers.variable("OLLAMA_HOST") {
+        reach_ollama(workflow, host);
     }
     if let Some(endpoint) = layers.variable(SEARCH_VARIABLE) {
         search_at(workflow, endpoint)?;
@@ -331,6 +334,29 @@ const MODEL_VARIABLE: &str = "environment variable FORGE_MODEL";
 const EFFORT_FLAG: &str = "flag --effort";
 const MODEL_FLAG: &str = "flag --model";
 const BUILTIN: &str = include_str!("../builtin.yaml");
+
+/// Returns the address of an Ollama server, as its own variable `OLLAMA_HOST` names it.
+pub fn ollama_address(host: &str) -> String {
+    let (scheme, host) = host.split_once("://").unwrap_or(("http", host));
+    let host = host.trim_end_matches('/');
+    match host.contains('/') || host.rsplit(']').next().is_some_and(|end| end.contains(':')) {
+        true => format!("{scheme}://{host}"),
+        false => format!("{scheme}://{host}:11434"),
+    }
+}
+
+/// Sets the address of Ollama, unless a file has another one than the built-in.
+fn reach_ollama(workflow: &mut Workflow, host: &str) {
+    let known = built_in().ok().and_then(|built_in| {
+        let ollama = ProviderId::new("ollama").ok()?;
+        let address = built_in.providers.get(&ollama)?.base_url.clone();
+        Some((ollama, address))
+    });
+    let Some((ollama, address)) = known else { return };
+    if let Some(config) = workflow.providers.get_mut(&ollama).filter(|config| config.base_url == address) {
+        config.base_url = Some(ollama_address(host));
+    }
+}
 
 fn openai_at(base_url: &str) -> Workflow {
     let config = ProviderConfig { base_url: Some(base_url.to_owned()), ..ProviderConfig::default() };
@@ -661,6 +687,23 @@ agents:
                 (place, actual.lines().last()),
                 (&*format!("  --> {expected}: {path}"), Some("help: fix it"))
             );
+        }
+    }
+
+    #[test]
+    fn the_variable_of_ollama_is_its_address() {
+        for (host, expected) in [
+            ("localhost", "http://localhost:11434"),
+            ("0.0.0.0:8000", "http://0.0.0.0:8000"),
+            ("https://models.example/ollama/", "https://models.example/ollama"),
+            ("[::1]", "http://[::1]:11434"),
+            ("[::1]:5", "http://[::1]:5"),
+        ] {
+            assert_eq!(ollama_address(host), expected);
+            let environment = BTreeMap::from([("OLLAMA_HOST".to_owned(), host.to_owned())]);
+            let workflow = load(&Layers { environment, ..Layers::default() }).unwrap();
+            let ollama = &workflow.providers[&ProviderId::new("ollama").unwrap()];
+            assert_eq!(ollama.base_url.as_deref(), Some(expected));
         }
     }
 

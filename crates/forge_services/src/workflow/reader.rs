@@ -4,7 +4,7 @@ use forge_domain::Workflow;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Segment, Track};
-use serde_saphyr::{Error, Location};
+use serde_saphyr::{Error, Location, Options};
 
 use super::explanation::Explanation;
 use super::yaml::{KeyPath, Node, Outline, RepeatedKey, Skips, Step, WithSkips};
@@ -20,12 +20,28 @@ pub(super) fn read(source: &Source) -> Result<Workflow, WorkflowError> {
 
 /// Reads `source` as any type.
 pub(super) fn read_as<T: DeserializeOwned>(source: &Source) -> Result<T, WorkflowError> {
-    let options = serde_saphyr::options! { with_snippet: false };
-    let mut track = Track::new();
+    let options = with_variables(serde_saphyr::options! { with_snippet: false }, source);
+    let (mut track, skipped) = (Track::new(), Skips::default());
     serde_saphyr::with_deserializer_from_str_with_options(&source.text, options, |yaml| {
-        T::deserialize(serde_path_to_error::Deserializer::new(yaml, &mut track))
+        let yaml = serde_path_to_error::Deserializer::new(yaml, &mut track);
+        // Only where it must be: what is passed over has no place in some errors.
+        match source.text.contains("x-") {
+            true => T::deserialize(WithSkips::new(yaml, &skipped)),
+            false => T::deserialize(yaml),
+        }
     })
-    .map_err(|error| refusal(source, &Outline::of(&source.text), steps(&track.path()), &error, &[]).1)
+    .map_err(|error| {
+        let tracked = skipped.refused_key.take().unwrap_or_else(|| steps(&track.path()));
+        refusal(source, &Outline::of(&source.text), tracked, &error, &[]).1
+    })
+}
+
+/// Returns the options with the variables that the text may name.
+fn with_variables(options: Options, source: &Source) -> Options {
+    match &source.variables {
+        Some(variables) => options.with_properties(variables.pairs().collect()),
+        None => options,
+    }
 }
 
 /// Most faults that are looked for in one text: each is one more reading of it.
@@ -95,6 +111,7 @@ fn read_without(source: &Source, skipped: &Skips, track: &mut Track) -> Result<W
         with_snippet: false,
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::FirstWins,
     };
+    let options = with_variables(options, source);
     serde_saphyr::with_deserializer_from_str_with_options(&source.text, options, |yaml| {
         Workflow::deserialize(WithSkips::new(serde_path_to_error::Deserializer::new(yaml, track), skipped))
     })

@@ -3,15 +3,22 @@
 use std::num::NonZeroUsize;
 
 use clap::Args;
-use forge_app::{RunSummary, runs, select};
-use forge_domain::{CheckpointFilter, CheckpointInfo, CheckpointReason};
+use forge_app::{RunCard, run_cards, select};
+use forge_domain::{CheckpointFilter, CheckpointInfo, Clock as _};
+use forge_infra::SystemClock;
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::OpenStore;
-use super::view::time_text;
+use crate::output;
+use crate::output::line_wrap::cut;
 use crate::output::table::{Side, table};
-use crate::output::with_separators;
-use crate::run::{CHECKPOINT_COLUMNS, checkpoint_cells};
+use crate::run::{
+    CHECKPOINT_COLUMNS, age, checkpoint_cells, folder_text, short_cost, short_tokens, state_word, title_text,
+};
+
+/// The columns of a table of runs, unless the terminal has more.
+const WIDTH: usize = 80;
 
 /// List the runs, or the checkpoints of one
 #[derive(Debug, Args)]
@@ -29,68 +36,74 @@ impl ListArguments {
         let limit = self.limit.map(NonZeroUsize::get);
         let place = url.to_string();
         let Some(word) = self.run else {
-            let mut runs = runs(&**store).await?;
-            runs.truncate(limit.unwrap_or(usize::MAX));
-            return form.answer(&json!({"store": place, "runs": runs}), || runs_text(&runs, &place));
+            let folder = std::env::current_dir().ok().map(|folder| folder.display().to_string());
+            let limit = limit.unwrap_or(usize::MAX);
+            let cards = run_cards(&**store, folder.as_deref(), limit).await?;
+            let now = SystemClock.now();
+            return form.answer(&json!({"store": place, "runs": cards}), || {
+                runs_text(&cards, &place, folder.as_deref(), now)
+            });
         };
         let run = select(&**store, &word, None).await?.info.run;
         let infos = store.list(&CheckpointFilter { limit, ..CheckpointFilter::of_run(&run) }).await?;
-        form.answer(&json!({"store": place, "run": run, "checkpoints": infos}), || checkpoints_text(&infos))
+        form.answer(&json!({"store": place, "run": run, "checkpoints": infos}), || {
+            checkpoints_text(&infos, SystemClock.now())
+        })
     }
 }
 
-/// Returns a table of the runs in the store at `place`.
-fn runs_text(runs: &[RunSummary], place: &str) -> String {
-    if runs.is_empty() {
+/// Returns tables of the runs in the store at `place`: those of `folder`, and the others.
+fn runs_text(cards: &[RunCard], place: &str, folder: Option<&str>, now: Timestamp) -> String {
+    if cards.is_empty() {
         return format!("no runs in {place}\n");
     }
-    let row = |summary: &RunSummary| {
-        let latest = summary.latest.as_ref();
-        let figure = |figure: fn(&CheckpointInfo) -> String| latest.map(figure).unwrap_or_default();
+    let home = std::env::var("HOME").ok();
+    let width = output::stdout_columns().unwrap_or(WIDTH).max(WIDTH);
+    let (own, others): (Vec<&RunCard>, Vec<&RunCard>) =
+        cards.iter().partition(|card| card.folder.as_deref() == folder);
+    let row = |card: &&RunCard| {
+        let latest = card.summary.latest.as_ref();
+        let folder = folder_text(card, folder, home.as_deref());
+        let title = title_text(card);
         vec![
-            summary.run.to_string(),
-            summary.agents.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-            summary.checkpoints.to_string(),
-            figure(|info| info.iteration.to_string()),
-            figure(|info| info.message_count.to_string()),
-            figure(|info| with_separators(info.estimated_tokens)),
-            figure(time_text),
-            state(summary),
+            card.summary.run.to_string(),
+            latest.map(|info| age(info.created_at, now)).unwrap_or_default(),
+            latest.map(|info| short_tokens(info.estimated_tokens)).unwrap_or_default(),
+            short_cost(card),
+            state_word(card).to_owned(),
+            folder.map_or_else(|| title.clone(), |folder| format!("{title} ({folder})")),
         ]
     };
     let columns = [
         ("RUN", Side::Left),
-        ("AGENTS", Side::Left),
-        ("CHECKPOINTS", Side::Right),
-        ("CALLS", Side::Right),
-        ("MESSAGES", Side::Right),
+        ("AGE", Side::Right),
         ("TOKENS", Side::Right),
-        ("LAST SAVED", Side::Left),
+        ("COST", Side::Right),
         ("STATE", Side::Left),
+        ("FIRST MESSAGE", Side::Left),
     ];
-    table(&columns, runs.iter().map(row).collect())
+    let mut text = String::new();
+    for (heading, cards) in [("this folder", &own), ("other folders", &others)] {
+        if cards.is_empty() {
+            continue;
+        }
+        if !others.is_empty() {
+            text += &format!("{heading}\n");
+        }
+        let lines = table(&columns, cards.iter().map(row).collect());
+        for line in lines.lines() {
+            text += &format!("{}\n", cut(line, width));
+        }
+    }
+    text
 }
 
 /// Returns a table of the checkpoints, newest first.
-fn checkpoints_text(infos: &[CheckpointInfo]) -> String {
+fn checkpoints_text(infos: &[CheckpointInfo], now: Timestamp) -> String {
     let row = |info: &CheckpointInfo| {
         let after = info.parent.map(|parent| parent.to_string()).unwrap_or_default();
-        [checkpoint_cells(info), vec![time_text(info), after]].concat()
+        [checkpoint_cells(info), vec![age(info.created_at, now), after]].concat()
     };
-    let columns = [&CHECKPOINT_COLUMNS[..], &[("MADE", Side::Left), ("AFTER", Side::Right)]].concat();
+    let columns = [&CHECKPOINT_COLUMNS[..], &[("AGE", Side::Right), ("AFTER", Side::Right)]].concat();
     table(&columns, infos.iter().map(row).collect())
-}
-
-fn state(summary: &RunSummary) -> String {
-    let mut text = match (&summary.holder, summary.latest.as_ref().map(|info| info.reason)) {
-        (Some(holder), _) => format!("written by {}", holder.by),
-        (None, None) => "empty".to_owned(),
-        (None, Some(CheckpointReason::End)) => "ended".to_owned(),
-        (None, Some(CheckpointReason::Interrupt)) => "interrupted".to_owned(),
-        (None, Some(reason)) => format!("stopped after {}", reason.as_str()),
-    };
-    if let Some((run, key)) = &summary.forked_from {
-        text += &format!("; forked from {run} {key}");
-    }
-    text
 }

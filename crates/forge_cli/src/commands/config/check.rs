@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use console::style;
-use forge_app::{check_workflow, deprecations};
+use forge_app::{check_workflow, deprecations, silent_subscriptions};
 use forge_services::workflow::{Examination, Layers, WorkflowError, examine};
 use serde_json::{Value, json};
 
@@ -16,7 +16,8 @@ use crate::{output, setup};
 /// Find all errors in the configuration, without asking a server
 ///
 /// Exit codes: 0 if the configuration is valid, 2 if not. Each error is reported with its file, line,
-/// column and key. Deprecated settings that still work cause a warning.
+/// column and key. Deprecated settings that still work cause a warning, and so do subscriptions to events
+/// that nothing emits.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigCheckArguments {
     #[command(flatten)]
@@ -35,8 +36,8 @@ impl ConfigCheckArguments {
         consent::settle(&mut layers.clone(), &setup::project_file(&self.source), Need::Nothing)?;
         let Examination { workflow, faults, .. } = examine_layers(&layers)?;
         let agents: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
-        let warnings = workflow.agents.iter().flat_map(deprecations).map(|finding| layers.point_at(&finding));
-        let warnings: Vec<WorkflowError> = warnings.collect();
+        let warnings = workflow.agents.iter().flat_map(deprecations).chain(silent_subscriptions(&workflow));
+        let warnings: Vec<WorkflowError> = warnings.map(|finding| layers.point_at(&finding)).collect();
         if self.json {
             let told = |errors: &[WorkflowError]| errors.iter().map(as_json).collect::<Vec<_>>();
             let report = json!({

@@ -100,7 +100,13 @@ impl Tool for Shell {
         let limit =
             timeout_seconds.map_or(room.shell.time_limit, Duration::from_secs).min(room.shell.time_limit);
         let mut printed = Printed::default();
-        let ended = run(&command, room, limit, &mut printed).await?;
+        let mut lines = Lines { scope, unfinished: Vec::new() };
+        let ended = run(&command, room, limit, |bytes| {
+            printed.take(bytes);
+            lines.take(bytes);
+        });
+        let ended = ended.await?;
+        lines.finish();
         let n_bytes = printed.n_bytes();
         let output = printed.text();
         let how = match &ended {
@@ -136,7 +142,7 @@ async fn run(
     command: &str,
     room: &Room,
     limit: Duration,
-    printed: &mut Printed,
+    take: impl FnMut(&[u8]),
 ) -> Result<Ended, ToolFailure> {
     let command = [JOINED, command];
     let mut program = Program::shell(room.workspace.root(), &room.shell.environment, &command);
@@ -148,7 +154,7 @@ async fn run(
         return Ok(Ended::TimedOut);
     };
     let mut running = started.map_err(|error| cannot("started", error))?;
-    let reading = Box::pin(process::read(running.stdout.take(), |bytes| printed.take(bytes)));
+    let reading = Box::pin(process::read(running.stdout.take(), take));
     let both = async {
         match select(Box::pin(running.wait()), reading).await {
             Either::Left((status, reading)) => {
@@ -182,6 +188,35 @@ fn in_words(status: ExitStatus) -> String {
         }
         #[cfg(not(unix))]
         None => "killed".to_owned(),
+    }
+}
+
+/// The lines of a command's output, shown as they come.
+struct Lines<'s> {
+    scope: &'s CallScope,
+    unfinished: Vec<u8>,
+}
+
+impl Lines<'_> {
+    /// The longest line that is waited for.
+    const LONGEST: usize = 4_096;
+
+    fn take(&mut self, bytes: &[u8]) {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.unfinished.extend_from_slice(part);
+            if part.ends_with(b"\n") || self.unfinished.len() > Self::LONGEST {
+                self.finish();
+            }
+        }
+    }
+
+    /// Shows what has come of the last line.
+    fn finish(&mut self) {
+        if !self.unfinished.is_empty() {
+            let line = String::from_utf8_lossy(&self.unfinished);
+            self.scope.show_line(line.trim_end_matches(['\n', '\r']));
+            self.unfinished.clear();
+        }
     }
 }
 

@@ -46,11 +46,18 @@ fn findings_of(workflow: &Workflow, agent: &Agent, calls: &mut CallFindings<'_>)
     };
     let summarizer = agent.compact.as_ref().and_then(|compact| compact.model.as_ref());
     let summarizer = summarizer.and_then(|model| check_model(workflow, path("compact.model"), model));
-    let events = agent.subscribe.iter().flatten().enumerate();
-    let blank = events.filter(|(_, event)| event.trim().is_empty()).map(|(position, _)| Finding {
-        path: path(&format!("subscribe[{position}]")),
+    let keys =
+        [("subscribe", &agent.subscribe, "user_task_init"), ("emits", &agent.emits, "review_requested")];
+    let events = keys.into_iter().flat_map(|(key, events, example)| {
+        let events = events.iter().flatten().enumerate();
+        events.map(move |(position, event)| {
+            (format!("{key}[{position}]"), event, format!("{key}: [{example}]"))
+        })
+    });
+    let blank = events.filter(|(_, event, _)| event.trim().is_empty()).map(|(key, _, example)| Finding {
+        path: path(&key),
         what: "an event's name must not be empty".to_owned(),
-        hint: Some("for example `subscribe: [user_task_init]`".to_owned()),
+        hint: Some(format!("for example `{example}`")),
     });
     let transforms = agent.transforms.iter().flatten().enumerate();
     let nobody = transforms

@@ -63,7 +63,7 @@ unknown field `colour`
   |
 1 | agents: { a: { colour: 5 } }
   |                ^
-help: use one of id, description, model, system_prompt, user_prompt, tools, permissions, subscribe, max_turns, max_iterations, max_repetitions, budget, temperature, top_p, max_output_tokens, max_result_tokens, compact, hooks, transforms, recall, checkpoint, reasoning, tool_choice, parallel_tool_calls, stop, seed, service_tier, response_format, routing, cache, extra_body
+help: use one of id, description, model, system_prompt, user_prompt, tools, permissions, subscribe, emits, max_turns, max_iterations, max_repetitions, budget, temperature, top_p, max_output_tokens, max_result_tokens, compact, hooks, transforms, recall, checkpoint, reasoning, tool_choice, parallel_tool_calls, stop, seed, service_tier, response_format, routing, cache, extra_body
 ",
     );
 }

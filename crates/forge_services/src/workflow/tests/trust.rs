@@ -212,7 +212,11 @@ fn what_is_asked_for_is_left_out_until_it_is_granted() {
         let reach = Reach::careful();
         for (tool, least) in [("shell", Permission::Deny), ("write", Permission::Ask)] {
             for agent in actual.agents.iter() {
-                let verdict = actual.rules(agent).decide(&ToolName::new(tool).unwrap(), &reach);
+                let verdict = actual.rules(agent).decide(
+                    &forge_domain::Discretion::default(),
+                    &ToolName::new(tool).unwrap(),
+                    &reach,
+                );
                 assert!(verdict.permission >= least, "{yaml}: {}: {tool}", agent.id);
             }
         }
@@ -247,8 +251,12 @@ agents: { coder: { max_iterations: 500, permissions: { shell: allow } }, other: 
     let actual = load(&layers).unwrap();
     let reach = Reach::careful();
     for agent in actual.agents.iter() {
-        let decided =
-            |tool: &str| actual.rules(agent).decide(&ToolName::new(tool).unwrap(), &reach).permission;
+        let decided = |tool: &str| {
+            actual
+                .rules(agent)
+                .decide(&forge_domain::Discretion::default(), &ToolName::new(tool).unwrap(), &reach)
+                .permission
+        };
         assert_eq!(
             (decided("shell"), decided("write")),
             (Permission::Deny, Permission::Allow),
@@ -307,7 +315,11 @@ fn the_administrators_limits_hold_against_everybody() {
     let actual = load(&layers).unwrap();
     assert_eq!(actual.budget.unwrap().tokens.unwrap().as_u64(), 100);
     let agent = forge_domain::Agent::new(forge_domain::AgentId::new("a").unwrap());
-    let verdict = actual.rules(&agent).decide(&ToolName::new("fetch").unwrap(), &Reach::careful());
+    let verdict = actual.rules(&agent).decide(
+        &forge_domain::Discretion::default(),
+        &ToolName::new("fetch").unwrap(),
+        &Reach::careful(),
+    );
     assert_eq!(verdict.permission, Permission::Deny);
 }
 

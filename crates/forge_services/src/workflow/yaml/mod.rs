@@ -8,4 +8,4 @@ mod source;
 pub(super) use self::key_path::{KeyPath, Step};
 pub(super) use self::outline::{Entry, Node, NodeContent, Outline, RepeatedKey};
 pub(super) use self::skips::{Skips, WithSkips};
-pub use self::source::{Position, Source};
+pub use self::source::{Position, Source, Variables};

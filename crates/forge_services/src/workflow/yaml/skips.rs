@@ -190,6 +190,17 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Items<'_, A> {
     }
 }
 
+/// Checks whether a key is the user's own, for text that is used elsewhere by an anchor: such keys begin with
+/// `x-`, at the top or in an agent.
+fn is_extension(at: &KeyPath, key: &str) -> bool {
+    let is_place = match at.0.as_slice() {
+        [] => true,
+        [Step::Key(agents), _] => agents == "agents",
+        _ => false,
+    };
+    is_place && key.starts_with("x-")
+}
+
 /// The entries of a mapping.
 struct Entries<'s, A> {
     map: WithSkips<'s, A>,
@@ -202,7 +213,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<'_, A> {
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
         while let Some(key) = self.map.inner.next_key::<String>()? {
             let at = self.map.at.below(Step::Key(key.clone()));
-            if self.map.skipped.paths.contains(&at) {
+            if is_extension(&self.map.at, &key) || self.map.skipped.paths.contains(&at) {
                 self.map.inner.next_value::<IgnoredAny>()?;
                 continue;
             }

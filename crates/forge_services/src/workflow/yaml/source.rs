@@ -1,5 +1,6 @@
 //! A text with its origin, and a place in it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A YAML text and its origin.
@@ -9,12 +10,37 @@ pub struct Source {
     pub name: String,
     /// The text.
     pub text: String,
+    /// The values of `${NAME}` in it; without any, such text stays as it is.
+    pub variables: Option<Variables>,
+}
+
+/// The variables that a text may name.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Variables(BTreeMap<String, String>);
+
+impl Variables {
+    pub(in super::super) fn pairs(&self) -> impl Iterator<Item = (String, String)> {
+        self.0.iter().map(|(name, value)| (name.clone(), value.clone()))
+    }
+}
+
+impl fmt::Debug for Variables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Their values may be secrets.
+        f.debug_set().entries(self.0.keys()).finish()
+    }
 }
 
 impl Source {
     /// Creates a text of that name.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { name: name.into(), text: text.into() }
+        Self { name: name.into(), text: text.into(), variables: None }
+    }
+
+    /// Returns the text with these values of `${NAME}`.
+    #[must_use]
+    pub fn with_variables(self, variables: BTreeMap<String, String>) -> Self {
+        Self { variables: Some(Variables(variables)), ..self }
     }
 }
 

@@ -24,6 +24,7 @@ impl LayerFilter<'_> {
             tools,
             permissions,
             subscribe,
+            emits,
             max_turns,
             max_iterations,
             max_repetitions,
@@ -56,6 +57,7 @@ impl LayerFilter<'_> {
         let tools = tools.map(|tools| self.tools(&path, name, known, tools));
         let whom = format!("agent `{id}`");
         let own = ProjectAgent { name, path: &path, known };
+        let emits = self.unchanged(&own, "emits", emits, |known| &known.emits);
         let transforms = self.unchanged(&own, "transforms", transforms, |known| &known.transforms);
         Agent {
             model: self.unchanged(&own, "model", model, |known| &known.model),
@@ -63,6 +65,7 @@ impl LayerFilter<'_> {
             user_prompt: self.unchanged(&own, "user_prompt", user_prompt, |known| &known.user_prompt),
             subscribe: self.unchanged(&own, "subscribe", subscribe, |known| &known.subscribe),
             compact: self.unchanged(&own, "compact", compact, |known| &known.compact),
+            emits: self.emits(&own, emits),
             transforms: self.transforms(&own, transforms),
             service_tier: self.option(&path, &whom, "service_tier", service_tier),
             routing: self.option(&path, &whom, "routing", routing),
@@ -135,6 +138,24 @@ impl LayerFilter<'_> {
             }
         }
         kept
+    }
+
+    /// Returns the events that start no agent of the person's own, and requests the others.
+    fn emits(&mut self, agent: &ProjectAgent<'_>, emits: Option<Vec<String>>) -> Option<Vec<String>> {
+        let ProjectAgent { name, path, known } = agent;
+        let mut kept = Vec::new();
+        for (at, event) in emits?.into_iter().enumerate() {
+            // Those of an agent of the person's own are theirs, or were requested as a whole.
+            let theirs = self.base.agents.iter().find(|own| own.subscribes_to(&event));
+            match theirs.filter(|_| known.is_none()) {
+                Some(own) => {
+                    let power = Power::Call { agent: (*name).to_owned(), tool: own.id.to_string() };
+                    self.request(power, format!("{path}.emits[{at}]"), event);
+                }
+                None => kept.push(event),
+            }
+        }
+        Some(kept)
     }
 
     /// Returns the transforms by agents of the project's, and requests those by the person's own.

@@ -1,0 +1,66 @@
+//! A run as a person recognizes it: its first message, its folder, its age, its cost and its size.
+
+use forge_domain::{Body, CheckpointStore, ContextMessage, Conversation, Spent, StoreError};
+use serde::Serialize;
+
+use super::{RunSummary, runs};
+
+/// Most characters of a title.
+const TITLE: usize = 200;
+
+/// A run as people recognize it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunCard {
+    /// Its summary.
+    #[serde(flatten)]
+    pub summary: RunSummary,
+    /// The beginning of its first message, on one line; `None` if that is not known.
+    pub title: Option<String>,
+    /// The folder in which it works.
+    pub folder: Option<String>,
+    /// The tokens and the cost of its agent until now.
+    pub spent: Spent,
+}
+
+/// Lists every run, those of `folder` first, and of these the one that was saved last.
+///
+/// # Errors
+/// [`StoreError`] if the store fails.
+pub async fn run_cards(
+    store: &dyn CheckpointStore,
+    folder: Option<&str>,
+    limit: usize,
+) -> Result<Vec<RunCard>, StoreError> {
+    let mut cards = Vec::new();
+    for summary in runs(store).await?.into_iter().take(limit) {
+        let Some(latest) = summary.latest.as_ref().map(|latest| latest.key) else {
+            cards.push(RunCard { summary, title: None, folder: None, spent: Spent::default() });
+            continue;
+        };
+        // The latest checkpoint of a run that is being written may be gone by now.
+        let snapshot = match store.load(latest).await {
+            Err(StoreError::NotFound { .. }) => continue,
+            loaded => loaded?.snapshot,
+        };
+        let own = snapshot.configuration.0.get("folder").and_then(|folder| folder.as_str());
+        cards.push(RunCard {
+            title: title(&snapshot.conversation),
+            folder: own.map(str::to_owned),
+            spent: snapshot.progress.spent,
+            summary,
+        });
+    }
+    cards.sort_by_key(|card| folder.is_some() && card.folder.as_deref() != folder);
+    Ok(cards)
+}
+
+/// Returns the beginning of the first message of the user's, on one line.
+pub fn title(conversation: &Conversation) -> Option<String> {
+    let is_task = |body: &Body| matches!(body, Body::User(_));
+    let mut messages = conversation.messages().map(ContextMessage::message);
+    let first = messages.find(|message| is_task(&message.body) && message.note_by().is_none())?;
+    let text = first.to_text();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let title: String = words.join(" ").chars().take(TITLE).collect();
+    Some(title).filter(|title| !title.is_empty())
+}

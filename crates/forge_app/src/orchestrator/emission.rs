@@ -1,0 +1,41 @@
+//! The agents that run on what others emitted.
+
+use super::Orchestrator;
+use crate::checkpointing::Point;
+use crate::emission::MOST_EMITTED;
+use crate::{RunError, RunReport, StopReason};
+
+/// Runs the agents that subscribe to what others emitted, until nothing is emitted any more, and adds their
+/// reports. A run that did not come to its end leaves the events for its resumption.
+pub(super) async fn run_emitted(
+    run: &mut Orchestrator,
+    result: Result<RunReport, RunError>,
+) -> Result<RunReport, RunError> {
+    let mut whole = result?;
+    for _ in 0..MOST_EMITTED {
+        if whole.stop != StopReason::Done {
+            return Ok(whole);
+        }
+        let next = run.conversations.iter().find_map(|(_, work)| work.course.take_emitted());
+        let Some(event) = next else { return Ok(whole) };
+        let agents = run.roster().subscribers(&event.name)?;
+        agents.iter().try_for_each(|agent| run.engine.check_models(agent))?;
+        whole = run.run_each(&agents, &event, Some(whole)).await?;
+        save_emitters(run).await;
+    }
+    run.engine.events.notice(&format!(
+        "agents emitted more than {MOST_EMITTED} events for one another: the rest waits for the next task"
+    ));
+    Ok(whole)
+}
+
+/// Saves that events were taken, so that a resumed run does not run their agents again.
+async fn save_emitters(run: &mut Orchestrator) {
+    let Orchestrator { engine, conversations, .. } = run;
+    for (id, work) in conversations.iter_mut() {
+        let agent = engine.services().workflow.agents.for_lane(id);
+        if let Some(agent) = agent.filter(|_| work.course.parent.is_some()) {
+            engine.state(&agent, work).save(Point::End).await;
+        }
+    }
+}

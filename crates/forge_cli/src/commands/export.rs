@@ -1,0 +1,58 @@
+//! `forge export`: writes a run to one HTML page.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use forge_app::{CheckpointsError, select};
+use forge_domain::{Tokens, quantity};
+
+use crate::arguments::ConfigFlag;
+use crate::consent::Need;
+use crate::failure::Misconfigured;
+use crate::output::{self, with_separators};
+use crate::run::{block_on, export_page, page_name};
+use crate::setup::{self, store};
+
+/// Write a run to one HTML page
+///
+/// The page has the whole conversation; each compaction can be unfolded into what it replaced. It needs
+/// nothing else: no scripts, and nothing from the network.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArguments {
+    /// The run: its id or the beginning of it, a checkpoint of it, or `last`
+    #[arg(value_name = "RUN", default_value = "last")]
+    run: String,
+    /// The page [default: forge-RUN.html]
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// The store that has the run [default: the one that runs of this folder use]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+}
+
+impl ExportArguments {
+    /// Writes the page.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        // The keys of the configuration are hidden in the page; a broken file has none.
+        drop(setup::configuration(&ConfigFlag::default().source(), Need::Nothing));
+        block_on(self.write())
+    }
+
+    async fn write(self) -> anyhow::Result<ExitCode> {
+        let url = store::named_or_of_runs(self.store.as_deref(), None)?;
+        let store = store::open_existing(&url).await?;
+        let run = match select(&*store, &self.run, None).await {
+            Ok(selected) => selected.info.run,
+            Err(error @ (CheckpointsError::Unknown { .. } | CheckpointsError::Ambiguous { .. })) => {
+                return Err(Misconfigured(error.to_string()).into());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let file = self.html.unwrap_or_else(|| page_name(run.as_str()));
+        let size = export_page(&*store, &run, &file).await?;
+        let size = quantity(with_separators(Tokens::new(size as u64)), "byte");
+        output::line!("wrote {} ({size}): open it in a browser", file.display());
+        Ok(ExitCode::SUCCESS)
+    }
+}
