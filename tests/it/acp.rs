@@ -158,6 +158,7 @@ fn an_editor_has_sessions_prompts_and_tool_calls() {
         Step::calls(&[("read", r#"{"path":"notes.txt"}"#)]),
         Step::text("On Monday."),
         Step::text("No."),
+        Step::text("A dot."),
     ];
     let server = ScriptedServer::start(steps);
     let mut editor = Editor::start(&forge, &server);
@@ -216,6 +217,15 @@ fn an_editor_has_sessions_prompts_and_tool_calls() {
     editor.ask("session/prompt", &json!({"sessionId": session, "prompt": prompt})).unwrap();
     let sent = server.requests()[2]["messages"].to_string();
     assert!(sent.contains("Compare /a.txt/b.txt") && sent.contains("[/b.txt]\\ntext of b"), "{sent}");
+
+    // So does an image, for a model that reads it.
+    let pixel =
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    let prompt =
+        json!([{"type": "text", "text": "See "}, {"type": "image", "data": pixel, "mimeType": "image/png"}]);
+    editor.ask("session/prompt", &json!({"sessionId": session, "prompt": prompt})).unwrap();
+    let sent = server.requests()[3]["messages"].to_string();
+    assert!(sent.contains("[image of the prompt, 1 × 1 pixels]"), "{sent}");
 
     // Another process loads the run, and tells what was said.
     assert_eq!(editor.leave(), 0);

@@ -139,8 +139,7 @@ impl Server {
 
     async fn prompt(&self, params: &Value, prompt: Result<(Stoppable, Arc<Session>), RpcError>) -> RpcResult {
         let (stoppable, session) = prompt?;
-        let text = prompt::text_of(&params["prompt"])?;
-        session.prompt(&text, stoppable).await
+        session.prompt(prompt::event_of(&params["prompt"])?, stoppable).await
     }
 
     /// Returns the answer to a request, and the session that begins with it.
@@ -183,7 +182,7 @@ impl Server {
             "protocolVersion": PROTOCOL,
             "agentCapabilities": {
                 "loadSession": true,
-                "promptCapabilities": {"image": false, "audio": false, "embeddedContext": true},
+                "promptCapabilities": {"image": true, "audio": false, "embeddedContext": true},
                 "mcpCapabilities": {"http": true, "sse": false},
                 "sessionCapabilities": {"list": {}, "resume": {}, "close": {}},
             },

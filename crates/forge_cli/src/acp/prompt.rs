@@ -1,17 +1,18 @@
-//! The blocks of a prompt as the text that the agent reads.
+//! The blocks of a prompt as the message that the agent reads.
 
+use forge_domain::{Event, Image};
 use serde_json::Value;
 
 use super::connection::RpcError;
 
-/// Returns the text of a prompt: texts as they are, links as paths or addresses, and attached contents after
+/// Returns the message of a prompt: texts as they are, links as paths or addresses, and attached contents after
 /// them.
 ///
 /// # Errors
 /// [`RpcError`] for a block that was not offered.
-pub(super) fn text_of(blocks: &Value) -> Result<String, RpcError> {
+pub(super) fn event_of(blocks: &Value) -> Result<Event, RpcError> {
     let blocks = blocks.as_array().ok_or_else(|| RpcError::invalid("`prompt` must be a list of blocks"))?;
-    let (mut text, mut attached) = (String::new(), String::new());
+    let (mut text, mut attached, mut images) = (String::new(), String::new(), Vec::new());
     for block in blocks {
         let word = |pointer: &str| block.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         match word("/type") {
@@ -25,14 +26,19 @@ pub(super) fn text_of(blocks: &Value) -> Result<String, RpcError> {
                     None => attached += &format!("\n\n[{uri} is not text and cannot be shown here]"),
                 }
             }
+            "image" => {
+                let name = if word("/uri").is_empty() { "of the prompt" } else { place(word("/uri")) };
+                let image = Image::read_base64(name, word("/data"));
+                images.push(image.map_err(|error| RpcError::invalid(error.to_string()))?);
+            }
             other => return Err(RpcError::invalid(format!("blocks of type `{other}` are not supported"))),
         }
     }
     text += &attached;
-    if text.trim().is_empty() {
+    if text.trim().is_empty() && images.is_empty() {
         return Err(RpcError::invalid("the prompt is empty"));
     }
-    Ok(text)
+    Ok(Event::task(text).with_images(images))
 }
 
 /// Returns the path of a file's address, or another address as it is.
@@ -60,12 +66,12 @@ mod tests {
             ),
             (
                 json!([{"type": "image", "data": "", "mimeType": "image/png"}]),
-                Err("blocks of type `image` are not supported"),
+                Err("`of the prompt` is not an image that models read (expected PNG, JPEG, GIF or WebP)"),
             ),
             (json!([]), Err("the prompt is empty")),
             (json!("text"), Err("`prompt` must be a list of blocks")),
         ] {
-            let actual = text_of(&blocks);
+            let actual = event_of(&blocks).map(|event| event.value);
             assert_eq!(actual.as_deref().map_err(RpcError::message), expected, "{blocks}");
         }
     }

@@ -64,12 +64,12 @@ impl Session {
     }
 
     /// Does what a prompt says, and returns why it ended.
-    pub(super) async fn prompt(&self, text: &str, Stoppable(stopped): Stoppable) -> RpcResult {
+    pub(super) async fn prompt(&self, event: Event, Stoppable(stopped): Stoppable) -> RpcResult {
         let mut orchestrator = self.orchestrator.lock().await;
         let work = async {
-            match command(text) {
+            match command(&event.value) {
                 Some((name, rest)) => self.run_command(&mut orchestrator, name, rest).await.map(|()| None),
-                None => self.run_turn(&mut orchestrator, text).await.map(Some),
+                None => self.run_turn(&mut orchestrator, event.clone()).await.map(Some),
             }
         };
         let outcome = tokio::select! {
@@ -92,12 +92,16 @@ impl Session {
         Ok(json!({"stopReason": reason}))
     }
 
-    async fn run_turn(&self, orchestrator: &mut Orchestrator, text: &str) -> Result<RunReport, RpcError> {
-        let text = orchestrator.engine().services().expand(text).await;
-        let text = text.map_err(|error| RpcError::failed(error.to_string()))?;
+    async fn run_turn(
+        &self,
+        orchestrator: &mut Orchestrator,
+        mut event: Event,
+    ) -> Result<RunReport, RpcError> {
+        let text = orchestrator.engine().services().expand(&event.value).await;
+        event.value = text.map_err(|error| RpcError::failed(error.to_string()))?;
         let report = match &self.agent {
-            Some(agent) => orchestrator.wake(agent, &Event::task(text)).await,
-            None => orchestrator.run(text).await,
+            Some(agent) => orchestrator.wake(agent, &event).await,
+            None => orchestrator.run(event).await,
         };
         report.map_err(|error| explain(error).into())
     }

@@ -306,9 +306,20 @@ fn content_json(content: &Content) -> Value {
             .iter()
             .map(|part| match part {
                 Part::Text(text) => text_block(text),
-                Part::Media(media) => media.clone(),
+                Part::Media(media) => media_block(media),
             })
             .collect(),
+    }
+}
+
+/// Returns an image in the protocol's form; other media as they are.
+fn media_block(media: &Value) -> Value {
+    let url = media["image_url"]["url"].as_str().and_then(|url| url.strip_prefix("data:"));
+    match url.and_then(|url| url.split_once(";base64,")) {
+        Some((kind, data)) => {
+            json!({"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}})
+        }
+        None => media.clone(),
     }
 }
 

@@ -97,6 +97,18 @@ impl Image {
         Ok(Self { name, media_type: media_type.to_owned(), width, height, data })
     }
 
+    /// Reads an image whose bytes are written in base64.
+    ///
+    /// # Errors
+    /// [`ImageError`] as of [`Self::read`]; text that is not base64 is not an image.
+    pub fn read_base64(name: impl Into<String>, data: &str) -> Result<Self, ImageError> {
+        let name = name.into();
+        match STANDARD.decode(data) {
+            Ok(bytes) => Self::read(name, &bytes),
+            Err(_) => Err(ImageError::Format { name }),
+        }
+    }
+
     /// Returns the parts of a content that show it: its name and size in words, and the image.
     pub fn parts(&self) -> [Part; 2] {
         // The name is a text of others: it can end neither its line nor the brackets.

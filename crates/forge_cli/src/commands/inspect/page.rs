@@ -18,7 +18,7 @@ use super::view::{growth_source, spending_line};
 use crate::commands::compact::write_file;
 use crate::output::{self, visible, with_separators};
 
-const TEMPLATE: &str = include_str!("../../../../../templates/inspect.html.hbs");
+const TEMPLATE: &str = include_str!("../../../templates/inspect.html.hbs");
 /// The most sessions on a page.
 const MOST_SESSIONS: usize = 100;
 /// The most rows of a list.
