@@ -103,6 +103,7 @@ pub(super) fn shorten(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use forge_domain::ToolName;
     use pretty_assertions::assert_eq;
     use serde_json::json;
 

@@ -139,7 +139,8 @@ mod tests {
 
     #[test]
     fn recorded_prompts_win_and_compactions_stand_before_their_call() {
-        let compaction = RecordedCompaction { record: 2, ..RecordedCompaction::default() };
+        let mut compaction = RecordedCompaction::default();
+        compaction.record = 2;
         let calls = [call(0, 10, false), call(1, 80, false), call(2, 5, true), call(3, 20, false)];
         let growth = Growth::of(&calls, &[compaction], &[Tokens::new(7)]).unwrap();
         let points: Vec<_> = growth
