@@ -99,7 +99,7 @@ fn mcp_file() -> anyhow::Result<Option<YamlSource>> {
     for why in &left_out {
         output::note(&output::visible(&format!("{}: {why}; it is left out", source.name)));
     }
-    Ok((!yaml.is_empty()).then_some(YamlSource { name: source.name, text: yaml }))
+    Ok((!yaml.is_empty()).then_some(YamlSource::new(source.name, yaml)))
 }
 
 /// Adds the servers of `.mcp.json` to the project's file, and returns the name of their file if they are not
