@@ -45,24 +45,6 @@ pub struct InspectReport {
     /// The breaches of the rules of other protocols only. They matter if the session continues with such a
     /// model.
     pub breaches_elsewhere: Vec<String>,
-    /// The size of each message, in order.
-    #[serde(skip)]
-    pub sizes: Vec<MessageSize>,
-}
-
-impl InspectReport {
-    /// Returns the counted tokens of the prompt of each reply in the window.
-    pub fn prompts(&self) -> Vec<Tokens> {
-        let mut before = REQUEST_TOKENS + self.tools_tokens;
-        let mut prompts = Vec::new();
-        for size in &self.sizes {
-            if size.role == Role::Assistant && !size.is_compacted {
-                prompts.push(before);
-            }
-            before += size.tokens;
-        }
-        prompts
-    }
 }
 
 /// The size of a message.
@@ -189,6 +171,11 @@ impl<'c> Inspector<'c> {
         self.next = id.next();
     }
 
+    /// Returns the size of each message so far.
+    pub fn sizes(&self) -> Vec<MessageSize> {
+        message_sizes(&self.outline.view())
+    }
+
     /// Returns the report. `tools_tokens` are those of the tool schemas beside the messages.
     pub fn finish(self, tools_tokens: Tokens) -> InspectReport {
         self.looked.report(&self.outline.view(), tools_tokens)
@@ -204,6 +191,44 @@ pub fn inspect(
     let mut inspector = Inspector::new(counter);
     messages.into_iter().for_each(|message| inspector.push(&message));
     inspector.finish(tools_tokens)
+}
+
+/// Returns the size of each message of a view, in order.
+pub fn message_sizes(view: &Context) -> Vec<MessageSize> {
+    let mut names: HashSet<Arc<str>> = HashSet::new();
+    let size = |message: &ContextMessage| {
+        let said = message.message();
+        let tool = tool_of(&said).map(|name| match names.get(name.as_str()) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let name: Arc<str> = name.into();
+                names.insert(Arc::clone(&name));
+                name
+            }
+        });
+        MessageSize {
+            id: message.id(),
+            role: said.role(),
+            tool,
+            tokens: message.tokens(),
+            is_note: said.note_by().is_some(),
+            is_compacted: said.is_compacted,
+        }
+    };
+    view.messages().iter().map(size).collect()
+}
+
+/// Returns the counted tokens of the prompt of each reply.
+pub fn prompts(sizes: &[MessageSize], tools_tokens: Tokens) -> Vec<Tokens> {
+    let mut before = REQUEST_TOKENS + tools_tokens;
+    let mut prompts = Vec::new();
+    for size in sizes {
+        if size.role == Role::Assistant && !size.is_compacted {
+            prompts.push(before);
+        }
+        before += size.tokens;
+    }
+    prompts
 }
 
 /// Inspects a view as it is: messages keep the labels of their log.
@@ -224,9 +249,6 @@ struct Looked {
     same: BTreeMap<(DuplicateKind, String, Digest), Same>,
     /// Calls that have no result yet, by id: the tool, and the digest and the beginning of the arguments.
     open: HashMap<String, Vec<(String, Digest, String)>>,
-    sizes: Vec<MessageSize>,
-    /// The names of the tools, each held once.
-    names: HashSet<Arc<str>>,
 }
 
 /// A digest that distinguishes two texts in a few bytes.
@@ -254,15 +276,6 @@ impl Same {
 
 impl Looked {
     fn look(&mut self, id: Option<MessageId>, message: &Message, tokens: Tokens, counter: &dyn TokenCounter) {
-        let tool = self.tool_of(message);
-        self.sizes.push(MessageSize {
-            id,
-            role: message.role(),
-            tool,
-            tokens,
-            is_note: message.note_by().is_some(),
-            is_compacted: message.is_compacted,
-        });
         let id = id.map(|id| id.to_string()).unwrap_or_default();
         for call in message.calls() {
             let share = self.by_tool.entry(call.name.to_string()).or_default();
@@ -276,23 +289,11 @@ impl Looked {
         }
         if self.largest.len() < N_LARGEST || self.largest.last().is_some_and(|last| last.tokens < tokens) {
             let at = self.largest.partition_point(|item| item.tokens >= tokens);
-            let tool = self.tool_of(message).map(|tool| tool.to_string());
+            let tool = tool_of(message);
             let first_line = first_line(message);
             self.largest.insert(at, LargeItem { id, role: message.role(), tool, tokens, first_line });
             self.largest.truncate(N_LARGEST);
         }
-    }
-
-    /// Returns the tool that a message comes from, or that it calls first.
-    fn tool_of(&mut self, message: &Message) -> Option<Arc<str>> {
-        let tool =
-            result_tool(message).or_else(|| message.calls().first().map(|call| call.name.to_string()))?;
-        if let Some(known) = self.names.get(tool.as_str()) {
-            return Some(Arc::clone(known));
-        }
-        let tool: Arc<str> = tool.into();
-        self.names.insert(Arc::clone(&tool));
-        Some(tool)
     }
 
     fn look_at_result(&mut self, id: &str, message: &Message, result: &ToolResult, tokens: Tokens) {
@@ -341,7 +342,6 @@ impl Looked {
             duplicates: duplicates(self.same),
             breaches: breaches_in_words(&openai),
             breaches_elsewhere: breaches_in_words(&elsewhere),
-            sizes: self.sizes,
         }
     }
 }
@@ -472,6 +472,11 @@ fn result_tool(message: &Message) -> Option<String> {
     Some(result.name.as_ref().map_or_else(|| "?".to_owned(), ToString::to_string))
 }
 
+/// Returns the tool that a message comes from, or that it calls first.
+fn tool_of(message: &Message) -> Option<String> {
+    result_tool(message).or_else(|| message.calls().first().map(|call| call.name.to_string()))
+}
+
 fn first_line(message: &Message) -> String {
     let text = message.content().map(Content::to_text).unwrap_or_default();
     let text = if text.trim().is_empty() {
@@ -522,7 +527,10 @@ mod tests {
         messages.extend(exchange("b", "read", "{\"path\": \"x\"}", &long));
         messages.extend(exchange("c", "list", "{}", "\n  one\u{1b} two\nthree"));
         messages.push(Message::assistant("done"));
-        let report = inspect(messages, Tokens::new(7), &Words);
+        let mut inspector = Inspector::new(&Words);
+        messages.iter().for_each(|message| inspector.push(message));
+        let sizes = inspector.sizes();
+        let report = inspector.finish(Tokens::new(7));
 
         assert_eq!((report.messages, report.turns, report.notes), (10, 1, 1));
         let groups = GroupCounts { all: 7, exchanges: 3, assistant: 1, user: 2, system: 1, orphans: 0 };
@@ -542,10 +550,10 @@ mod tests {
             [DuplicateKind::SameResult, DuplicateKind::SameCall].map(|kind| (kind, "m4 m6".to_owned(), 44));
         assert_eq!(kinds, expected);
         assert_eq!(report.breaches, Vec::<String>::new());
-        let prompts: Vec<u64> = report.prompts().iter().map(|tokens| tokens.as_u64()).collect();
-        let before = |n: usize| -> u64 { report.sizes[..n].iter().map(|size| size.tokens.as_u64()).sum() };
-        let counted = [3, 5, 7, 9].map(|n| before(n) + REQUEST_TOKENS.as_u64() + 7);
-        assert_eq!(prompts, counted);
+        let prompts = prompts(&sizes, Tokens::new(7));
+        let before = |n: usize| -> Tokens { sizes[..n].iter().map(|size| size.tokens).sum() };
+        assert_eq!(prompts, [3, 5, 7, 9].map(|n| before(n) + REQUEST_TOKENS + Tokens::new(7)));
+        assert_eq!((sizes[4].tool.as_deref(), sizes[1].is_note), (Some("read"), true));
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub use engine::{Conduct, Engine, LiveContext, ModeRefused, NextCall, SandboxChe
 pub use hooks::Hooks;
 pub use inspect::{
     Duplicate, DuplicateKind, GroupCounts, InspectReport, Inspector, LargeItem, MessageSize, RoleShare,
-    ToolShare, inspect, inspect_view,
+    ToolShare, inspect, inspect_view, message_sizes, prompts,
 };
 pub use orchestrator::{Adopted, History, ModelSwitch, Orchestrator, RunStatistics, TakenBack};
 pub use probe::probe_models;

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use forge_app::{InspectReport, Inspector, inspect_view, select, tools_tokens_of};
+use forge_app::{
+    InspectReport, Inspector, MessageSize, inspect_view, message_sizes, prompts, select, tools_tokens_of,
+};
 use forge_domain::{TokenCounter, Tokens};
 use forge_services::O200kCounter;
 use forge_transcript::{
@@ -102,6 +104,9 @@ struct InspectedSession {
     /// The prompts of its calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     growth: Option<Growth>,
+    /// The size of each message.
+    #[serde(skip)]
+    sizes: Vec<MessageSize>,
 }
 
 impl InspectedSession {
@@ -109,7 +114,7 @@ impl InspectedSession {
     fn with_calls(self, calls: &[RecordedCall]) -> Self {
         Self {
             spending: Spending::of(calls),
-            growth: Growth::of(calls, &self.compactions, &self.report.prompts()),
+            growth: Growth::of(calls, &self.compactions, &prompts(&self.sizes, self.report.tools_tokens)),
             ..self
         }
     }
@@ -134,6 +139,7 @@ fn of_run(word: &str, store: Option<&str>) -> anyhow::Result<InspectedSession> {
         compactions: Vec::new(),
         spending: None,
         growth: None,
+        sizes: message_sizes(&view),
     };
     Ok(inspected.with_calls(&[]))
 }
@@ -185,6 +191,7 @@ fn of_large_file(path: &Path) -> anyhow::Result<Option<InspectedSession>> {
         format: Some(session.format),
         records: session.records,
         skipped_lines: session.skipped_lines,
+        sizes: inspector.sizes(),
         report: inspector.finish(tools),
         attachments: session.attachments,
         compactions: session.compactions,
@@ -199,12 +206,15 @@ fn inspect_session(session: &Session, tools: Tokens, total: Option<&RecordedCall
     if calls.is_empty() {
         calls.extend(total.cloned());
     }
+    let mut inspector = Inspector::new(&O200kCounter);
+    Draft::messages_of(session).iter().for_each(|message| inspector.push(message));
     InspectedSession {
         id: session.id.clone(),
         format: Some(session.format),
         records: session.records.len(),
         skipped_lines: session.skipped_lines,
-        report: forge_app::inspect(Draft::messages_of(session), tools, &O200kCounter),
+        sizes: inspector.sizes(),
+        report: inspector.finish(tools),
         attachments: session.attachments(),
         compactions: session.compactions(),
         spending: None,

@@ -86,13 +86,20 @@ struct SessionView {
     growth: Option<ChartView>,
     roles: Vec<Share>,
     tape: Tape,
+    lists: Lists,
+    spending: Option<SpendingView>,
+    findings: Vec<Finding>,
+}
+
+/// The lists of what is in the window.
+#[derive(Serialize)]
+struct Lists {
     tools: Vec<Row>,
     largest: Vec<Row>,
     duplicates: Vec<Row>,
-    duplicates_title: String,
-    spending: Option<SpendingView>,
+    /// The number of duplicates, in words.
+    n_duplicates: String,
     attachments: Vec<Row>,
-    findings: Vec<Finding>,
 }
 
 /// A figure with its name.
@@ -208,13 +215,15 @@ impl SessionView {
             facts: facts(session),
             growth: session.growth.as_ref().filter(|growth| growth.calls > 1).map(chart_view),
             roles: role_shares(report),
-            tape: tape(report),
-            tools: tool_rows(report),
-            largest: largest_rows(report),
-            duplicates: duplicate_rows(report),
-            duplicates_title: quantity(report.duplicates.len(), "item"),
+            tape: tape(report, &session.sizes),
+            lists: Lists {
+                tools: tool_rows(report),
+                largest: largest_rows(report),
+                duplicates: duplicate_rows(report),
+                n_duplicates: quantity(report.duplicates.len(), "item"),
+                attachments: attachment_rows(session),
+            },
             spending: session.spending.as_ref().map(spending_view),
-            attachments: attachment_rows(session),
             findings: findings(session),
         }
     }
@@ -472,9 +481,9 @@ fn in_thousands(tokens: Tokens) -> String {
 }
 
 /// Draws the messages in order, as wide as their tokens, in as many rows as keep them apart.
-fn tape(report: &InspectReport) -> Tape {
-    let total: u64 = report.sizes.iter().map(|size| size.tokens.as_u64()).sum();
-    let rows = (report.sizes.len() / 24).clamp(1, 8);
+fn tape(report: &InspectReport, sizes: &[MessageSize]) -> Tape {
+    let total: u64 = sizes.iter().map(|size| size.tokens.as_u64()).sum();
+    let rows = (sizes.len() / 24).clamp(1, 8);
     let unit = WIDTH * rows as f64 / total.max(1) as f64;
     let twice: HashSet<&str> = same_results(report)
         .flat_map(|duplicate| duplicate.ids.iter().rev().skip(1))
@@ -483,7 +492,7 @@ fn tape(report: &InspectReport) -> Tape {
     let mut pieces = Vec::new();
     let mut start = 0.0;
     let mut open: Option<Stretch<'_>> = None;
-    for size in &report.sizes {
+    for size in sizes {
         let end = start + size.tokens.as_u64() as f64 * unit;
         let label = size.id.map(|id| id.to_string()).unwrap_or_default();
         let is_twice = twice.contains(label.as_str());
