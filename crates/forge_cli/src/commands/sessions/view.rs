@@ -12,8 +12,8 @@ use crate::sessions::{Counted, ListedSession};
 
 /// The columns of the text if it goes to a file or a pipe.
 const WIDE: usize = 160;
-/// The fewest columns of a title.
-const LEAST_TITLE: usize = 16;
+/// The columns that a title has before a folder gets more than its heading.
+const GOOD_TITLE: usize = 16;
 /// The most columns of a folder.
 const MOST_FOLDER: usize = 28;
 
@@ -62,8 +62,11 @@ pub(super) fn rows(listed: &[ListedSession], columns: usize, now: Timestamp) -> 
     };
     let fixed: usize = (0..4).map(|at| width_of(&rows, at) + 2).sum::<usize>();
     let left = columns.saturating_sub(fixed + 1);
-    let folder = width_of(&rows, 4).min(MOST_FOLDER).min(left.saturating_sub(LEAST_TITLE + 2));
-    let title = left.saturating_sub(folder + 2).max(LEAST_TITLE);
+    // A column is never narrower than its heading.
+    let [least_folder, least_title] = [4, 5].map(|at| COLUMNS[at].0.len());
+    let most_folder = left.saturating_sub(GOOD_TITLE + 2).clamp(least_folder, MOST_FOLDER);
+    let folder = width_of(&rows, 4).min(most_folder);
+    let title = left.saturating_sub(folder + 2).max(least_title);
     for row in &mut rows {
         row[4] = cut_front(&row[4], folder);
         row[5] = truncate_str(&row[5], title, "…").into_owned();
