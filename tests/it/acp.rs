@@ -310,6 +310,34 @@ fn files_that_are_open_in_the_editor_are_read_and_written_there() {
 }
 
 #[test]
+fn a_session_has_modes() {
+    let forge = Forge::new().with_file("forge.yaml", YAML).with_file("a.txt", "old\n");
+    let write = || Step::calls(&[("write", r#"{"path":"a.txt","content":"new\n"}"#)]);
+    let server = ScriptedServer::start(vec![write(), Step::text("A plan."), write(), Step::text("done")]);
+    let mut editor = Editor::start(&forge, &server);
+    editor.ask("initialize", &json!({"protocolVersion": 1})).unwrap();
+    let params = json!({"cwd": editor.folder, "mcpServers": []});
+    let begun = editor.ask("session/new", &params).unwrap();
+    let session = begun["sessionId"].as_str().unwrap().to_owned();
+    let modes = begun["modes"]["availableModes"].as_array().unwrap();
+    let ids: Vec<&str> = modes.iter().map(|mode| mode["id"].as_str().unwrap()).collect();
+    assert_eq!(
+        (ids, &begun["modes"]["currentModeId"]),
+        (vec!["plan", "ask", "edits", "auto"], &json!("ask"))
+    );
+    // Nothing is asked in either mode: the first denies edits, the second allows them.
+    for (mode, expected) in [("plan", "old\n"), ("edits", "new\n")] {
+        editor.ask("session/set_mode", &json!({"sessionId": session, "modeId": mode})).unwrap();
+        assert_eq!(editor.prompt(&session, "Change it.").unwrap()["stopReason"], "end_turn");
+        assert_eq!(std::fs::read_to_string(forge.path("a.txt")).unwrap(), expected, "{mode}");
+    }
+    assert!(editor.heard.iter().all(|message| message["method"] == "session/update"));
+    let wrong = editor.ask("session/set_mode", &json!({"sessionId": session, "modeId": "fast"})).unwrap_err();
+    assert!(wrong["message"].as_str().unwrap().contains("invalid mode `fast`"), "{wrong}");
+    assert_eq!(editor.leave(), 0);
+}
+
+#[test]
 fn a_prompt_can_be_stopped_and_the_session_goes_on() {
     let forge = Forge::new().with_file("forge.yaml", YAML);
     let server = ScriptedServer::start(vec![Step::Hang, Step::text("here")]);

@@ -330,3 +330,53 @@ fn a_run_is_interrupted_resumed_and_undone() {
     terminal.sees(PROMPT);
     leaves(terminal);
 }
+
+#[test]
+fn an_mcp_server_of_the_project() {
+    let mcp = json!({"mcpServers": {"notes": {"command": "./notes-server"}}}).to_string();
+    let steps = vec![
+        call("notes__echo", json!({"text": "closed on Monday"})),
+        Step::text("The note says that the dome was closed on Monday."),
+    ];
+    let hour = Hour::new("mcp", &[(".mcp.json", &mcp)], steps);
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_mcp_under_test"), hour.forge.path("notes-server"))
+        .unwrap();
+    let mut terminal = hour.with_key("forge");
+    terminal.sees("start the MCP server `notes`");
+    terminal.types("y\n");
+    terminal.sees("openai:scripted");
+    says(&mut terminal, "What does @notes:notes://one say?");
+    terminal.sees("notes__echo");
+    terminal.types("y");
+    terminal.sees("closed on Monday.");
+    terminal.sees(PROMPT);
+    let words = ["start the MCP server `notes`", "@notes:notes://one", "notes__echo", "closed on Monday."];
+    hour.picture(&terminal, "An MCP server of the project is trusted and used", &words);
+    let asked = hour.last_message(0);
+    assert!(asked.contains("[The resource notes://one of the MCP server `notes`"), "{asked}");
+    leaves(terminal);
+}
+
+#[test]
+fn an_editor_over_acp() {
+    let yaml = "agents: [{ id: one, model: 'openai:scripted', tools: [read, patch] }]\n";
+    let steps = vec![
+        call("read", json!({"path": "dome.txt"})),
+        call("patch", json!({"path": "dome.txt", "edits": [{"old_text": "60", "new_text": "65"}]})),
+        Step::text("The dome now closes at 65 km/h."),
+    ];
+    let hour = Hour::new("editor", &[("forge.yaml", yaml), ("dome.txt", "close at 60 km/h\n")], steps);
+    let line = "\"$EDITOR_UNDER_TEST\" \"Close at 65 km/h.\" \"$FORGE\" --trust acp";
+    let url = hour.server.base_url();
+    let editor = env!("CARGO_BIN_EXE_editor_under_test");
+    let variables =
+        [("OPENAI_API_KEY", "planted"), ("OPENAI_BASE_URL", &*url), ("EDITOR_UNDER_TEST", editor)];
+    let mut terminal = hour.shell(line, &variables);
+    terminal.sees("Allow Edit(dome.txt)?");
+    terminal.types("y\n");
+    terminal.sees("done: end_turn");
+    let words =
+        ["▸ Read(dome.txt)", "- close at 60 km/h", "+ close at 65 km/h", "The dome now closes at 65 km/h."];
+    hour.picture(&terminal, "An editor asks for an edit over ACP", &words);
+    assert_eq!(fs::read_to_string(hour.forge.path("dome.txt")).unwrap(), "close at 65 km/h\n");
+}

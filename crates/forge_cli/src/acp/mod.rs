@@ -164,12 +164,16 @@ impl Server {
             },
             "session/resume" => self.begin(params, params["sessionId"].as_str()).await,
             "session/list" => return (self.list(params).await, None),
+            "session/set_mode" => return (self.set_mode(params).await, None),
             "session/close" => return (self.close(params).await, None),
             method => return (Err(RpcError::unknown_method(method)), None),
         };
         match begun {
             Ok((id, session)) => {
-                let answer = if method == "session/new" { json!({"sessionId": id}) } else { json!({}) };
+                let mut answer = json!({"modes": session.modes()});
+                if method == "session/new" {
+                    answer["sessionId"] = id.as_str().into();
+                }
                 (Ok(answer), Some((id, session)))
             }
             Err(error) => (Err(error), None),
@@ -274,6 +278,11 @@ impl Server {
             }
         }
         Ok(json!({"sessions": sessions}))
+    }
+
+    async fn set_mode(&self, params: &Value) -> RpcResult {
+        let (_, session) = self.session(params)?;
+        session.set_mode(params["modeId"].as_str().unwrap_or_default()).await
     }
 
     async fn close(&self, params: &Value) -> RpcResult {
