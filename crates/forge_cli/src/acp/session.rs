@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forge_app::{Engine, ModeRefused, NextCall, Orchestrator, RunReport, StopReason};
+use forge_app::{Conduct, ModeRefused, NextCall, Orchestrator, RunReport, StopReason};
 use forge_domain::compaction::{Focus, Outcome};
 use forge_domain::{AgentId, Event, Mode, UnknownMode};
 use serde_json::{Value, json};
@@ -23,8 +23,8 @@ pub(super) const COMMANDS: [(&str, &str, &str); 3] = [
 /// A session.
 pub(super) struct Session {
     orchestrator: tokio::sync::Mutex<Orchestrator>,
-    /// The engine of the orchestrator: the mode can change during a prompt.
-    engine: Engine,
+    /// The conduct of the run: the mode can change during a prompt.
+    conduct: Arc<Conduct>,
     pub(super) updates: Arc<Updates>,
     /// The agent that was named on the command line.
     agent: Option<String>,
@@ -38,7 +38,7 @@ pub(super) struct Stoppable(oneshot::Receiver<()>);
 impl Session {
     pub(super) fn new(orchestrator: Orchestrator, updates: Arc<Updates>, agent: Option<String>) -> Self {
         Self {
-            engine: orchestrator.engine().clone(),
+            conduct: Arc::clone(&orchestrator.engine().conduct),
             orchestrator: tokio::sync::Mutex::new(orchestrator),
             updates,
             agent,
@@ -50,14 +50,14 @@ impl Session {
     pub(super) fn modes(&self) -> Value {
         let mode = |mode: Mode| json!({"id": mode.as_str(), "name": mode.as_str(), "description": mode.description()});
         let all: Vec<Value> = Mode::ALL.into_iter().map(mode).collect();
-        json!({"currentModeId": self.engine.mode().as_str(), "availableModes": all})
+        json!({"currentModeId": self.conduct.mode().as_str(), "availableModes": all})
     }
 
     /// Switches to the mode of that id, from the next call on.
     pub(super) async fn set_mode(&self, id: &str) -> RpcResult {
         let mode: Mode = id.parse().map_err(|error: UnknownMode| RpcError::invalid(error.to_string()))?;
         let refused = |error: ModeRefused| RpcError::invalid(error.to_string());
-        self.engine.set_mode(mode).await.map_err(refused)?;
+        self.conduct.set_mode(mode).await.map_err(refused)?;
         Ok(json!({}))
     }
 
