@@ -9,6 +9,7 @@
 //! - `sh run` is run by a shell in an empty folder with the `forge` under test, after the last `yaml` block before it; it
 //!   succeeds. `sh run fails` does not; with `wary` nobody has trusted the file. A following `text output` block is all that it prints; `…` there stands for any text.
 //! - `sh server` runs as `sh run` does, beside a server that answers one word to everything, at `$OPENAI_BASE_URL`.
+//! - `text record FILE N` is the record that `forge compact` makes of a fixture in N tokens; `…` stands for any text there, too.
 //! - `sh`, `json`, `rust` and `text` blocks without such a word are shown and not run.
 
 use std::fs;
@@ -194,11 +195,25 @@ fn check_page(path: &Path) -> usize {
                 let said = said.take().unwrap_or_else(|| panic!("{at}: nothing was run before it"));
                 assert!(is_like(&said, &block.text), "{at}: it printed\n{said}\nand not\n{}", block.text);
             }
+            ["text", "record", file, most] => check_record(file, most, &block.text, &at),
             ["sh" | "json" | "rust" | "text"] => n_checked -= 1,
             words => panic!("{at}: nobody knows what to do with a block `{}`", words.join(" ")),
         }
     }
     n_checked
+}
+
+/// The record that `forge compact` makes of a fixture is the one that a page shows.
+fn check_record(file: &str, most: &str, expected: &str, at: &str) {
+    let fixture = fs::read(repository("tests/fixtures").join(file)).unwrap();
+    let forge = Forge::new().with_file(file, fixture);
+    let run = forge.run(&["compact", file, "--max-tokens", most, "--output", "out.json"]);
+    assert_eq!(run.code, 0, "{at}: {}", run.stderr);
+    let written: Value = serde_json::from_slice(&fs::read(forge.path("out.json")).unwrap()).unwrap();
+    let texts =
+        written["messages"].as_array().unwrap().iter().filter_map(|message| message["content"].as_str());
+    let record = texts.into_iter().find(|text| text.starts_with("<record>")).unwrap_or_default();
+    assert!(is_like(record, expected), "{at}: the record is\n{record}\nand not\n{expected}");
 }
 
 #[test]

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 
-use super::features::{Features, Kind, TermHasher};
+use super::features::{Features, Kind, TermHasher, is_line_break};
 use crate::ContextMessage;
 
 /// Most names of one result, unless it is a table of keys.
 const NAMES: usize = 12;
 /// Most characters of a name.
 const NAME_CHARS: usize = 40;
+/// From so many digits and letters up to f on, a name is a hash.
+const HASH_CHARS: usize = 7;
 /// Fewer letters are a unit or a number's name.
 const LEAST_LETTERS: usize = 3;
 /// A name in more messages than this tells none of them apart.
@@ -39,18 +41,25 @@ impl Spread {
     }
 }
 
+/// The names by which to ask for a result.
+pub(super) struct Names<'a> {
+    pub(super) names: Vec<&'a str>,
+    /// True if they are the keys of a table: nothing else tells what is in it.
+    pub(super) are_keys: bool,
+}
+
 /// Returns the names by which to ask for a result: the keys, if most of its lines have one, else some.
 ///
 /// `is_rare` tells of the hash of a term whether hardly another message has it.
-pub(super) fn names<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -> Vec<&'a str> {
+pub(super) fn names<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -> Names<'a> {
     let lines: Vec<&str> = features.lines.iter().map(|line| features.line(line)).collect();
     let mut keys: Vec<&str> = lines.iter().take(MANY).filter_map(|line| key(line)).collect();
     if keys.len() >= LEAST_KEYS && keys.len() * 100 >= lines.len() * KEYS_PERCENT {
         keys.dedup();
         keys.truncate(KEYS);
-        return keys;
+        return Names { names: keys, are_keys: true };
     }
-    names_of_its_own(features, is_rare)
+    Names { names: names_of_its_own(features, is_rare), are_keys: false }
 }
 
 /// Returns the key of a line that is a key and its value, as configurations and listings have it.
@@ -64,40 +73,70 @@ fn key(line: &str) -> Option<&str> {
     (is_short && !value.is_empty() && key.chars().all(is_key)).then_some(key)
 }
 
-/// Returns names that hardly another message has, from all over a result's text.
+/// Returns names that hardly another message has: those at the outermost level of a text first, which tell
+/// its parts, then some from all over it.
 fn names_of_its_own<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -> Vec<&'a str> {
-    let (mut given, mut plain): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let (mut outer, mut given, mut plain): (Vec<&str>, Vec<&str>, Vec<&str>) = Default::default();
     for line in &features.lines {
         let text = features.line(line);
+        let is_outer = is_outermost(&features.text, line.start as usize);
         for (place, word) in features.places(line).iter().zip(features.words(line)) {
             let term = features.terms[*place as usize];
             let all = match term.kind() {
-                Kind::Symbol | Kind::Address => &mut given,
+                Kind::Symbol if is_outer => &mut outer,
+                Kind::Symbol => &mut given,
+                Kind::Address if is_path(word) => &mut given,
                 Kind::Name => &mut plain,
-                Kind::Word => continue,
+                Kind::Address | Kind::Word => continue,
             };
             let tells = is_name(word) && is_rare(term.hash()) && is_whole(text, word);
             if tells && !all.contains(&word) {
                 all.push(word);
             }
         }
-        if given.len() >= MANY {
+        if outer.len() + given.len() >= MANY {
             break;
         }
     }
-    // Words that merely begin with a capital tell less.
     let spread = |names: Vec<&'a str>, n: usize| {
         let step = names.len().div_ceil(n.max(1)).max(1);
         names.into_iter().step_by(step).take(n)
     };
-    let n_plain = NAMES.saturating_sub(given.len());
-    spread(given, NAMES).chain(spread(plain, n_plain)).collect()
+    let mut names: Vec<&str> = spread(outer, NAMES).collect();
+    given.retain(|name| !names.contains(name));
+    names.extend(spread(given, NAMES - names.len()));
+    // Words that merely begin with a capital tell less.
+    if names.is_empty() {
+        names.extend(spread(plain, NAMES));
+    }
+    names
+}
+
+/// Checks whether a line is not indented, apart from its number.
+fn is_outermost(text: &str, start: usize) -> bool {
+    let before = &text[..start];
+    let is_at_margin = before.is_empty() || before.ends_with(is_line_break);
+    let line = text[start..].trim_start_matches(|c: char| c.is_ascii_digit());
+    let n_digits = text.len() - start - line.len();
+    match line.strip_prefix(['→', '\t']).filter(|_| n_digits > 0) {
+        Some(numbered) => !numbered.starts_with(char::is_whitespace),
+        None => is_at_margin,
+    }
+}
+
+/// Checks whether a word with a slash or a dot names a file or a page, and not one of two things or a member.
+fn is_path(word: &str) -> bool {
+    let (folder, name) = word.rsplit_once('/').unwrap_or(("", word));
+    let has_extension = name.rsplit_once('.').is_some_and(|(stem, _)| !stem.is_empty());
+    !word.starts_with('.') && !folder.is_empty() && (has_extension || folder.contains('/'))
 }
 
 /// Checks whether a word looks like a name rather than like markup around one, or an amount.
 fn is_name(word: &str) -> bool {
     let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '@' | '#');
-    word.chars().count() <= NAME_CHARS
+    let is_hash = word.len() >= HASH_CHARS && word.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+    !is_hash
+        && word.chars().count() <= NAME_CHARS
         && word.chars().filter(|c| c.is_alphabetic()).count() >= LEAST_LETTERS
         && word.chars().all(is_of_name)
 }
@@ -128,7 +167,12 @@ mod tests {
         let keys: Vec<String> = (0..8).map(|n| format!("retry_{n}")).collect();
         for (text, expected) in [
             (table.as_str(), keys.iter().map(String::as_str).collect::<Vec<_>>()),
-            ("fn open_store(path: &Path) {\n    read_all(path)\n}", vec!["open_store", "read_all", "Path"]),
+            ("fn open_store(path: &Path) {\n    read_all(path)\n}", vec!["open_store", "read_all"]),
+            (
+                "  1→use a_one;\n  2→    call_it(c_two)\n  3→fn e_three()",
+                vec!["a_one", "e_three", "call_it", "c_two"],
+            ),
+            ("see read/write in src/a/b.rs or list.sort", vec!["src/a/b.rs"]),
             ("waits for 250ms, then [docs](https://example.org/a) says so.", vec![]),
             ("the shared_name is in all of them", vec![]),
         ] {
@@ -139,7 +183,7 @@ mod tests {
                 .map(|message| ContextMessage::count(message, &Characters))
                 .collect();
             let spread = Spread::of(&all);
-            let actual = names(all[3].features(), &|term| spread.is_rare(term));
+            let actual = names(all[3].features(), &|term| spread.is_rare(term)).names;
             assert_eq!(actual, expected, "{text}");
         }
     }

@@ -61,6 +61,8 @@ pub(crate) const fn is_line_break(c: char) -> bool {
 
 /// Most characters of a line; a longer one is several.
 const LINE_CHARS: usize = 220;
+/// A piece of a line ends with a sentence that takes at least this part of it.
+const LEAST_SENTENCE: usize = 3;
 
 impl ContextMessage {
     /// Returns the features of its lines, computed once.
@@ -188,8 +190,8 @@ fn push_value(value: &str, text: &mut String) {
     text.push_str(value);
 }
 
-/// Returns the ranges of a line's pieces, without blanks around them. A piece ends at a blank if there is
-/// one.
+/// Returns the ranges of a line's pieces, without blanks around them. A piece ends with a sentence if it has
+/// the end of one, else at a blank if there is one.
 fn pieces(line: &str) -> Vec<(usize, usize)> {
     let trimmed = line.trim();
     let from = line.len() - line.trim_start().len();
@@ -200,10 +202,12 @@ fn pieces(line: &str) -> Vec<(usize, usize)> {
         let too_long = (rest.len() > LINE_CHARS).then(|| rest.char_indices().nth(LINE_CHARS)).flatten();
         let cut = match too_long {
             None => rest.len(),
-            Some((at, _)) => match rest[..at].rfind([' ', ',', ';']) {
-                Some(blank) if blank > at / 2 => blank + 1,
-                _ => at,
-            },
+            Some((at, _)) => {
+                end_of_sentence(&rest[..at]).unwrap_or_else(|| match rest[..at].rfind([' ', ',', ';']) {
+                    Some(blank) if blank > at / 2 => blank + 1,
+                    _ => at,
+                })
+            }
         };
         let piece = rest[..cut].trim_end();
         if !piece.is_empty() {
@@ -213,6 +217,17 @@ fn pieces(line: &str) -> Vec<(usize, usize)> {
         start += line[start..end].len() - line[start..end].trim_start().len();
     }
     pieces
+}
+
+/// Returns the end of the last sentence that ends in `text`, unless it is short.
+fn end_of_sentence(text: &str) -> Option<usize> {
+    let ends = |(at, end): (usize, &str)| {
+        let after = at + end.len();
+        let is_wide = end.len() > 1;
+        (is_wide || text[after..].starts_with(' ')).then_some(after)
+    };
+    let last = text.rmatch_indices(['.', '!', '?', '。', '！', '？']).find_map(ends)?;
+    (last > text.len() / LEAST_SENTENCE).then_some(last)
 }
 
 /// Tells the terms of a piece, in order, some more than once.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::MAX_CHARS;
 use crate::ToolCall;
-use crate::compaction::features::hash;
+use crate::compaction::features::{hash, is_line_break};
 
 /// The effect of a call that succeeds, and the meaning of its failure.
 #[derive(Debug, PartialEq, Eq)]
@@ -99,7 +99,10 @@ impl Deed {
             check: command.and_then(check_in),
             key: path.map(|path| format!("{name} {path}")).or_else(|| command.map(identity)),
             only_looks: reads.is_some() || command.is_some_and(only_looks),
-            subject: path.or_else(|| argument(SUBJECTS)).map(str::to_owned),
+            subject: path
+                .or_else(|| argument(SUBJECTS).map(in_its_folder))
+                .map(str::to_owned)
+                .or_else(|| values(&arguments)),
             touches,
             reads,
         }
@@ -114,6 +117,37 @@ impl Deed {
     pub(crate) fn changed(&self) -> impl Iterator<Item = &str> {
         let changed = self.touches.iter().filter(|(_, touch)| *touch != Touch::Looks);
         changed.map(|(path, _)| without_dot(path))
+    }
+}
+
+/// Characters of a value that is short, the most of any, and the most of such values.
+const VALUE_CHARS: usize = 80;
+const MOST_CHARS: usize = 400;
+const VALUES: usize = 3;
+
+/// Returns the short values of a call's arguments: an order's number, a name, a question.
+fn values(arguments: &Value) -> Option<String> {
+    let shown = |value: &Value| match value {
+        Value::String(text) if !text.trim().is_empty() && !text.contains(is_line_break) => {
+            Some(text.trim().chars().take(MOST_CHARS).collect())
+        }
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let mut shown: Vec<String> = arguments.as_object()?.values().filter_map(shown).collect();
+    // A long text is told only if there is nothing else.
+    if shown.iter().any(|value| value.chars().count() <= VALUE_CHARS) {
+        shown.retain(|value| value.chars().count() <= VALUE_CHARS);
+    }
+    shown.truncate(VALUES);
+    (!shown.is_empty()).then(|| shown.join(", "))
+}
+
+/// Returns a command without the change of folder before it.
+fn in_its_folder(command: &str) -> &str {
+    match command.strip_prefix("cd ").and_then(|rest| rest.split_once("&&")) {
+        Some((_, rest)) if !rest.trim().is_empty() => rest.trim_start(),
+        _ => command,
     }
 }
 
@@ -243,11 +277,7 @@ fn steps(command: &str) -> Vec<&str> {
 
 /// Returns the beginning of a command, without a change of folder before it, by which two runs are the same.
 fn head(command: &str) -> String {
-    let command = match command.strip_prefix("cd ").and_then(|rest| rest.split_once("&&")) {
-        Some((_, rest)) => rest.trim_start(),
-        None => command,
-    };
-    command.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(40).collect()
+    in_its_folder(command).split_whitespace().collect::<Vec<_>>().join(" ").chars().take(40).collect()
 }
 
 /// Returns the first two words of a command that are no options: runs of it with other options are attempts

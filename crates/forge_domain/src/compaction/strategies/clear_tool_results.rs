@@ -1,5 +1,5 @@
 //! Replaces old tool results by stubs that say what was there: what a later result supersedes first, then the
-//! oldest. Images of the user's leave as results do, in the order of their age; the text with them stays.
+//! largest and oldest. Images of the user's leave as results do; the text with them stays.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
-use crate::compaction::names::{Spread, names};
+use crate::compaction::names::{Names, Spread, names};
 use crate::compaction::question::Question;
 use crate::compaction::standing::{Hold, Standing};
 use crate::compaction::stub::{Stub, cleared_arguments, is_stub};
@@ -52,6 +52,9 @@ pub struct ClearToolResults {
 
 /// The share of the target that names of what was cleared may take, in percent.
 const NAMES_PERCENT: u64 = 10;
+
+/// The number of times that a token of the oldest message counts beside one of the newest.
+const OLDEST: u64 = 4;
 
 /// A result that is cleared.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,7 +105,13 @@ impl ClearToolResults {
             .map(|position| (reason(position), position))
             .filter(|(reason, _)| !only_superseded || matches!(reason, Reason::Superseded(_)))
             .collect();
-        order.sort_unstable();
+        order.sort_unstable_by_key(|(reason, position)| {
+            let value = match reason {
+                Reason::Superseded(_) => 0,
+                Reason::Old => value_of_clearing(context, *position),
+            };
+            (*reason, Reverse(value), *position)
+        });
         order
     }
 
@@ -200,8 +209,16 @@ impl ClearToolResults {
     }
 }
 
-/// Adds names of what was there to the stubs, in at most `room` tokens: those with most names first, then the
-/// newest.
+/// Returns what clearing a merely old result is worth: its tokens, which count more the older it is. Small
+/// results say much for their size, so that they stay longer.
+fn value_of_clearing(context: &Context, position: usize) -> u64 {
+    let n_messages = context.messages().len() as u64;
+    let age = OLDEST * n_messages - (OLDEST - 1) * position as u64;
+    context.messages()[position].tokens().as_u64() * age
+}
+
+/// Adds names of what was there to the stubs, in at most `room` tokens: the keys of tables first, the newest
+/// first.
 fn name_contents(
     context: &Context,
     clearings: &mut [Clearing],
@@ -211,13 +228,13 @@ fn name_contents(
     let spread = Spread::of(context.messages());
     let is_rare = |term: u64| spread.is_rare(term);
     let names_of = |clearing: &Clearing| names(context.messages()[clearing.position].features(), &is_rare);
-    let mut named: Vec<_> = clearings
+    let mut named: Vec<(Names<'_>, &mut Clearing)> = clearings
         .iter_mut()
         .map(|clearing| (names_of(clearing), clearing))
-        .filter(|(names, _)| !names.is_empty())
+        .filter(|(names, _)| !names.names.is_empty())
         .collect();
-    named.sort_by_key(|(names, clearing)| Reverse((names.len(), clearing.position)));
-    for (names, clearing) in named {
+    named.sort_by_key(|(names, clearing)| Reverse((names.are_keys, clearing.position)));
+    for (Names { names, .. }, clearing) in named {
         let message = &context.messages()[clearing.position];
         let Body::Tool(result) = &message.message().body else { continue };
         let stub = Stub::of(message, result, answered_call(context, clearing.position)).with_names(names);
@@ -352,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_result_supersedes_goes_first_then_the_oldest() {
+    fn what_a_later_result_supersedes_goes_first_then_the_largest_and_oldest() {
         use Superseded::{Again, File, Repeated};
         let log = session(&[
             ("Bash", run("ls"), prose(0)),
@@ -377,8 +394,9 @@ mod tests {
             (Reason::Superseded(File), 6),
             (Reason::Superseded(Repeated), 10),
             (Reason::Superseded(Again), 12),
-            old(2),
+            // It is larger than the one before it.
             old(8),
+            old(2),
             old(14),
             old(16),
             old(18),

@@ -1,10 +1,13 @@
 //! The table of contents of what left: what each result was, its size, and the names by which to ask for it.
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
 use super::record::Entry;
 use super::story::{Folder, one_line};
 use super::worth::Worth;
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::names::{FEW_MESSAGES, names};
+use crate::compaction::names::{FEW_MESSAGES, Names, names};
 use crate::{Context, ContextMessage, Role, TokenCounter, Tokens};
 
 /// A result of fewer tokens is not worth a line.
@@ -20,6 +23,8 @@ pub(super) struct Content<'a> {
     pub(super) position: usize,
     label: String,
     names: Vec<&'a str>,
+    /// True if it is a table, whose names are its keys.
+    pub(super) is_table: bool,
 }
 
 impl Content<'_> {
@@ -40,8 +45,8 @@ impl Content<'_> {
     }
 }
 
-/// Returns the contents of the results that `leaves`, those with most names of their own first, then the
-/// newest.
+/// Returns the contents of the results that `leaves`, the largest first; the newest of those with the same
+/// names.
 pub(super) fn contents<'a>(
     context: &Context,
     sources: &'a [ContextMessage],
@@ -57,10 +62,12 @@ pub(super) fn contents<'a>(
         let tool = one_line(asked.call.name.as_str(), TOOL_CHARS)?;
         let subject = folder.subject(asked.deed);
         let label = format!("{} {tool}{subject}, {} tokens", message.label(), message.tokens());
-        let names = names(message.features(), &is_rare);
-        (!names.is_empty()).then_some(Content { position, label, names })
+        let Names { names, are_keys } = names(message.features(), &is_rare);
+        (names.len() >= LEAST_NAMES).then_some(Content { position, label, names, is_table: are_keys })
     };
-    let mut contents: Vec<Content<'_>> = (0..sources.len()).filter_map(of).collect();
-    contents.sort_by_key(|content| std::cmp::Reverse((content.names.len(), content.position)));
+    let mut contents: Vec<Content<'_>> = (0..sources.len()).rev().filter_map(of).collect();
+    let mut known: HashSet<Vec<&str>> = HashSet::new();
+    contents.retain(|content| known.insert(content.names.clone()));
+    contents.sort_by_key(|content| Reverse(sources[content.position].tokens()));
     contents
 }

@@ -1,6 +1,8 @@
 //! Chosen passages as they are written: each under the label of its message and its source.
 
-use super::passage::{Origin, Passage};
+use std::cmp::Reverse;
+
+use super::passage::{FENCE, Origin, Passage, begins_call};
 use super::record::{Entry, Section};
 use super::story::{Folder, number, one_line};
 use crate::compaction::answered_call::answered_call;
@@ -17,18 +19,18 @@ pub(super) fn write(
     sources: &[ContextMessage],
     folder: &Folder,
 ) -> Vec<(Section, (u64, usize), Entry)> {
-    chosen.sort_unstable_by_key(|passage| (passage.message, passage.start));
+    chosen.sort_unstable_by_key(|passage| (passage.message, passage.start, Reverse(passage.end)));
     let text_of = |passage: &Passage| &*sources[passage.message as usize].features().text;
     let mut joined: Vec<Passage> = Vec::with_capacity(chosen.len());
     for next in chosen {
         match joined.last_mut() {
+            // Its best line was chosen before all of it.
+            Some(last) if last.message == next.message && next.end <= last.end => {}
             Some(last)
                 if last.message == next.message
                     && last.origin == next.origin
                     && !matches!(next.origin, Origin::Record(_))
-                    && text_of(last)
-                        .get(last.end as usize..next.start as usize)
-                        .is_some_and(|between| between.trim().is_empty()) =>
+                    && text_of(last).get(last.end as usize..next.start as usize).is_none_or(is_nothing) =>
             {
                 last.end = next.end;
             }
@@ -44,9 +46,10 @@ pub(super) fn write(
                 let label = format!("{} agent", source.label());
                 (Section::Story, place, Entry::labelled(&label, text.trim(), false))
             }
-            Origin::Work => {
-                (Section::Excerpts, place, excerpt(context, passage.message as usize, source, text, folder))
+            Origin::Code => {
+                (Section::Excerpts, place, Entry::labelled(&format!("{} agent", source.label()), text, true))
             }
+            Origin::Work => (Section::Excerpts, place, excerpt(context, passage, source, text, folder)),
             Origin::Record(section) => {
                 let entry = Entry::carried(text);
                 (section, (entry.number(), passage.start as usize), entry)
@@ -56,40 +59,67 @@ pub(super) fn write(
     written.collect()
 }
 
+/// Checks whether nothing but blanks and marks of code stands between two passages.
+fn is_nothing(between: &str) -> bool {
+    between.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with(FENCE))
+}
+
 /// Returns a passage of work under its label and source. Numbers of lines stand in the label once, in place
 /// of one in front of each line: the lines are then as they are in the file.
 fn excerpt(
     context: &Context,
-    position: usize,
+    passage: &Passage,
     source: &ContextMessage,
     text: &str,
     folder: &Folder,
 ) -> Entry {
     let role = source.message().role();
-    let of = match answered_call(context, position).filter(|_| role == Role::Tool) {
+    let of = match answered_call(context, passage.message as usize).filter(|_| role == Role::Tool) {
         Some(asked) => {
             let tool = one_line(asked.call.name.as_str(), TOOL_CHARS).unwrap_or_default();
             format!("{tool}{}", folder.subject(asked.deed))
         }
-        None if role == Role::Assistant => "call".to_owned(),
+        None if role == Role::Assistant && begins_call(&source.features().text, passage.start, source) => {
+            "call".to_owned()
+        }
+        None if role == Role::Assistant => call(source, folder),
         // A harness sent it under the user's role.
         None if role == Role::User && !source.starts_turn() => "note".to_owned(),
         None => role.as_str().to_owned(),
     };
     let label = format!("{} {of}", source.label());
-    match without_numbers(text) {
+    let whole = &source.features().text;
+    let around =
+        [whole[..passage.start as usize].lines().next_back(), whole[passage.end as usize..].lines().nth(1)];
+    match without_numbers(text, around) {
+        Some((first, last, text)) if first == last => {
+            Entry::labelled(&format!("{label}:{first}"), &text, true)
+        }
         Some((first, last, text)) => Entry::labelled(&format!("{label}:{first}–{last}"), &text, true),
         None => Entry::labelled(&label, text, true),
     }
 }
 
+/// Returns the source of what the agent wrote in a call: the call, if the message has but one.
+fn call(source: &ContextMessage, folder: &Folder) -> String {
+    let message = source.message();
+    match (message.calls(), source.findings().deeds.as_slice()) {
+        ([call], [deed]) => {
+            let tool = one_line(call.name.as_str(), TOOL_CHARS).unwrap_or_default();
+            format!("call {tool}{}", folder.subject(deed))
+        }
+        _ => "call".to_owned(),
+    }
+}
+
 /// Returns the first and the last number of lines that all have one in front, and the lines without them;
-/// `None` if not all have, or if they do not count up.
-fn without_numbers(text: &str) -> Option<(u64, u64, String)> {
+/// `None` if not all have, or if they do not count up. A single line is known by the lines `around` it.
+fn without_numbers(text: &str, around: [Option<&str>; 2]) -> Option<(u64, u64, String)> {
     let mut numbers: Vec<u64> = Vec::new();
     let mut lines: Vec<&str> = Vec::new();
     for line in text.split('\n') {
-        let (number, rest) = numbered(line)?;
+        let blank = || Some((line.trim().parse().ok()?, ""));
+        let (number, rest) = numbered(line).or_else(blank)?;
         if numbers.last().is_some_and(|last| number != last + 1) {
             return None;
         }
@@ -97,7 +127,11 @@ fn without_numbers(text: &str) -> Option<(u64, u64, String)> {
         lines.push(rest);
     }
     let (first, last) = (*numbers.first()?, *numbers.last()?);
-    (numbers.len() > 1).then(|| (first, last, lines.join("\n")))
+    let number_of = |line: Option<&str>| Some(numbered(line?)?.0);
+    let [before, after] = around.map(number_of);
+    let is_certain =
+        numbers.len() > 1 || before == first.checked_sub(1) && before.is_some() || after == Some(last + 1);
+    is_certain.then(|| (first, last, lines.join("\n")))
 }
 
 /// Splits a line into the number in front of it and the rest, as the tools that read files write it.
@@ -121,12 +155,20 @@ mod tests {
             ("  9→fn a() {\n 10→    b()\n 11→}", Some((9, 11, "fn a() {\n    b()\n}"))),
             ("9\ta\n10\t\n11\tb", Some((9, 11, "a\n\nb"))),
             ("9:a\n11:b", None),
-            ("9: a", None),
             ("a\nb", None),
+            ("12:b()", None),
+            ("  8\ta\n  9\n 10\tb", Some((8, 10, "a\n\nb"))),
             ("9→a\nb", None),
         ] {
-            let actual = without_numbers(text);
+            let actual = without_numbers(text, [None, None]);
             assert_eq!(actual.as_ref().map(|(a, b, text)| (*a, *b, text.as_str())), expected, "{text}");
+        }
+        for (around, expected) in [
+            ([Some("11\ta"), None], true),
+            ([None, Some(" 13\tc")], true),
+            ([Some("10\ta"), Some("c")], false),
+        ] {
+            assert_eq!(without_numbers("12\tb", around).is_some(), expected, "{around:?}");
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use super::Material;
 use super::contents::{Content, contents};
 use super::excerpt::write;
 use super::ledger::Ledger;
@@ -10,8 +11,7 @@ use super::passage::{Origin, Passage, passages, passages_of_record};
 use super::record::{Entry, Record, Section};
 use super::story::{Folder, steps, task_list, tasks};
 use super::worth::{Candidates, Purpose, Worth};
-use crate::compaction::features::hash;
-use crate::compaction::question::Question;
+use crate::compaction::features::{hash, is_line_break};
 use crate::compaction::record_tag::is_record;
 use crate::{Context, ContextMessage, Role, TokenCounter, Tokens};
 
@@ -24,14 +24,19 @@ mod share {
     pub(super) const SAID: u64 = 65;
     /// The agent's newest texts, and that which the latest request answers.
     pub(super) const NEWEST: u64 = 42;
-    /// Answers to the question.
+    /// Answers to the question; in talk, a question is often a remark.
     pub(super) const ANSWERS: u64 = 30;
+    pub(super) const ANSWERS_IN_TALK: u64 = 15;
+    /// In talk: the person's words, and the agent's newest ones.
+    pub(super) const SAID_IN_TALK: u64 = 45;
+    pub(super) const NEWEST_IN_TALK: u64 = 35;
     /// The agent's other words.
-    pub(super) const STATEMENTS: u64 = 65;
+    pub(super) const STATEMENTS: u64 = 72;
     /// The calls, each with how it ended.
     pub(super) const STEPS: u64 = 35;
-    /// The contents of what left.
-    pub(super) const LEFT_OUT: u64 = 18;
+    /// The contents of what left: of tables, whose keys tell everything that can be asked for, and of others.
+    pub(super) const TABLES: u64 = 35;
+    pub(super) const LEFT_OUT: u64 = 10;
 }
 
 /// The number of the agent's texts that are its newest.
@@ -44,15 +49,13 @@ const LEAST_CONTENT: Tokens = Tokens::new(20);
 
 /// The messages that are combined into a record.
 pub(super) struct Folding<'a> {
-    /// All of it, what stays included.
-    pub(super) context: &'a Context,
-    /// The messages of the context as they were at first, whatever earlier steps made of them.
-    pub(super) sources: &'a [ContextMessage],
+    pub(super) material: &'a Material<'a>,
     /// True for each message that leaves, or of which less stays than its source has.
     pub(super) leaves: &'a [bool],
     /// The text that stays of each message that is shortened.
     pub(super) left: &'a [(usize, String)],
-    pub(super) question: &'a Question,
+    /// True if hardly any tool is used.
+    pub(super) is_talk: bool,
 }
 
 /// The parts of a record, the most worth first.
@@ -89,7 +92,7 @@ impl Folding<'_> {
         }
         let mut filling = self.choose(room - message.tokens(), &folder, worth, counter);
         loop {
-            let record = filling.write(&base, self.context, self.sources, &folder);
+            let record = filling.write(&base, self.material.context, self.material.sources, &folder);
             message = counted(&record);
             // Each part was counted alone; if they exceed that together, the least valuable leaves.
             if message.tokens() <= room || !filling.shed(message.tokens() - room) {
@@ -100,17 +103,17 @@ impl Folding<'_> {
 
     /// Returns the record of tasks, files, the check and the errors, and the folder of its labels.
     fn base(&self) -> (Record, Folder) {
-        let messages = self.context.messages().iter().map(ContextMessage::message);
+        let messages = self.material.context.messages().iter().map(ContextMessage::message);
         let earlier: Vec<Record> = messages.filter(|message| is_record(message)).map(Record::of).collect();
         let known = earlier.iter().rev().find_map(|earlier| earlier.folder.clone());
-        let folder = Folder::of(self.sources, known);
+        let folder = Folder::of(self.material.sources, known);
         let mut record = Record { folder: folder.as_deref().map(str::to_owned), ..Record::default() };
         let mut ledger = Ledger::default();
         earlier.iter().for_each(|earlier| ledger.take_record(earlier));
         // Messages that stay are included: a later success among them resolves an error before it.
-        ledger.take_all(self.context, self.sources);
+        ledger.take_all(self.material.context, self.material.sources);
         ledger.write_into(&mut record);
-        record.tasks = match tasks(self.sources) {
+        record.tasks = match tasks(self.material.sources) {
             Some((position, tasks)) if self.leaves[position] => tasks,
             Some(_) => Vec::new(),
             None => earlier.into_iter().next_back().map(|earlier| earlier.tasks).unwrap_or_default(),
@@ -127,12 +130,15 @@ impl Folding<'_> {
         counter: &dyn TokenCounter,
     ) -> Filling {
         worth.begin_again();
-        let candidates = worth.candidates(self.passages());
         let newest = self.newest();
-        let steps = steps(self.context, self.sources, self.leaves, folder);
+        let candidates = worth.candidates(self.passages(&newest));
+        let steps = steps(self.material.context, self.material.sources, self.leaves, folder);
         let newest_first = || steps.iter().rev().map(|step| (step.position, &step.entry));
-        let contents = contents(self.context, self.sources, self.leaves, folder, worth);
-        let mut filling = Filling::default();
+        let contents = contents(self.material.context, self.material.sources, self.leaves, folder, worth);
+        let staying =
+            self.material.context.messages().iter().zip(self.leaves).filter(|(_, leaves)| !**leaves);
+        let staying = staying.map(|(message, _)| &message.features().text);
+        let mut filling = Filling::beside(staying.chain(self.left.iter().map(|(_, text)| text)));
         let mut left = room;
         let is = |origin: Origin| move |passage: &Passage| passage.origin == origin;
         let is_said =
@@ -141,12 +147,14 @@ impl Folding<'_> {
             |passage: &Passage| is(Origin::Agent)(passage) && newest.contains(&(passage.message as usize));
         let is_told =
             |passage: &Passage| matches!(passage.origin, Origin::Agent | Origin::Record(Section::Story));
-        let is_work =
-            |passage: &Passage| matches!(passage.origin, Origin::Work | Origin::Record(Section::Excerpts));
+        let is_work = |passage: &Passage| {
+            matches!(passage.origin, Origin::Work | Origin::Code | Origin::Record(Section::Excerpts))
+        };
         // Each question has most of what those before it left, so that none takes all of it.
-        let mut for_answers = left.share(share::ANSWERS, 100);
+        let answers = if self.is_talk { share::ANSWERS_IN_TALK } else { share::ANSWERS };
+        let mut for_answers = left.share(answers, 100);
         left = left - for_answers;
-        for asked in self.question.asked() {
+        for asked in self.material.question.asked() {
             worth.take_up(asked);
             let part = for_answers.share(3, 5);
             let which = |passage: &Passage| !is_said(passage);
@@ -163,9 +171,18 @@ impl Folding<'_> {
             let unused = self.pick(filling, worth, &candidates, purpose, part, which, counter);
             *left = *left - (part - unused);
         };
+        let is_stated = |passage: &Passage| is_said(passage) || is_told(passage);
+        if self.is_talk {
+            // What the agent says in talk is as much of it as what the person says.
+            pick(&mut filling, &mut left, share::SAID_IN_TALK, Purpose::Statement, &is_said);
+            pick(&mut filling, &mut left, share::NEWEST_IN_TALK, Purpose::Newest, &is_newest);
+            pick(&mut filling, &mut left, 100, Purpose::Statement, &is_stated);
+        }
         pick(&mut filling, &mut left, share::SAID, Purpose::Statement, &is_said);
         pick(&mut filling, &mut left, share::NEWEST, Purpose::Newest, &is_newest);
-        filling.take_contents(&contents, &mut left, counter);
+        let (tables, others): (Vec<_>, Vec<_>) = contents.iter().partition(|content| content.is_table);
+        filling.take_contents(&tables, &mut left, share::TABLES, counter);
+        filling.take_contents(&others, &mut left, share::LEFT_OUT, counter);
         pick(&mut filling, &mut left, share::STATEMENTS, Purpose::Statement, &is_told);
         filling.take_entries(Section::Story, newest_first(), &mut left, share::STEPS, counter);
         pick(&mut filling, &mut left, share::LEFT_OUT, Purpose::Work, &is(Origin::Record(Section::LeftOut)));
@@ -189,24 +206,33 @@ impl Folding<'_> {
         counter: &dyn TokenCounter,
     ) -> Tokens {
         worth.choose(candidates, purpose, room, which, &mut |passage, room| {
-            let text = passage.text(self.sources);
+            let text = passage.text(self.material.sources);
             let tokens = cost(text, counter);
             if tokens > room {
                 return None;
             }
-            // A passage that was chosen before costs nothing.
-            if !filling.known.insert(hash(text)) {
+            // What stays or was chosen before costs nothing. An answer counts in each message that has it.
+            let place = hash(&format!("{} {}", passage.message, passage.start));
+            let is_new = match purpose {
+                Purpose::Answer => filling.known.insert(place),
+                Purpose::Statement | Purpose::Newest | Purpose::Work => filling.learn(text),
+            };
+            if !is_new {
                 return Some(Tokens::ZERO);
+            }
+            if purpose == Purpose::Answer {
+                filling.learn(text);
             }
             filling.passages.push((*passage, tokens));
             Some(tokens)
         })
     }
 
-    /// Returns the passages of everything that leaves.
-    fn passages(&self) -> Vec<Passage> {
+    /// Returns the passages of everything that leaves; `newest` are the agent's newest texts, which are kept
+    /// together with the code in them.
+    fn passages(&self, newest: &[usize]) -> Vec<Passage> {
         let mut all = Vec::new();
-        let leaving = self.sources.iter().enumerate().filter(|(position, _)| self.leaves[*position]);
+        let leaving = self.material.sources.iter().enumerate().filter(|(position, _)| self.leaves[*position]);
         for (position, source) in leaving {
             let message = source.message();
             let left = self.left.iter().find(|(cut, _)| *cut == position).map(|(_, left)| left.as_str());
@@ -221,7 +247,8 @@ impl Folding<'_> {
                 Role::Assistant => Origin::Agent,
                 Role::User | Role::System | Role::Tool => Origin::Work,
             };
-            let mut found = passages(source, position, origin);
+            let content = self.material.frames.content(position);
+            let mut found = passages(source, position, origin, content);
             // The answers of other agents in a user message are no words of the person's.
             let said = message.text_without_answers().len();
             for passage in found.iter_mut().filter(|passage| passage.origin == Origin::Person) {
@@ -229,13 +256,17 @@ impl Folding<'_> {
                     passage.origin = Origin::Work;
                 }
             }
+            if newest.contains(&position) {
+                let code = found.iter_mut().filter(|passage| passage.origin == Origin::Code);
+                code.for_each(|passage| passage.origin = Origin::Agent);
+            }
             // The newest list of tasks stands in its own section, and older ones are out of date.
             if message.calls().iter().any(|call| task_list(call).is_some()) {
                 found.retain(|passage| passage.origin != Origin::Work);
             }
             match left {
                 Some(left) => {
-                    let messages = self.sources;
+                    let messages = self.material.sources;
                     all.extend(found.into_iter().filter(|passage| !left.contains(passage.text(messages))));
                 }
                 None => all.extend(found),
@@ -248,11 +279,12 @@ impl Folding<'_> {
     /// answers.
     fn newest(&self) -> Vec<usize> {
         let has_text = |position: &usize| {
-            let message = self.sources[*position].message();
+            let message = self.material.sources[*position].message();
             message.role() == Role::Assistant && !message.text().trim().is_empty()
         };
-        let mut newest: Vec<usize> = (0..self.sources.len()).rev().filter(has_text).take(N_NEWEST).collect();
-        let latest = self.context.latest_user().unwrap_or(0);
+        let mut newest: Vec<usize> =
+            (0..self.material.sources.len()).rev().filter(has_text).take(N_NEWEST).collect();
+        let latest = self.material.context.latest_user().unwrap_or(0);
         newest.extend((0..latest).rev().find(has_text));
         newest.retain(|position| self.leaves[*position]);
         newest
@@ -266,6 +298,24 @@ fn cost(text: &str, counter: &dyn TokenCounter) -> Tokens {
 }
 
 impl Filling {
+    /// Returns a filling that knows the lines of everything that stays.
+    fn beside(staying: impl Iterator<Item = impl AsRef<str>>) -> Self {
+        let mut filling = Self::default();
+        for text in staying {
+            filling.learn(text.as_ref());
+        }
+        filling
+    }
+
+    /// Learns the lines of a text; returns false if all of them were known.
+    fn learn(&mut self, text: &str) -> bool {
+        let mut is_new = false;
+        for line in text.split(is_line_break).map(str::trim).filter(|line| !line.is_empty()) {
+            is_new |= self.known.insert(hash(line));
+        }
+        is_new
+    }
+
     /// Takes entries, the first ones first, until their share is full.
     fn take_entries<'e>(
         &mut self,
@@ -291,8 +341,14 @@ impl Filling {
     }
 
     /// Takes the contents of what left, until their share is full.
-    fn take_contents(&mut self, contents: &[Content<'_>], left: &mut Tokens, counter: &dyn TokenCounter) {
-        let mut room = left.share(share::LEFT_OUT, 100);
+    fn take_contents(
+        &mut self,
+        contents: &[&Content<'_>],
+        left: &mut Tokens,
+        percent: u64,
+        counter: &dyn TokenCounter,
+    ) {
+        let mut room = left.share(percent, 100);
         for content in contents {
             if room < LEAST_CONTENT {
                 break;

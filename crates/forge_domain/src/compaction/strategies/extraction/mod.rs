@@ -3,6 +3,7 @@
 mod contents;
 mod excerpt;
 mod filling;
+mod frames;
 mod ledger;
 mod passage;
 mod queue;
@@ -18,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::filling::Folding;
+use self::frames::Frames;
 #[cfg(test)]
 pub(crate) use self::record::Entry;
 pub(crate) use self::record::{Record, record_length};
@@ -72,17 +74,13 @@ impl CompactionStrategy for Extraction {
     ) -> Result<(Context, CompactionImpact), StrategyError> {
         let question = Question::of(&context, rules.focus.as_ref());
         let sources = originals(&context, services);
+        let frames = Frames::of(&context, &sources);
+        let material =
+            Material { context: &context, sources: &sources, question: &question, frames: &frames };
         let mut worth = Worth::of(&sources, &question);
         let mut attempt = |more: Tokens| {
             let plan = Plan::of(rules, &context, more, services.counter());
-            let after = plan.carry_out(
-                rules.target.tokens,
-                &sources,
-                &question,
-                &mut worth,
-                &context,
-                services.counter(),
-            );
+            let after = plan.carry_out(rules.target.tokens, &material, &mut worth, services.counter());
             (plan, after)
         };
         let target = rules.target.tokens;
@@ -111,6 +109,17 @@ const MOST_ATTEMPTS: usize = 3;
 /// The share of the target that may stay unused, in percent.
 const UNUSED_PERCENT: u64 = 6;
 
+/// The messages that a record is made from.
+#[derive(Clone, Copy)]
+struct Material<'a> {
+    /// All of them, what stays included.
+    context: &'a Context,
+    /// The messages of the context as they were at first, whatever earlier steps made of them.
+    sources: &'a [ContextMessage],
+    question: &'a Question,
+    frames: &'a Frames,
+}
+
 /// The messages that leave, and those that are shortened.
 struct Plan {
     standing: Standing,
@@ -123,7 +132,9 @@ struct Plan {
 /// The share of what is free that the newest messages may take verbatim, in percent: where the agent works,
 /// and where it only talks, as what was said long ago is asked about as often as what was said last.
 const TAIL_PERCENT: u64 = 45;
-const TAIL_PERCENT_OF_TALK: u64 = 20;
+const TAIL_PERCENT_OF_TALK: u64 = 15;
+/// The claim of the record to what the newest messages would take in talk, in percent.
+const CLAIM_OF_TALK: u64 = 65;
 /// At work, one of so many of its groups at least is an exchange with a tool.
 const WORK: usize = 8;
 /// A result is shortened to no less than this to be among the newest messages.
@@ -196,7 +207,10 @@ impl Plan {
             taken: tokens.iter().copied().sum::<Tokens>() - fixed - folded,
             folded,
         };
-        for yielding in YIELDING {
+        for mut yielding in YIELDING {
+            if plan.is_talk() && yielding.what == Yield::RetentionAge {
+                yielding.claim = CLAIM_OF_TALK;
+            }
             plan.give_up(yielding, &mut share, &tokens, context, counter);
         }
         let system = plan.held_tokens(&tokens, |hold| hold == Hold::System);
@@ -314,12 +328,11 @@ impl Plan {
     fn carry_out(
         &self,
         target: Tokens,
-        sources: &[ContextMessage],
-        question: &Question,
+        material: &Material<'_>,
         worth: &mut Worth<'_>,
-        context: &Context,
         counter: &dyn TokenCounter,
     ) -> Context {
+        let Material { context, sources, .. } = *material;
         let cuts: Vec<Edit> =
             self.cuts.iter().filter_map(|cut| shorten(context, &self.standing.pins, cut, counter)).collect();
         let runs = runs(&self.folded);
@@ -347,7 +360,7 @@ impl Plan {
                 left.push((*position, with.features().text.clone()));
             }
         }
-        let folding = Folding { context, sources, leaves: &leaves, left: &left, question };
+        let folding = Folding { material, leaves: &leaves, left: &left, is_talk: self.is_talk() };
         // What stays is measured, not estimated: the record has exactly the rest.
         let without = edited(None).size().tokens;
         edited(folding.fill(target - without, worth, counter))
@@ -384,7 +397,7 @@ mod tests {
     #[test]
     fn everything_older_becomes_one_record() {
         let (actual, report) = fit(EXTRACT, 2_000, "suaaaaaaaaaaaaaaaaaa", &Script::new(Vec::new()));
-        assert_eq!(actual, "su[aaaaaaaaaaaaaa]aaaa", "{report:?}");
+        assert_eq!(actual, "su[aaaaaaaaaaaaaaaa]aa", "{report:?}");
     }
 
     fn records(conversation: &Conversation) -> Vec<String> {
@@ -481,7 +494,7 @@ mod tests {
             // More than a third of the target is one result, and it stays whole.
             (1, 4_800, "suaaaaaaaaaaaaaaaaaaaaaaaaaaaatR", &[][..]),
             (1, 4_800, "suaaaaaaaaaaaaaaaaaaaaaaaaaaaaU", &[]),
-            (10, 4_700, "suaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", &[]),
+            (6, 4_700, "suaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", &[]),
             (30, 4_700, "suaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", &[Yield::RetentionAge]),
         ] {
             assert_eq!(yielded(&retaining(retained), room, before), expected, "{retained} of {before}");

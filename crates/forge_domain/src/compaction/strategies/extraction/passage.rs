@@ -1,8 +1,10 @@
 //! The passages that may be in a record: contiguous lines of one message, long enough to stand alone.
 
+use std::ops::Range;
+
 use super::record::{Part, Section, parts};
 use crate::ContextMessage;
-use crate::compaction::features::{Features, Line};
+use crate::compaction::features::{Features, Line, is_line_break};
 
 /// A passage: contiguous lines of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(super) enum Origin {
     Person,
     /// The agent, in its own words.
     Agent,
+    /// The agent, in a block of code.
+    Code,
     /// A tool, or the agent in a call.
     Work,
     /// An earlier record, whose entry it is.
@@ -37,6 +41,8 @@ const WORK_BYTES: u32 = 420;
 const WORK_LINES: u32 = 8;
 /// Most bytes of a passage of what somebody says: most statements are shorter.
 const SAID_BYTES: u32 = 560;
+/// Fewer lines are no listing.
+const LEAST_LISTING: usize = 4;
 /// From so many bytes on, an empty line ends a passage.
 const WHOLE_BYTES: u32 = 120;
 
@@ -54,30 +60,53 @@ impl Passage {
     }
 }
 
-/// Returns the passages of the message at `position`, whose author is `origin`.
-pub(super) fn passages(message: &ContextMessage, position: usize, origin: Origin) -> Vec<Passage> {
+/// Returns the passages of the `content` of the message at `position`, a range of its lines, whose author is
+/// `origin`. A block of code in what the agent says is a passage of its own.
+pub(super) fn passages(
+    message: &ContextMessage,
+    position: usize,
+    origin: Origin,
+    content: Range<usize>,
+) -> Vec<Passage> {
     let features = message.features();
     let mut passages: Vec<Passage> = Vec::new();
-    let mut was_call = false;
-    for (nth, line) in features.lines.iter().enumerate() {
-        // The first line of a call is told with how the call ended.
-        if line.is_call && !continues(&features.text, line.start, message) {
-            was_call = false;
+    let mut fence = Fence::default();
+    for (nth, line) in features.lines.iter().enumerate().take(content.end).skip(content.start) {
+        if is_omission(features.line(line)) {
             continue;
         }
-        let origin = if line.is_call { Origin::Work } else { origin };
+        // The first line of a call is told with how the call ended, unless it is long.
+        let mut is_first = false;
+        if line.is_call {
+            is_first = begins_call(&features.text, line.start, message);
+            let next = features.lines.get(nth + 1).filter(|next| next.is_call);
+            if is_first && !next.is_some_and(|next| is_one_line(&features.text, line, next)) {
+                continue;
+            }
+        }
+        let in_code = origin == Origin::Agent && !line.is_call && fence.pass(&features.text, line);
+        if fence.is_at(line) {
+            continue;
+        }
+        let origin = match origin {
+            _ if line.is_call => Origin::Work,
+            _ if in_code => Origin::Code,
+            origin => origin,
+        };
         let (most_bytes, most_lines) = match origin {
-            Origin::Work => (WORK_BYTES, WORK_LINES),
+            Origin::Work | Origin::Code => (WORK_BYTES, WORK_LINES),
             Origin::Person | Origin::Agent | Origin::Record(_) => (SAID_BYTES, u32::MAX),
         };
         let goes_on = passages.last().is_some_and(|last| {
             let gap = &features.text[last.end as usize..line.start as usize];
-            was_call == line.is_call
+            last.origin == origin
+                && !is_first
                 && line.end - last.start <= most_bytes
+                && nth as u32 == last.lines_to
                 && nth as u32 - last.lines_from < most_lines
+                && !gap.contains(FENCE)
                 && !(last.n_bytes() >= WHOLE_BYTES && gap.matches('\n').count() > 1)
         });
-        was_call = line.is_call;
         match passages.last_mut().filter(|_| goes_on) {
             Some(last) => (last.end, last.lines_to) = (line.end, nth as u32 + 1),
             None => passages.push(Passage {
@@ -90,7 +119,58 @@ pub(super) fn passages(message: &ContextMessage, position: usize, origin: Origin
             }),
         }
     }
+    for passage in passages.iter_mut().filter(|passage| passage.origin == Origin::Agent) {
+        if is_listing(&features.text[passage.start as usize..passage.end as usize]) {
+            passage.origin = Origin::Code;
+        }
+    }
     passages
+}
+
+/// Checks whether a line only says that an earlier compaction cut a text there.
+fn is_omission(line: &str) -> bool {
+    line.starts_with("[... ") && line.ends_with(" omitted ...]")
+}
+
+/// Checks whether most of several lines are one word each: a list of files is no statement.
+fn is_listing(text: &str) -> bool {
+    let (mut n_lines, mut n_words) = (0, 0);
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        n_lines += 1;
+        n_words += usize::from(!line.contains(char::is_whitespace) && line.is_ascii());
+    }
+    n_lines >= LEAST_LISTING && n_words * 4 >= n_lines * 3
+}
+
+/// The mark before and after a block of code.
+pub(super) const FENCE: &str = "```";
+
+/// The blocks of code in a text, as far as it was passed.
+#[derive(Default)]
+struct Fence {
+    /// The end of what was passed.
+    passed: u32,
+    is_open: bool,
+    /// The start of the last line that is a mark with the name of a language.
+    mark: Option<u32>,
+}
+
+impl Fence {
+    /// Passes to a line, and checks whether it is in a block of code.
+    fn pass(&mut self, text: &str, line: &Line) -> bool {
+        let gap = &text[self.passed as usize..line.start as usize];
+        let n_marks = gap.lines().filter(|line| line.trim_start().starts_with(FENCE)).count();
+        let is_mark = text[line.start as usize..].starts_with(FENCE);
+        self.is_open ^= (n_marks + usize::from(is_mark)) % 2 == 1;
+        self.passed = line.end;
+        self.mark = is_mark.then_some(line.start);
+        self.is_open
+    }
+
+    /// Checks whether a line is a mark itself.
+    fn is_at(&self, line: &Line) -> bool {
+        self.mark == Some(line.start)
+    }
 }
 
 /// Returns the entries of the record at `position` as passages.
@@ -117,13 +197,18 @@ pub(super) fn passages_of_record(record: &ContextMessage, position: usize) -> Ve
         .collect()
 }
 
-/// Checks whether a line of a call does not begin with the tool's name, as a call's first line does.
-fn continues(text: &str, start: u32, message: &ContextMessage) -> bool {
+/// Checks whether a line of a call begins with the tool's name, as a call's first line does.
+pub(super) fn begins_call(text: &str, start: u32, message: &ContextMessage) -> bool {
     let line = &text[start as usize..];
-    !message.message().calls().iter().any(|call| {
+    message.message().calls().iter().any(|call| {
         line.strip_prefix(call.name.as_str())
             .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\n']))
     })
+}
+
+/// Checks whether two lines that follow each other are pieces of one.
+fn is_one_line(text: &str, line: &Line, next: &Line) -> bool {
+    !text[line.end as usize..next.start as usize].contains(is_line_break)
 }
 
 /// Returns the start of the line's indentation.

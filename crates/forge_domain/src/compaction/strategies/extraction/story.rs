@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::record::Entry;
-use crate::compaction::answered_call::answered_call;
+use crate::compaction::answered_call::{AnsweredCall, answered_call};
 use crate::compaction::features::is_line_break;
 use crate::compaction::findings::Deed;
 use crate::{Body, Context, ContextMessage, MessageId, ToolCall, quantity};
@@ -22,38 +22,66 @@ pub(super) struct Step {
 }
 
 /// Returns the steps of the calls whose result `leaves`, in order; `sources` are the messages of `context` as
-/// they were at first.
+/// they were at first. Calls in a row that did the same are one step, and lists of tasks are none.
 pub(super) fn steps(
     context: &Context,
     sources: &[ContextMessage],
     leaves: &[bool],
     folder: &Folder,
 ) -> Vec<Step> {
-    let of = |position: usize| {
-        let asked = answered_call(context, position).filter(|_| leaves[position])?;
-        let result = &sources[position];
-        let tool = one_line(asked.call.name.as_str(), SUBJECT_CHARS)?;
-        let subject = folder.subject(asked.deed);
-        let label = format!("{} {tool}{subject}", sources[asked.place.message].label());
-        let text = result.message().to_text();
-        let is_error = matches!(&result.message().body, Body::Tool(result) if result.is_error);
-        // A file or a page that was read may speak of failures without being one.
-        let failure = result.findings().failure.as_ref().filter(|_| is_error || !asked.deed.only_looks);
-        let ending = match failure {
-            Some(failure) => {
-                let line = failure.line.as_deref().or_else(|| last_line(&text));
-                format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default())
+    let mut steps: Vec<Step> = Vec::new();
+    let mut last: Option<(Vec<String>, String, String)> = None;
+    for position in (0..sources.len()).filter(|position| leaves[*position]) {
+        let Some(asked) = answered_call(context, position) else { continue };
+        let Some((what, ending)) = told(&asked, &sources[position], folder) else { continue };
+        let calling = &sources[asked.place.message];
+        let label = calling.label();
+        let goes_on = calling.message().text().trim().is_empty();
+        match &mut last {
+            Some((labels, last_what, last_ending))
+                if goes_on && *last_what == what && *last_ending == ending && labels.len() < MOST_LABELS =>
+            {
+                if labels.last() != Some(&label) {
+                    labels.push(label);
+                }
+                steps.pop();
             }
-            None if asked.deed.only_looks => n_lines(&text),
-            None if asked.deed.changed().next().is_some() => "done".to_owned(),
-            None => last_line(&text)
-                .filter(|line| line.split_whitespace().count() > 1)
-                .and_then(|line| one_line(line, ENDING_CHARS))
-                .unwrap_or_else(|| n_lines(&text)),
-        };
-        Some(Step { position, entry: Entry::labelled(&label, ending.trim_end(), false) })
+            _ => last = Some((vec![label], what, ending)),
+        }
+        let Some((labels, what, ending)) = &last else { continue };
+        let entry = Entry::labelled(&format!("{} {what}", labels.join(", ")), ending, false);
+        steps.push(Step { position, entry });
+    }
+    steps
+}
+
+/// Most labels of calls that did the same.
+const MOST_LABELS: usize = 12;
+
+/// Returns what a call was, and how it ended; `None` for a list of tasks, which has its own section.
+fn told(asked: &AnsweredCall<'_>, result: &ContextMessage, folder: &Folder) -> Option<(String, String)> {
+    if task_list(asked.call).is_some() {
+        return None;
+    }
+    let tool = one_line(asked.call.name.as_str(), SUBJECT_CHARS)?;
+    let what = format!("{tool}{}", folder.subject(asked.deed));
+    let text = result.message().to_text();
+    let is_error = matches!(&result.message().body, Body::Tool(result) if result.is_error);
+    // A file or a page that was read may speak of failures without being one.
+    let failure = result.findings().failure.as_ref().filter(|_| is_error || !asked.deed.only_looks);
+    let ending = match failure {
+        Some(failure) => {
+            let line = failure.line.as_deref().or_else(|| last_line(&text));
+            format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default())
+        }
+        None if asked.deed.only_looks => n_lines(&text),
+        None if asked.deed.changed().next().is_some() => "done".to_owned(),
+        None => last_line(&text)
+            .filter(|line| line.split_whitespace().count() > 1)
+            .and_then(|line| one_line(line, ENDING_CHARS))
+            .unwrap_or_else(|| n_lines(&text)),
     };
-    (0..sources.len()).filter_map(of).collect()
+    Some((what, ending.trim_end().to_owned()))
 }
 
 /// The folder of most of the files that the calls are about: in labels, paths begin below it.

@@ -193,6 +193,7 @@ impl<'a> Worth<'a> {
             features.places(line).iter().map(|place| self.wanted[numbers[*place as usize] as usize]).sum()
         };
         let lines = passage.lines(features).iter().zip(passage.lines_from..);
+        let lines = lines.filter(|(line, _)| features.places(line).len() >= least_terms(Purpose::Answer));
         let (line, nth) = lines.max_by(|(one, _), (other, _)| wanted(one).total_cmp(&wanted(other)))?;
         let (start, end) = (line.start, line.end);
         Some(Passage { start, end, lines_from: nth, lines_to: nth + 1, ..*passage })
@@ -231,7 +232,8 @@ impl<'a> Worth<'a> {
                 continue;
             }
             let now = self.gain(candidates, top.index as usize, purpose);
-            if now < least || now <= 0.0 {
+            let n_terms = candidates.terms(top.index as usize).len();
+            if now < least || now <= 0.0 || n_terms < least_terms(purpose) {
                 continue;
             }
             if queue.best().is_some_and(|next| now < next.gain) {
@@ -278,6 +280,16 @@ const MOST_TOO_LONG: usize = 200;
 const LEAST_PASSAGE: Tokens = Tokens::new(12);
 /// The approximate number of occurrences of a term in a context, to reserve memory.
 const ABOUT_REPEATED: usize = 2;
+/// Returns the fewest terms of a passage for a purpose: less is a shard, such as a word by itself. The
+/// shortest answer is a key and its value.
+const fn least_terms(purpose: Purpose) -> usize {
+    match purpose {
+        Purpose::Answer => 2,
+        Purpose::Work => 3,
+        Purpose::Statement | Purpose::Newest => 1,
+    }
+}
+
 /// Returns the approximate tokens of a passage of so many bytes: it is counted once it is chosen.
 fn about_tokens(n_bytes: usize) -> f64 {
     n_bytes as f64 / 3.3 + 6.0

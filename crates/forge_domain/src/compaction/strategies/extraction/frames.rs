@@ -1,0 +1,143 @@
+//! The frames of results: what nearly every result of a tool begins or ends with, whatever it tells.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use crate::compaction::answered_call::answered_call;
+use crate::compaction::features::{Features, hash};
+use crate::{Context, ContextMessage};
+
+/// Lines at the start and at the end of a result that may be its frame.
+const HEAD: usize = 8;
+const FOOT: usize = 4;
+/// A line is of a frame if so many results of the tool have it: at least, and in percent.
+const LEAST_RESULTS: usize = 4;
+const OF_RESULTS_PERCENT: usize = 60;
+
+/// The lines of each message that are content.
+pub(super) struct Frames(Vec<Range<usize>>);
+
+impl Frames {
+    /// Finds the frames in the results of `context`, whose messages were `sources` at first. The first result
+    /// with a frame keeps it.
+    pub(super) fn of(context: &Context, sources: &[ContextMessage]) -> Self {
+        let whole = |source: &ContextMessage| 0..source.features().lines.len();
+        let mut contents: Vec<Range<usize>> = sources.iter().map(whole).collect();
+        let mut by_tool: HashMap<&str, Vec<usize>> = HashMap::new();
+        for position in 0..sources.len() {
+            if let Some(asked) = answered_call(context, position) {
+                by_tool.entry(asked.call.name.as_str()).or_default().push(position);
+            }
+        }
+        for positions in by_tool.into_values().filter(|positions| positions.len() >= LEAST_RESULTS) {
+            let Some(common) = Common::of(sources, &positions) else { continue };
+            let framed =
+                positions.iter().map(|position| (*position, common.content(sources[*position].features())));
+            let is_framed =
+                |(position, content): &(usize, Range<usize>)| *content != whole(&sources[*position]);
+            for (position, content) in framed.filter(is_framed).skip(1) {
+                contents[position] = content;
+            }
+        }
+        Self(contents)
+    }
+
+    /// Returns the lines of the message at `position` that are content.
+    pub(super) fn content(&self, position: usize) -> Range<usize> {
+        self.0[position].clone()
+    }
+}
+
+/// The lines that most results of a tool have at their start or end.
+struct Common {
+    lines: HashSet<u64>,
+    /// Their shapes: they may differ in numbers.
+    shapes: HashSet<u64>,
+}
+
+impl Common {
+    /// Returns `None` if they have no line in common.
+    fn of(sources: &[ContextMessage], positions: &[usize]) -> Option<Self> {
+        let lines = common(sources, positions, hash);
+        (!lines.is_empty()).then(|| Self { lines, shapes: common(sources, positions, shape) })
+    }
+
+    /// Returns the lines of a result without its frame: after the last line of its first half that is common,
+    /// and before the first such line of its second half, as far as all lines between have a common shape.
+    fn content(&self, features: &Features) -> Range<usize> {
+        let n_lines = features.lines.len();
+        let text = |nth: usize| features.line(&features.lines[nth]);
+        let has_shape = |nth: &usize| self.shapes.contains(&shape(text(*nth)));
+        let is_common = |nth: &usize| self.lines.contains(&hash(text(*nth)));
+        let middle = n_lines.div_ceil(2);
+        let head = (0..middle.min(HEAD)).take_while(has_shape).filter(is_common).last();
+        let start = head.map_or(0, |last| last + 1);
+        let foot =
+            (n_lines.saturating_sub(FOOT).max(middle)..n_lines).rev().take_while(has_shape).filter(is_common);
+        start..foot.last().unwrap_or(n_lines)
+    }
+}
+
+/// Returns the hashes, by `of`, of the lines that most results have at their start or end.
+fn common(sources: &[ContextMessage], positions: &[usize], of: fn(&str) -> u64) -> HashSet<u64> {
+    let mut n_results: HashMap<u64, usize> = HashMap::new();
+    for position in positions {
+        let features = sources[*position].features();
+        let n_lines = features.lines.len();
+        let edges = (0..n_lines.min(HEAD)).chain(n_lines.saturating_sub(FOOT).max(HEAD)..n_lines);
+        let mut here: Vec<u64> = edges.map(|nth| of(features.line(&features.lines[nth]))).collect();
+        here.sort_unstable();
+        here.dedup();
+        here.into_iter().for_each(|hash| *n_results.entry(hash).or_default() += 1);
+    }
+    let least = LEAST_RESULTS.max((positions.len() * OF_RESULTS_PERCENT).div_ceil(100));
+    n_results.into_iter().filter(|(_, n)| *n >= least).map(|(hash, _)| hash).collect()
+}
+
+/// Returns a hash of a line that is the same whatever its numbers and codes are.
+fn shape(line: &str) -> u64 {
+    let mut shape = String::with_capacity(line.len());
+    for word in line.split_inclusive(|c: char| !c.is_alphanumeric()) {
+        let end = word.trim_end_matches(|c: char| !c.is_alphanumeric()).len();
+        let is_code = word[..end].bytes().any(|b| b.is_ascii_digit());
+        shape.push_str(if is_code { "0" } else { &word[..end] });
+        shape.push_str(&word[end..]);
+    }
+    hash(&shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::compaction::fixture::Characters;
+    use crate::{Conversation, Message, ToolCall, ToolName, ToolResult};
+
+    #[test]
+    fn what_every_result_has_around_it_is_no_content() {
+        let framed = |n: usize| {
+            format!(
+                "Chunk a{n}4\nTook {n}.5 seconds\nOutput of it:\nthing {n} is here\nmore of {n}\n(end of output)"
+            )
+        };
+        for (of, expected) in [
+            (&framed as &dyn Fn(usize) -> String, vec![0..6, 3..5, 3..5, 3..5]),
+            (&|n| format!("night {n}\n18:0{n} wind {n}2\n19:00 wind {n}4"), vec![0..3; 4]),
+        ] {
+            let mut log = Conversation::new();
+            for n in 0..4 {
+                let call =
+                    ToolCall { id: "c".into(), name: ToolName::new("run").unwrap(), arguments: "{}".into() };
+                let result = ToolResult::answer(&call, of(n));
+                for message in [Message::calling(vec![call]), Message::tool(result)] {
+                    log.append(ContextMessage::count(message, &Characters));
+                }
+            }
+            let view = log.view();
+            let frames = Frames::of(&view, view.messages());
+            let actual: Vec<_> = (0..4).map(|nth| frames.content(nth * 2 + 1)).collect();
+            assert_eq!(actual, expected);
+        }
+    }
+}
