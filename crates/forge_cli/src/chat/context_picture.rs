@@ -236,7 +236,6 @@ mod tests {
                     share(Role::Tool, 3, 1_997),
                 ],
                 by_tool: vec![tool("read", 2, 1_900), tool("sh\u{1b}ell", 1, 97)],
-                sizes: Vec::new(),
                 largest: vec![LargeItem {
                     id: "m3".to_owned(),
                     role: Role::Tool,
