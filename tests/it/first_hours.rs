@@ -109,7 +109,7 @@ fn leaves(mut terminal: Terminal) {
     assert_eq!(ended.code, Some(0), "{}", ended.shown);
 }
 
-fn call(tool: &str, arguments: Value) -> Step {
+fn call(tool: &str, arguments: &Value) -> Step {
     Step::calls(&[(tool, &arguments.to_string())])
 }
 
@@ -120,7 +120,7 @@ fn a_fresh_repository_with_one_key() {
         "one-key",
         &files,
         vec![
-            call("list", json!({})),
+            call("list", &json!({})),
             Step::text("**Two files:** a README about a dome, and rules for agents."),
         ],
     );
@@ -175,12 +175,12 @@ fn a_failing_test_is_fixed() {
         "failing-test",
         &files,
         vec![
-            call("shell", json!({"command": "sh test.sh"})),
+            call("shell", &json!({"command": "sh test.sh"})),
             call(
                 "patch",
                 json!({"path": "add.sh", "edits": [{"old_text": "$1 - $2", "new_text": "$1 + $2"}]}),
             ),
-            call("shell", json!({"command": "sh test.sh"})),
+            call("shell", &json!({"command": "sh test.sh"})),
             Step::text("Fixed: `add.sh` subtracted. The test passes."),
         ],
     );
@@ -236,7 +236,7 @@ fn two_agents_work_one_after_the_other() {
         "two-agents",
         &[("forge.yaml", yaml)],
         vec![
-            call("emit", json!({"event": "change_made", "value": "Review dome.txt: the limit is 65 now."})),
+            call("emit", &json!({"event": "change_made", "value": "Review dome.txt: the limit is 65 now."})),
             Step::text("The limit is raised; a review is under way."),
             Step::text("The change is fine: 65 km/h is what the maker allows."),
         ],
@@ -258,9 +258,9 @@ fn a_plan_is_approved_and_done() {
         "plan",
         &[("dome.txt", "close at 40 km/h\n")],
         vec![
-            call("write", json!({"path": "dome.txt", "content": "too early"})),
+            call("write", &json!({"path": "dome.txt", "content": "too early"})),
             Step::text("1. Change `dome.txt`: 40 becomes 65.\n2. Read it again to check."),
-            call("write", json!({"path": "dome.txt", "content": "close at 65 km/h\n"})),
+            call("write", &json!({"path": "dome.txt", "content": "close at 65 km/h\n"})),
             Step::text("Done: the dome closes at 65 km/h."),
         ],
     );
@@ -297,7 +297,7 @@ fn a_run_is_interrupted_resumed_and_undone() {
         "resume",
         &[("notes.txt", &"rain over the dome\n".repeat(200))],
         vec![
-            call("read", json!({"path": "notes.txt"})),
+            call("read", &json!({"path": "notes.txt"})),
             Step::text("It rained on every night."),
             Step::Hang,
             Step::text("Still rain."),

@@ -113,7 +113,7 @@ impl RunView for ConsoleWatcher {
             }
             RunEvent::ToolCall(call) => {
                 let running = Running { began: Instant::now(), took: None, n_shown: 0 };
-                self.running().insert(call.id.to_string(), running);
+                self.running().insert(call.id.clone(), running);
                 self.show_call(call);
             }
             RunEvent::ToolOutput { call, line } => self.show_output(call, line),

@@ -33,7 +33,7 @@ pub(super) fn page(run: &RunId, agents: &[Checkpoint]) -> String {
     page += &facts(run, agents);
     for agent in agents {
         if agents.len() > 1 {
-            let _ = write!(page, "<h2>{}</h2>\n", escaped(agent.info.agent.as_str()));
+            let _ = writeln!(page, "<h2>{}</h2>", escaped(agent.info.agent.as_str()));
         }
         page += &conversation(agent);
     }
@@ -228,9 +228,9 @@ fn replaced(replacement: &Replacement, log: &Conversation) -> String {
     }
     let count = quantity(originals.len(), "message");
     let size = quantity(with_separators(tokens), "token");
-    let _ = write!(
+    let _ = writeln!(
         html,
-        "<details class=\"replaced\"><summary>unfold <b>{count}</b> that this replaced ({names}, {size})</summary>\n"
+        "<details class=\"replaced\"><summary>unfold <b>{count}</b> that this replaced ({names}, {size})</summary>"
     );
     for original in originals {
         html += &message_card(original, &Gone::new(), Place::Unfolded);
