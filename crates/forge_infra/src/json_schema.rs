@@ -86,7 +86,7 @@ mod tests {
         for (value, expected) in [
             (json!({"nights": ["a"]}), &[][..]),
             (json!({}), &["the whole: missing properties 'nights'"]),
-            (json!({"nights": []}), &["`nights`: minItems: got 0, want 1"]),
+            (json!({"nights": []}), &["`nights`: minimum 1 items required, but got 0 items"]),
             (json!({"nights": ["a", 1]}), &["`nights[1]`: want string, but got number"]),
             (json!([]), &["the whole: want object, but got array"]),
         ] {
