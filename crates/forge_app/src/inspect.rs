@@ -198,7 +198,7 @@ pub fn message_sizes(view: &Context) -> Vec<MessageSize> {
     let mut names: HashSet<Arc<str>> = HashSet::new();
     let size = |message: &ContextMessage| {
         let said = message.message();
-        let tool = tool_of(&said).map(|name| match names.get(name.as_str()) {
+        let tool = tool_of(said).map(|name| match names.get(name.as_str()) {
             Some(known) => Arc::clone(known),
             None => {
                 let name: Arc<str> = name.into();

@@ -72,7 +72,7 @@ pub use inspect::{
     Duplicate, DuplicateKind, GroupCounts, InspectReport, Inspector, LargeItem, MessageSize, RoleShare,
     ToolShare, inspect, inspect_view, message_sizes, prompts,
 };
-pub use orchestrator::{Adopted, History, ModelSwitch, Orchestrator, RunStatistics, TakenBack};
+pub use orchestrator::{Adopted, History, HistoryNote, ModelSwitch, Orchestrator, RunStatistics, TakenBack};
 pub use probe::probe_models;
 pub use recall::{RECALL, recall, recall_definition};
 pub use references::ReferenceError;

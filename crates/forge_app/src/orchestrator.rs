@@ -9,7 +9,7 @@ mod roster;
 
 use forge_domain::{Agent, AgentId, Conversation, Event};
 
-pub use self::adoption::{Adopted, History};
+pub use self::adoption::{Adopted, History, HistoryNote};
 use self::emission::run_emitted;
 use self::lifecycle::Lifecycle;
 pub use self::operations::{ModelSwitch, RunStatistics, TakenBack};

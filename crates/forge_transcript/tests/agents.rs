@@ -283,6 +283,7 @@ fn copilot_samples() -> Vec<Sample> {
     vec![plain, compacted]
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn openhands_samples() -> Vec<Sample> {
     let metadata = json!({"function_name": "f", "tool_call_id": "c", "model_response": {"id": "m",
         "choices": [{"message": {"tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{\"a\": 1}"}}]}}]}});
@@ -484,6 +485,7 @@ fn block_samples() -> Vec<Sample> {
     ]
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a call reads as the message does")]
 fn message(id: &str, role: &str, parts: Value) -> Value {
     json!({"info": {"id": id, "role": role}, "parts": parts})
 }

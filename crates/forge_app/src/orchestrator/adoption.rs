@@ -9,12 +9,15 @@ use crate::RunError;
 use crate::conversations::Others;
 use crate::engine::is_over;
 
+/// A function that returns the note to the model, given the names of its tools.
+pub type HistoryNote = Box<dyn Fn(&BTreeSet<String>) -> Message + Send + Sync>;
+
 /// The session of another agent, as the beginning of a run.
 pub struct History {
     /// Its messages. Calls stay calls; none of its system messages is among them.
     pub messages: Vec<Message>,
-    /// A function that returns the note to the model, given the names of its tools.
-    pub note: Box<dyn Fn(&BTreeSet<String>) -> Message + Send + Sync>,
+    /// The note to the model.
+    pub note: HistoryNote,
 }
 
 /// The beginning of a run that was adopted.

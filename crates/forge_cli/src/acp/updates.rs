@@ -226,7 +226,7 @@ impl RunView for Updates {
                 self.send(json!({"sessionUpdate": "agent_thought_chunk", "content": text_block(text)}));
             }
             RunEvent::Restarted { why } => {
-                self.say(&format!("\n\n[The reply broke off ({why}) and starts again:]\n\n"))
+                self.say(&format!("\n\n[The reply broke off ({why}) and starts again:]\n\n"));
             }
             RunEvent::ToolCall(call) => self.show_call(call, "in_progress"),
             RunEvent::ToolResult(result) => self.show_result(result),

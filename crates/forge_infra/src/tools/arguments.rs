@@ -178,12 +178,12 @@ impl UrlLoader for NoLoader {
 ///
 /// # Errors
 /// The reason, if it is not a schema, or refers to something outside it.
-pub(crate) fn compile(schema: &Value) -> Result<(Schemas, SchemaIndex), CompileError> {
+pub(crate) fn compile(schema: &Value) -> Result<(Schemas, SchemaIndex), Box<CompileError>> {
     const ROOT: &str = "schema.json";
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
     compiler.use_loader(Box::new(NoLoader));
-    compiler.add_resource(ROOT, schema.clone())?;
-    let root = compiler.compile(ROOT, &mut schemas)?;
+    compiler.add_resource(ROOT, schema.clone()).map_err(Box::new)?;
+    let root = compiler.compile(ROOT, &mut schemas).map_err(Box::new)?;
     Ok((schemas, root))
 }
 

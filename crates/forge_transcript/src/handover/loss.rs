@@ -101,7 +101,7 @@ impl Census {
     pub(super) fn count(&mut self, raw: &str) {
         let may_have = |word: &&str| raw.contains(*word);
         let words = THINKING.iter().chain(&THINKING_KEYS).chain(&HOSTED).chain(&["thought"]);
-        if words.into_iter().any(|word| may_have(word)) {
+        if words.into_iter().any(may_have) {
             self.count_value(&parse(raw).unwrap_or_default());
         }
     }
