@@ -178,7 +178,7 @@ fn a_failing_test_is_fixed() {
             call("shell", &json!({"command": "sh test.sh"})),
             call(
                 "patch",
-                json!({"path": "add.sh", "edits": [{"old_text": "$1 - $2", "new_text": "$1 + $2"}]}),
+                &json!({"path": "add.sh", "edits": [{"old_text": "$1 - $2", "new_text": "$1 + $2"}]}),
             ),
             call("shell", &json!({"command": "sh test.sh"})),
             Step::text("Fixed: `add.sh` subtracted. The test passes."),
