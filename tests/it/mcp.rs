@@ -528,7 +528,7 @@ fn a_call_of_a_stranger_needs_a_rule_or_a_person() {
     let forge = Forge::new().with_file("forge.yaml", yaml);
     let mut command = forge.command(&["run", "task"]);
     let ran = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"), "{}", ran.stderr);
+    assert_eq!((ran.code, ran.stdout.as_str()), (7, "done\n"), "{}", ran.stderr);
     let read = server.requests()[1]["messages"].to_string();
     assert!(read.contains("`s__echo` was not called") && read.contains("no one can answer"), "{read}");
     assert!(!std::fs::read_to_string(forge.path("log")).unwrap().contains("tools/call"));

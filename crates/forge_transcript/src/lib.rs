@@ -23,6 +23,7 @@ mod session;
 mod window;
 mod stream;
 mod streamed_session;
+mod fields;
 mod recorded_call;
 mod recorded_compaction;
 mod recording;

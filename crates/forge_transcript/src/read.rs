@@ -106,8 +106,6 @@ mod tests {
             (format!("{USER}\n{USER}"), "claude-code"),
             (format!("{USER}{USER}\n{USER}\n{{\"type\":"), "claude-code"),
             (format!("\u{feff}{{\"type\":\"mode\"}}\r\n{USER}\r\n"), "claude-code"),
-            // Records may be run together from the first line on.
-            (format!("{USER}{USER}\n{{\"type\":\"assi"), "claude-code"),
             (r#"{"type":"summary","summary":"s","leafUuid":"x"}"#.to_owned(), "claude-code"),
             ("{\"type\":\"mode\",\"sessionId\":\"s\"}\n{}".to_owned(), "claude-code"),
         ] {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::any_blocks::text_at;
-use crate::codec::Fields;
+use crate::fields::Fields;
 use crate::json_text::parse;
 use crate::{Record, Session};
 

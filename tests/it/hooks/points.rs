@@ -386,9 +386,10 @@ fn what_people_are_told_hooks_are_told_too() {
     orchestrator.run("go").now_or_never().unwrap().unwrap();
     let heard = it.heard.lock().unwrap();
     let texts: Vec<&str> = heard.iter().map(|event| event["text"].as_str().unwrap()).collect();
-    assert!(texts[0].starts_with("the window of `other` is unknown"), "{texts:?}");
-    assert_eq!(texts[1], "stopped: max_iterations (1) is reached");
-    assert_eq!((heard.len(), &heard[0]["agent"]), (2, &json!("one")));
+    assert!(texts[0].starts_with("`p` does not list a model `other`"), "{texts:?}");
+    assert!(texts[1].starts_with("the window of `other` is unknown"), "{texts:?}");
+    assert_eq!(texts[2], "stopped: max_iterations (1) is reached");
+    assert_eq!((heard.len(), &heard[0]["agent"]), (3, &json!("one")));
 }
 
 #[test]

@@ -313,7 +313,7 @@ mod at_a_terminal {
             "hooks: { workflow_start: [{ command: touch ran }] }\nagents: { a: { model: 'openai:scripted' } }\n",
         );
         for (answer, code, runs) in
-            [("n\r", 10, false), ("\r", 10, false), ("w\r", 0, false), ("o\r", 0, true), ("y\r", 0, true)]
+            [("n\r", 10, false), ("\rn", 10, false), ("w\r", 0, false), ("o\r", 0, true), ("y\r", 0, true)]
         {
             assert_eq!(
                 (answered(&scene, answer), scene.path("ran").exists()),

@@ -33,7 +33,7 @@ fn a_project_does_not_lift_what_the_person_denies() {
         let agent = agent.replace("PERMISSIONS", "permissions: { shell: allow }");
         let scene = trusted(own, &format!("{project}{agent}"), vec![shell("touch made"), Step::text("done")]);
         let run = scene.run(&["run", "task"]);
-        assert_eq!(run.code, 0, "{own}: {}", run.stderr);
+        assert_eq!(run.code, 7, "{own}: {}", run.stderr);
         assert!(!scene.path("made").exists(), "{own} {project}");
     }
     // What the person says nothing of, a project that is trusted may allow.
@@ -127,7 +127,7 @@ fn the_administrators_file_holds_against_everybody() {
     let run =
         |arguments: &[&str]| outcome(scene.command(arguments).env("FORGE_UNDER_TEST_SYSTEM_FILE", &file));
     let ran = run(&["run", "task"]);
-    assert_eq!((ran.code, scene.path("made").exists()), (0, false), "{}", ran.stderr);
+    assert_eq!((ran.code, scene.path("made").exists()), (7, false), "{}", ran.stderr);
     fs::write(&file, "budget: { tokens: 1 }\n").unwrap();
     assert_eq!(run(&["--trust", "run", "--budget-tokens", "900000", "task"]).code, 3);
 }

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::connection::RpcError;
 
-/// Returns the message of a prompt: texts as they are, links as paths or addresses, and attached contents after
-/// them.
+/// Returns the message of a prompt: texts as they are, links as paths or addresses, and attached contents
+/// after them.
 ///
 /// # Errors
 /// [`RpcError`] for a block that was not offered.

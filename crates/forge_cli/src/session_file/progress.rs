@@ -8,8 +8,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// The size from which progress is shown.
 const LARGE: u64 = 64 << 20;
 
-/// A bar on stderr that shows how much of a file was read. A file may be read several times; each time is a new
-/// pass.
+/// A bar on stderr that shows how much of a file was read. A file may be read several times; each time is a
+/// new pass.
 #[derive(Clone)]
 pub(crate) struct ReadProgress {
     bar: ProgressBar,

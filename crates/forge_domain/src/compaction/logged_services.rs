@@ -33,7 +33,8 @@ impl CompactionServices for LoggedServices<'_> {
     }
 
     fn original(&self, id: MessageId) -> Option<ContextMessage> {
-        // What a strategy finds out about it is dropped with the compaction: the log would keep it to its end.
+        // What a strategy finds out about it is dropped with the compaction: the log would keep it to its
+        // end.
         self.log.message(id).map(ContextMessage::apart)
     }
 }

@@ -5,7 +5,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::input::text;
-use crate::arguments::{fields, object_fields};
+use crate::arguments::object_fields;
+use crate::fields::Fields;
 use crate::json_text::parse;
 use crate::{TranscriptError, foreign};
 
@@ -19,47 +20,6 @@ pub(crate) struct Evidence<'a> {
     pub(crate) layout: Layout<'a>,
     /// The object that it is, or the first objects of its list or of its lines.
     records: Vec<Fields<'a>>,
-}
-
-/// The fields of a JSON object. Their values stay text.
-#[derive(Clone, Default)]
-pub(crate) struct Fields<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'a> Fields<'a> {
-    /// Reads the fields of `text`; there are none if it is not an object.
-    pub(crate) fn of(text: &'a str) -> Self {
-        Self(fields(text).unwrap_or_default())
-    }
-
-    /// Checks whether each of `keys` has a value.
-    pub(crate) fn has(&self, keys: &[&str]) -> bool {
-        keys.iter().all(|key| value_of(&self.0, key).is_some())
-    }
-
-    /// Checks whether `key` is there, with a value or null.
-    pub(crate) fn contains(&self, key: &str) -> bool {
-        self.0.iter().any(|(name, _)| name == key)
-    }
-
-    /// Checks whether the value of `key` is a list.
-    pub(crate) fn has_list(&self, key: &str) -> bool {
-        self.get(key).starts_with('[')
-    }
-
-    /// Returns the text of the value of `key`; an empty one if it is missing or null.
-    pub(crate) fn get(&self, key: &str) -> &'a str {
-        value_of(&self.0, key).unwrap_or_default()
-    }
-
-    /// Returns the string under `key`; an empty one if it is anything else.
-    pub(crate) fn text(&self, key: &str) -> String {
-        serde_json::from_str(self.get(key)).unwrap_or_default()
-    }
-
-    /// Returns the items of the list under `key`.
-    pub(crate) fn items(&self, key: &str) -> Vec<&'a RawValue> {
-        serde_json::from_str(self.get(key)).unwrap_or_default()
-    }
 }
 
 /// The number of records that are looked at.
@@ -147,12 +107,6 @@ impl<'a> Evidence<'a> {
 fn first_fields(line: &str) -> Fields<'_> {
     let mut values = serde_json::Deserializer::from_str(line).into_iter::<&RawValue>();
     values.next().and_then(Result::ok).map(|first| Fields::of(first.get())).unwrap_or_default()
-}
-
-/// Returns the value of `key`, unless it is missing or null.
-pub(crate) fn value_of<'a>(fields: &[(String, &'a RawValue)], key: &str) -> Option<&'a str> {
-    let value = fields.iter().find(|(name, _)| name == key).map(|(_, value)| value.get());
-    value.filter(|value| *value != "null")
 }
 
 /// Returns the first line, if it is a JSON value of its own and others follow.

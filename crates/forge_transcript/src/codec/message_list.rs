@@ -5,8 +5,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use super::evidence::{Evidence, Layout, value_of};
+use super::evidence::{Evidence, Layout};
 use crate::TranscriptError;
+use crate::fields::value_of;
 
 /// A document with a list of messages.
 #[derive(Deserialize)]

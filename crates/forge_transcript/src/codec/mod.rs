@@ -11,9 +11,10 @@ mod source;
 mod traces;
 mod window;
 
+pub(crate) use crate::fields::{Fields, value_of};
 pub(crate) use addition::{Addition, NO_ADDITION};
 pub(crate) use entries::{EntryFormat, Listing, SOME_ENTRIES};
-pub(crate) use evidence::{Evidence, Fields, Layout, value_of};
+pub(crate) use evidence::{Evidence, Layout};
 pub(crate) use input::{Input, file_name, is_packed, unpack};
 pub(crate) use message_list::{MessageList, is_anthropics, is_message_list};
 pub use revision::RewriteError;

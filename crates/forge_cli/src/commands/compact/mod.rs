@@ -33,7 +33,8 @@ use crate::sessions::{NamedSession, resolve};
 
 /// Make a recorded session fit a limit: whatever can stay is kept byte for byte
 ///
-/// Reads the sessions of Claude Code, Codex, pi, opencode, goose and many other agents, and requests of all protocols.
+/// Reads the sessions of Claude Code, Codex, pi, opencode, goose and many other agents, and requests of all
+/// protocols.
 #[derive(Debug, Args)]
 pub(crate) struct CompactArguments {
     #[command(flatten)]
@@ -312,7 +313,9 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
         // An edited proposal is reported by its result, not by its original report.
         report.insert("messages_after".to_owned(), n_messages.into());
         report.insert("tokens_after".to_owned(), tokens.as_u64().into());
-        report.insert("redacted".to_owned(), serde_json::to_value(redacted)?);
+        if let Some(redacted) = redacted {
+            report.insert("redacted".to_owned(), serde_json::to_value(redacted)?);
+        }
     }
     tell(arguments, &report, &(in_a_line(&report) + &told))
 }

@@ -99,8 +99,8 @@ fn joined(points: &[GrowthPoint], most: usize) -> Vec<GrowthPoint> {
     (0..most).filter_map(point).collect()
 }
 
-/// Returns a chart of columns as lines of text, at most `width` columns and `height` lines, with the compactions
-/// below. The figures at the left are those of the top and of the middle.
+/// Returns a chart of columns as lines of text, at most `width` columns and `height` lines, with the
+/// compactions below. The figures at the left are those of the top and of the middle.
 pub(super) fn chart(growth: &Growth, width: usize, height: usize) -> Vec<String> {
     const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let points = growth.points(width);

@@ -1,5 +1,5 @@
-//! `forge inspect --html`: one page to look at, without network, without script, and with nothing that the session
-//! says taken for markup.
+//! `forge inspect --html`: one page to look at, without network, without script, and with nothing that the
+//! session says taken for markup.
 
 use std::collections::HashSet;
 use std::fmt::Write;

@@ -75,7 +75,8 @@ impl Spending {
     }
 }
 
-/// Returns the list price of a model under the name that a recording has: `anthropic/claude-sonnet-4-5-20250929`.
+/// Returns the list price of a model under the name that a recording has:
+/// `anthropic/claude-sonnet-4-5-20250929`.
 fn price_of(name: &str, known: &BTreeMap<ModelId, ModelConfig>) -> Option<Price> {
     let bare = name.rsplit('/').next().unwrap_or(name);
     let undated = undated(bare);

@@ -33,7 +33,8 @@ use crate::setup::{self, Providers, store};
 
 /// Replay a recorded session and show what compaction does to it, without a key or a server
 ///
-/// Reads the sessions of Claude Code, Codex, pi, opencode, goose and many other agents, and requests of all protocols.
+/// Reads the sessions of Claude Code, Codex, pi, opencode, goose and many other agents, and requests of all
+/// protocols.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArguments {
     /// The recorded session: a file, or a name such as @codex:last
