@@ -152,6 +152,7 @@ impl Editor {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one conversation of an editor, from its beginning to its end")]
 fn an_editor_has_sessions_prompts_and_tool_calls() {
     let forge = Forge::new().with_file("forge.yaml", YAML).with_file("notes.txt", "closed on Monday\n");
     let steps = vec![
