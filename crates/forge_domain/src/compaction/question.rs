@@ -59,6 +59,11 @@ impl Question {
         self.0.iter().filter(|asked| asked.names(term)).map(|asked| asked.strength).fold(0.0, f32::max)
     }
 
+    /// Checks whether the focus names a term.
+    pub(crate) fn is_focus(&self, term: u64) -> bool {
+        self.strength(term) >= FOCUS
+    }
+
     /// Iterates over the questions that a passage may answer: the goal is too wide to be one.
     pub(crate) fn asked(&self) -> impl Iterator<Item = &Asked> {
         self.0.iter().filter(|asked| asked.strength > GOAL)

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::features::{Features, hash};
+use crate::compaction::features::{Features, Line, hash};
+use crate::compaction::question::Question;
 use crate::{Context, ContextMessage};
 
 /// Lines at the start and at the end of a result that may be its frame.
@@ -19,8 +20,9 @@ pub(super) struct Frames(Vec<Range<usize>>);
 
 impl Frames {
     /// Finds the frames in the results of `context`, whose messages were `sources` at first. The first result
-    /// with a frame keeps it.
-    pub(super) fn of(context: &Context, sources: &[ContextMessage]) -> Self {
+    /// with a frame keeps it. A line that the focus of `question` names is of no frame: it was asked for, in
+    /// every result.
+    pub(super) fn of(context: &Context, sources: &[ContextMessage], question: &Question) -> Self {
         let whole = |source: &ContextMessage| 0..source.features().lines.len();
         let mut contents: Vec<Range<usize>> = sources.iter().map(whole).collect();
         let mut by_tool: HashMap<&str, Vec<usize>> = HashMap::new();
@@ -30,7 +32,7 @@ impl Frames {
             }
         }
         for positions in by_tool.into_values().filter(|positions| positions.len() >= LEAST_RESULTS) {
-            let Some(common) = Common::of(sources, &positions) else { continue };
+            let Some(common) = Common::of(sources, &positions, question) else { continue };
             let framed =
                 positions.iter().map(|position| (*position, common.content(sources[*position].features())));
             let is_framed =
@@ -57,9 +59,9 @@ struct Common {
 
 impl Common {
     /// Returns `None` if they have no line in common.
-    fn of(sources: &[ContextMessage], positions: &[usize]) -> Option<Self> {
-        let lines = common(sources, positions, hash);
-        (!lines.is_empty()).then(|| Self { lines, shapes: common(sources, positions, shape) })
+    fn of(sources: &[ContextMessage], positions: &[usize], question: &Question) -> Option<Self> {
+        let lines = common(sources, positions, question, hash);
+        (!lines.is_empty()).then(|| Self { lines, shapes: common(sources, positions, question, shape) })
     }
 
     /// Returns the lines of a result without its frame: after the last line of its first half that is common,
@@ -79,13 +81,23 @@ impl Common {
 }
 
 /// Returns the hashes, by `of`, of the lines that most results have at their start or end.
-fn common(sources: &[ContextMessage], positions: &[usize], of: fn(&str) -> u64) -> HashSet<u64> {
+fn common(
+    sources: &[ContextMessage],
+    positions: &[usize],
+    question: &Question,
+    of: fn(&str) -> u64,
+) -> HashSet<u64> {
     let mut n_results: HashMap<u64, usize> = HashMap::new();
     for position in positions {
         let features = sources[*position].features();
         let n_lines = features.lines.len();
         let edges = (0..n_lines.min(HEAD)).chain(n_lines.saturating_sub(FOOT).max(HEAD)..n_lines);
-        let mut here: Vec<u64> = edges.map(|nth| of(features.line(&features.lines[nth]))).collect();
+        let is_asked_for = |line: &Line| {
+            let mut terms = features.places(line).iter().map(|term| features.terms[*term as usize].hash());
+            terms.any(|term| question.is_focus(term))
+        };
+        let lines = edges.map(|nth| &features.lines[nth]).filter(|line| !is_asked_for(line));
+        let mut here: Vec<u64> = lines.map(|line| of(features.line(line))).collect();
         here.sort_unstable();
         here.dedup();
         here.into_iter().for_each(|hash| *n_results.entry(hash).or_default() += 1);
@@ -135,7 +147,7 @@ mod tests {
                 }
             }
             let view = log.view();
-            let frames = Frames::of(&view, view.messages());
+            let frames = Frames::of(&view, view.messages(), &Question::default());
             let actual: Vec<_> = (0..4).map(|nth| frames.content(nth * 2 + 1)).collect();
             assert_eq!(actual, expected);
         }

@@ -74,7 +74,7 @@ impl CompactionStrategy for Extraction {
     ) -> Result<(Context, CompactionImpact), StrategyError> {
         let question = Question::of(&context, rules.focus.as_ref());
         let sources = originals(&context, services);
-        let frames = Frames::of(&context, &sources);
+        let frames = Frames::of(&context, &sources, &question);
         let material =
             Material { context: &context, sources: &sources, question: &question, frames: &frames };
         let mut worth = Worth::of(&sources, &question);
