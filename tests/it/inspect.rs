@@ -295,7 +295,7 @@ fn a_file_without_a_message_is_refused() {
         .with_file("lost.json", json!(calls).to_string());
     for file in ["mute.jsonl", "foreign.jsonl"] {
         let run = forge.run(&["inspect", file]);
-        assert!(run.stderr.contains("entries holds a message"), "{file}: {}{}", run.stdout, run.stderr);
+        assert!(run.stderr.contains("holds no message"), "{file}: {}{}", run.stdout, run.stderr);
         assert_eq!(run.code, 1);
     }
     let run = forge.run(&["replay", "lost.json"]);

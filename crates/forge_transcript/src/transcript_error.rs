@@ -124,8 +124,8 @@ pub enum TranscriptError {
     },
     /// None of its entries holds a message.
     #[error(
-        "{origin} was recognized as {name}, but none of its {entries} entries holds a message; if it is of \
-         another format, name it with --from"
+        "{origin} was recognized as {name}, but it holds no message (entries: {entries}); if it is of another \
+         format, name it with --from"
     )]
     Mute {
         /// Name of the file.

@@ -77,7 +77,7 @@ fn files() -> Vec<(String, &'static str, &'static str)> {
             "",
         ),
         (
-            json!({"id": "1", "working_dir": "/", "conversation": [{"role": "user", "content": []}]}).to_string(),
+            json!({"id": "1", "working_dir": "/", "conversation": [{"role": "user", "content": [{"type": "text", "text": "Find it."}]}]}).to_string(),
             "goose",
             "",
         ),
