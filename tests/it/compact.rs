@@ -678,7 +678,7 @@ fn a_focus_changes_what_a_record_holds() {
     let messages = input["messages"].as_array_mut().unwrap();
     for at in (3..60).step_by(6) {
         let text = format!(
-            "night {at}: {} the harbour lamp was out again",
+            "night {at}: {} the harbour lamp was out for {at} minutes",
             "clouds at nine, rain at ten. ".repeat(20)
         );
         messages[at]["content"] = json!(text);

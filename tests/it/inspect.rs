@@ -151,7 +151,7 @@ fn hostile_session() -> String {
         json!({"type": "user", "message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c",
             "content": format!("{evil} {}", "word ".repeat(60))}]}}),
         json!({"type": "assistant", "message": {"role": "assistant", "id": "b", "model": "gpt-5", "usage": usage(400),
-            "content": [{"type": "text", "text": "The key is AKIAIOSFODNN7EXAMPLE."}]}}),
+            "content": [{"type": "text", "text": "The key is AKIAQ7XNB3KDW5LTRZ2M."}]}}),
     ];
     let line = |(n, record): (usize, &Value)| {
         let parent = if n == 0 { Value::Null } else { json!(format!("u{}", n - 1)) };
