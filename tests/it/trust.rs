@@ -191,7 +191,7 @@ const COMMANDS: [(&[&str], End); 45] = [
     (&["run", "--config", "forge.yaml", "task"], End::Refused),
     (&["run", "--store", "none", "task"], End::Refused),
     (&["run", "--resume", "last"], End::Refused),
-    (&["export", "last", "--html", "page.html"], End::Narrowed),
+    (&["export", "last", "--html", "page.html"], End::Refused),
     (&["sessions"], End::Unconcerned),
     (&["continue", "session.json", "task"], End::Refused),
     (&["continue", "session.json", "--with", "pi", "--dry-run"], End::Unconcerned),
