@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ToolName;
+use crate::{ToolName, is_star_match};
 
 /// A tool's name in which `*` matches any text, even none: `shell`, `files__*`, `*`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -24,16 +24,7 @@ impl ToolPattern {
 
     /// Checks whether it matches `tool`.
     pub fn matches(&self, tool: &ToolName) -> bool {
-        let mut rest = tool.as_str();
-        let Some((first, others)) = self.0.split_once('*') else { return rest == self.0 };
-        let Some(behind) = rest.strip_prefix(first) else { return false };
-        rest = behind;
-        let (between, last) = others.rsplit_once('*').unwrap_or(("", others));
-        for part in between.split('*') {
-            let Some(at) = rest.find(part) else { return false };
-            rest = &rest[at + part.len()..];
-        }
-        rest.ends_with(last)
+        is_star_match(&self.0, tool.as_str())
     }
 }
 

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use forge_domain::is_star_match;
+
 /// Most files of one place: more than anyone keeps.
 const MOST_FILES: usize = 200_000;
 
@@ -39,19 +41,7 @@ fn entries(folder: &Path, pattern: &str, most: usize) -> std::io::Result<Vec<Pat
 
 /// Checks whether `name` matches `pattern`. A name that is not text does not.
 fn is_match(pattern: &str, name: &OsStr) -> bool {
-    let Some(name) = name.to_str() else { return false };
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
-    let parts: Vec<&str> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
-    for part in middle {
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    rest.ends_with(last)
+    name.to_str().is_some_and(|name| is_star_match(pattern, name))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use forge_wire::anthropic::entry_blocks;
 use serde_json::{Map, Value, json};
 
+use super::reply::reply_message;
 use crate::RewriteError;
 use crate::codec::{Addition, Line};
 use crate::json_text::parse;
@@ -81,24 +82,8 @@ impl Chain<'_> {
         let first = line.item().and_then(|item| item.places().first());
         let raw = first.map(|place| self.addition.revision.raw(place.record)).unwrap_or_default();
         let fields: Value = parse(raw).unwrap_or_default();
-        let model = fields.pointer("/message/model").cloned().unwrap_or_else(|| json!("<synthetic>"));
-        let is_call = blocks.iter().any(|block| block.get("type").is_some_and(|kind| kind == "tool_use"));
-        let id = self.addition.uuid(self.lines.len()).replace('-', "");
-        json!({
-            "model": model,
-            "id": format!("msg_{id}"),
-            "type": "message",
-            "role": "assistant",
-            "content": blocks,
-            "stop_reason": if is_call { "tool_use" } else { "end_turn" },
-            "stop_sequence": null,
-            "usage": {
-                "input_tokens": 0,
-                "cache_creation_input_tokens": 0,
-                "cache_read_input_tokens": 0,
-                "output_tokens": 0,
-            },
-        })
+        let model = fields.pointer("/message/model").cloned();
+        reply_message(model, &self.addition.uuid(self.lines.len()), blocks)
     }
 
     fn push(&mut self, kind: &str, said: &[(&str, Value)], facts: &Value) {

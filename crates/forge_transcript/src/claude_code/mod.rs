@@ -5,6 +5,7 @@ mod attachment;
 mod boundary;
 mod branch;
 mod read;
+pub(crate) mod reply;
 mod shape;
 mod stream;
 mod write;

@@ -5,6 +5,7 @@ use forge_wire::anthropic::entry_blocks;
 use serde_json::{Value, json};
 
 use super::new_session::NewSession;
+use crate::claude_code::reply::reply_message;
 
 /// The version of Claude Code whose form is written.
 const VERSION: &str = "2.1.197";
@@ -52,20 +53,5 @@ fn body(new: &NewSession<'_>, place: usize, message: &Message) -> Value {
     if role == "user" {
         return json!({"role": role, "content": blocks});
     }
-    let is_call = !message.calls().is_empty();
-    json!({
-        "model": new.model.as_deref().unwrap_or("<synthetic>"),
-        "id": format!("msg_{}", new.uuid(place).replace('-', "")),
-        "type": "message",
-        "role": role,
-        "content": blocks,
-        "stop_reason": if is_call { "tool_use" } else { "end_turn" },
-        "stop_sequence": null,
-        "usage": {
-            "input_tokens": 0,
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 0,
-            "output_tokens": 0,
-        },
-    })
+    reply_message(new.model.as_deref().map(Value::from), &new.uuid(place), &blocks)
 }
