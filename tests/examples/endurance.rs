@@ -2,7 +2,10 @@
 //! own, with a checkpoint before and after every call in SQLite: nothing is lost, and at the end memory, our own time for an
 //! iteration and the time of a save are at most 1.2 times what they were at iteration 100.
 //!
-//! `cargo run --release -p forge_tests --example endurance`
+//! Requests grow and shrink as the context does, and an iteration costs what its request does. So own time is compared
+//! between iterations whose requests have the same size; the plain means are printed, too.
+//!
+//! `cargo run --release -p forge_tests --example endurance [PROTOCOL]`
 #![allow(
     clippy::disallowed_methods,
     reason = "it starts a process and reads what the system says of this one"
@@ -10,6 +13,7 @@
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 #![allow(clippy::unwrap_used, reason = "a panic is how it fails")]
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
 use std::process::{Command, ExitCode, Stdio};
@@ -45,36 +49,50 @@ struct Mark {
 }
 
 fn main() -> ExitCode {
-    if std::env::args().nth(1).as_deref() == Some("serve") {
-        let server = ScriptedServer::start_with(0, ENDURANCE.script(), Memory::Count).unwrap();
-        println!("{}", server.base_url());
-        server.wait();
-        return ExitCode::SUCCESS;
-    }
-    let mut failed = false;
-    let kinds = [
-        ProviderKind::OpenAiChat,
-        ProviderKind::Responses,
-        ProviderKind::Anthropic,
-        ProviderKind::Ollama,
-        ProviderKind::Gemini,
+    let protocols = [
+        ("openai", ProviderKind::OpenAiChat),
+        ("responses", ProviderKind::Responses),
+        ("anthropic", ProviderKind::Anthropic),
+        ("ollama", ProviderKind::Ollama),
+        ("gemini", ProviderKind::Gemini),
     ];
-    for kind in kinds {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .arg("serve")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut base_url = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut base_url).unwrap();
-        failed |= !endure(kind, base_url.trim());
-        child.kill().unwrap();
-        child.wait().unwrap();
+    let argument = std::env::args().nth(1);
+    match argument.as_deref() {
+        Some("serve") => {
+            let server = ScriptedServer::start_with(0, ENDURANCE.script(), Memory::Count).unwrap();
+            println!("{}", server.base_url());
+            server.wait();
+            ExitCode::SUCCESS
+        }
+        Some(name) => {
+            let (_, kind) = protocols.iter().find(|(known, _)| *known == name).expect("a protocol");
+            if endure_server(*kind) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        // Each in a process of its own, so that none finds memory that another one left.
+        None => {
+            let mut has_failed = false;
+            for (name, _) in protocols {
+                let status = Command::new(std::env::current_exe().unwrap()).arg(name).status().unwrap();
+                has_failed |= !status.success();
+            }
+            if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        }
     }
-    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Whether all that must hold does.
+/// Starts a server and runs against it. Returns true if all that must hold does.
+fn endure_server(kind: ProviderKind) -> bool {
+    let mut child =
+        Command::new(std::env::current_exe().unwrap()).arg("serve").stdout(Stdio::piped()).spawn().unwrap();
+    let mut base_url = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut base_url).unwrap();
+    let holds = endure(kind, base_url.trim());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    holds
+}
+
+/// Returns true if all that must hold does.
 fn endure(kind: ProviderKind, base_url: &str) -> bool {
     let marks = Arc::new(Mutex::new(Vec::<Mark>::new()));
     let saves = Arc::new(Mutex::new(Vec::<(usize, Duration)>::new()));
@@ -124,7 +142,8 @@ fn endure(kind: ProviderKind, base_url: &str) -> bool {
     let (early, late) = (15..185, 1_330..1_500);
     let mut ratios = Vec::new();
     for (name, unit, figure) in [
-        ("own time of an iteration", "ms", own_millis(&marks, &early).zip(own_millis(&marks, &late))),
+        ("own time of an iteration", "", own_millis(&marks, &early).zip(own_millis(&marks, &late))),
+        ("own time at the same sizes of requests", "ms", own_millis_by_size(&marks, &early, &(1_000..1_500))),
         ("a save, the median", "ms", save_millis(&saves, &early).zip(save_millis(&saves, &late))),
         ("memory", "KiB", resident(&marks, &early).zip(resident(&marks, &late))),
         ("tokens of a prompt", "", tokens(&marks, &early).zip(tokens(&marks, &late))),
@@ -164,6 +183,32 @@ fn own_millis(marks: &[Mark], replies: &Range<usize>) -> Option<f64> {
     let (first, last) = (within.next()?, within.next_back()?);
     let n = (last.replies - first.replies).max(1) as f64;
     Some((last.cpu_micros - first.cpu_micros) as f64 / 1_000.0 / n)
+}
+
+/// Returns the milliseconds of our own for an iteration early and late. Late ones count as often as there are early
+/// ones with requests of their size.
+fn own_millis_by_size(marks: &[Mark], early: &Range<usize>, late: &Range<usize>) -> Option<(f64, f64)> {
+    /// The size up to which two requests are of the same.
+    const STEP: usize = 32 * 1_024;
+    let millis = |replies: &Range<usize>| {
+        let mut sizes: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+        for pair in marks.windows(2).filter(|pair| replies.contains(&pair[0].replies)) {
+            // A request that is sent again belongs to the same iteration.
+            let n = (pair[1].replies - pair[0].replies).max(1) as f64;
+            let millis = (pair[1].cpu_micros - pair[0].cpu_micros) as f64 / 1_000.0 / n;
+            sizes.entry(pair[0].body_bytes / STEP).or_default().push(millis);
+        }
+        sizes
+    };
+    let (early, late) = (millis(early), millis(late));
+    let mean = |millis: &[f64]| millis.iter().sum::<f64>() / millis.len() as f64;
+    let both = early.iter().filter_map(|(size, early)| Some((early, late.get(size)?)));
+    let mut sums = (0.0, 0.0, 0.0);
+    for (early, late) in both {
+        let n = early.len() as f64;
+        sums = (sums.0 + n * mean(early), sums.1 + n * mean(late), sums.2 + n);
+    }
+    (sums.2 > 0.0).then(|| (sums.0 / sums.2, sums.1 / sums.2))
 }
 
 /// The median of the milliseconds of a save.
