@@ -651,7 +651,7 @@ fn bad_input_is_told() {
         ("{\"messages\": []}", &["--json"], 2, "--output"),
         ("{\"messages\": []}", &["--proposal", "p.json"], 2, "--dry-run"),
         ("{\"messages\": []}", &["--apply", "p.json", "--max-tokens", "5"], 2, "--max-tokens"),
-        ("{\"messages\": []}", &["--session", "7"], 2, "there is no session `7`"),
+        ("{\"messages\": []}", &["--session", "7"], 2, "no session is named `7`"),
         ("{\"messages\": []}", &["--agent", "nobody"], 2, "there is no agent `nobody`"),
         ("{\"messages\": []}", &["--config", "forge.yaml"], 2, "--agent"),
         ("{\"messages\": []}", &["--apply", "in.json"], 2, "is not a proposal"),

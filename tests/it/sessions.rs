@@ -226,7 +226,7 @@ fn a_name_stands_for_a_session_everywhere() {
         assert_eq!(actual.code, 0, "{arguments:?}: {}", actual.stderr);
     }
     for (name, words) in [
-        ("@claude:zz", "there is no session `@claude:zz`; the newest are @claude:3f2a91c0"),
+        ("@claude:zz", "no session is named `@claude:zz`; the newest are @claude:3f2a91c0"),
         ("@claud:last", "unknown agent `claud` in `@claud:last` (expected one of claude, codex, pi"),
         ("@goose:last", "no session of `goose` was found on this machine"),
         ("@codex", "invalid session name `@codex`"),
@@ -357,7 +357,7 @@ fn a_session_without_a_task_needs_work_that_is_left() {
     let open = go(r#"{"messages":[{"role":"user","content":"hi"}]}"#);
     assert_eq!((open.code, open.stdout.as_str()), (0, "Yes.\n"), "{}", open.stderr);
     for (arguments, words) in [
-        (&["continue"][..], "there is no session"),
+        (&["continue"][..], "no session given"),
         (&["continue", "@pi:last", "--with", "codex", "--agent", "x"], "--agent is for a run of Forge"),
         (&["continue", "nowhere.json"], "cannot read the session"),
     ] {

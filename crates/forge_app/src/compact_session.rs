@@ -156,7 +156,7 @@ pub async fn compact_session(
         let n_messages = front_of_a_round(&conversation, rounds.most);
         let is_last = n_messages == conversation.view().messages().len();
         let (latest, is_compacted) = rounds.compact(&mut conversation, n_messages).await?;
-        let so_far = merged(earlier, latest);
+        let so_far = merge_reports(earlier, latest);
         if is_last || !is_compacted {
             break so_far;
         }
@@ -218,7 +218,7 @@ impl<'a> Rounds<'a> {
         services: &'a dyn CompactionServices,
     ) -> Result<Self, CompactSessionError> {
         let budget = budget(asked, services)?;
-        let settings = resolved(asked, &budget)?;
+        let settings = resolve_settings(asked, &budget)?;
         let most = AT_ONCE.max(budget.room() + budget.room());
         Ok(Self { budget, settings, most, compactor, services })
     }
@@ -246,7 +246,7 @@ impl<'a> Rounds<'a> {
 
 /// Returns the report on all rounds up to the `latest`: the last one that compacted something, or that could
 /// not.
-fn merged(earlier: Option<CompactionReport>, mut latest: CompactionReport) -> CompactionReport {
+fn merge_reports(earlier: Option<CompactionReport>, mut latest: CompactionReport) -> CompactionReport {
     let Some(earlier) = earlier else { return latest };
     match &mut latest.outcome {
         Outcome::Applied { strategies, .. } => {
@@ -291,7 +291,7 @@ fn budget(asked: &CompactSession, services: &dyn CompactionServices) -> Result<B
 }
 
 /// Returns the block for this budget. A limit is trigger and target in one and overrides those of the block.
-fn resolved(
+fn resolve_settings(
     asked: &CompactSession,
     budget: &Budget,
 ) -> Result<CompactionSettings, forge_domain::compaction::CompactError> {

@@ -108,7 +108,7 @@ impl Course {
         if let Some(errand) = self.errand.as_ref().filter(|errand| !errand.waiting.is_empty()) {
             put_extra(&mut progress, ERRAND, serde_json::to_value(errand));
         }
-        let emitted = self.emitted();
+        let emitted = self.lock_events();
         if !emitted.is_empty() {
             put_extra(&mut progress, EMITTED, serde_json::to_value(&*emitted));
         }
@@ -132,18 +132,18 @@ impl Course {
             n_entries: conversation.entries().len(),
             iterations: self.progress.iterations,
             spent: self.progress.spent,
-            n_emitted: self.emitted().len(),
+            n_emitted: self.lock_events().len(),
             n_finished: self.finished.lock().unwrap_or_else(PoisonError::into_inner).len(),
         }
     }
 
-    fn emitted(&self) -> MutexGuard<'_, Vec<Event>> {
+    fn lock_events(&self) -> MutexGuard<'_, Vec<Event>> {
         self.emitted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the oldest of the events that it emitted.
     pub(crate) fn take_emitted(&self) -> Option<Event> {
-        let mut emitted = self.emitted();
+        let mut emitted = self.lock_events();
         (!emitted.is_empty()).then(|| emitted.remove(0))
     }
 

@@ -44,7 +44,7 @@ pub(crate) fn emit_definition(agent: &Agent) -> Option<ToolDefinition> {
 ///
 /// # Errors
 /// The reason, for the model, if `agent` may not.
-pub(crate) fn emitted(agent: &Agent, call: &ToolCall) -> Result<Event, String> {
+pub(crate) fn event_of(agent: &Agent, call: &ToolCall) -> Result<Event, String> {
     let Arguments { event, value } = serde_json::from_str(&call.arguments).map_err(|error| {
         format!("the arguments are not `{{\"event\": \"...\", \"value\": \"...\"}}`: {error}")
     })?;

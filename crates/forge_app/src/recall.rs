@@ -355,7 +355,7 @@ mod tests {
         log
     }
 
-    fn asked(arguments: &str, most: u64) -> Result<String, String> {
+    fn read_pages(arguments: &str, most: u64) -> Result<String, String> {
         let call = call("c", RECALL, arguments);
         let result = recall(&call, &conversation(), Tokens::new(most), &Words);
         let text = result.content.to_text();
@@ -410,7 +410,7 @@ mod tests {
                  m3 (assistant): The database listens on a port.",
             ),
         ] {
-            let actual = asked(arguments, most);
+            let actual = read_pages(arguments, most);
             // A cut line is as long as the room demands.
             let actual = actual.map(|text| if most == 2 { text.replace(" …", "…") } else { text });
             assert_eq!(actual, Ok(expected.to_owned()), "{arguments}");
@@ -454,9 +454,9 @@ mod tests {
                 "m2 has none of these words: leave `query` out to read it",
             ),
         ] {
-            assert_eq!(asked(arguments, 100), Err(expected.to_owned()), "{arguments}");
+            assert_eq!(read_pages(arguments, 100), Err(expected.to_owned()), "{arguments}");
         }
-        let garbled = asked(r#"{"id": "m2"}"#, 100).unwrap_err();
+        let garbled = read_pages(r#"{"id": "m2"}"#, 100).unwrap_err();
         assert!(garbled.starts_with("the arguments cannot be read (unknown field `id`"), "{garbled}");
     }
 }

@@ -47,7 +47,7 @@ pub enum SessionNameError {
         known: String,
     },
     /// Nothing has that name.
-    #[error("there is no session `{name}`{known}")]
+    #[error("no session is named `{name}`{known}")]
     None {
         /// The name.
         name: SessionName,
@@ -254,10 +254,10 @@ mod tests {
             (
                 "@claude:x",
                 Err(
-                    "there is no session `@claude:x`; the newest are @claude:3f2a91c0, @claude:3f2a, @claude:77",
+                    "no session is named `@claude:x`; the newest are @claude:3f2a91c0, @claude:3f2a, @claude:77",
                 ),
             ),
-            ("@pi:last", Err("there is no session `@pi:last`: no session of `pi` was found on this machine")),
+            ("@pi:last", Err("no session is named `@pi:last`: no session of `pi` was found on this machine")),
             (
                 "@codex",
                 Err("invalid session name `@codex` (expected @AGENT:last, @AGENT:here, @AGENT:ID or @last)"),

@@ -133,7 +133,7 @@ impl AgentDatabase {
     /// # Errors
     /// [`AgentDatabaseError::Failed`] if it cannot be read.
     pub fn sessions(&self) -> Result<Vec<DatabaseSession>, AgentDatabaseError> {
-        (self.agent.sessions)(&self.connection).map_err(|source| self.failed(source))
+        (self.agent.sessions)(&self.connection).map_err(|source| self.error(source))
     }
 
     /// Exports the session `id` as its agent would: one JSON document.
@@ -141,7 +141,7 @@ impl AgentDatabase {
     /// # Errors
     /// [`AgentDatabaseError`] if it cannot be read, or there is no such session.
     pub fn export(&self, id: &str) -> Result<String, AgentDatabaseError> {
-        let exported = (self.agent.export)(&self.connection, id).map_err(|source| self.failed(source))?;
+        let exported = (self.agent.export)(&self.connection, id).map_err(|source| self.error(source))?;
         let missing = || AgentDatabaseError::NoSession { place: self.place(), id: id.to_owned() };
         exported.map(|document| document.to_string()).ok_or_else(missing)
     }
@@ -150,7 +150,7 @@ impl AgentDatabase {
         self.connection.path().unwrap_or_default().to_owned()
     }
 
-    fn failed(&self, source: rusqlite::Error) -> AgentDatabaseError {
+    fn error(&self, source: rusqlite::Error) -> AgentDatabaseError {
         AgentDatabaseError::Failed { place: self.place(), source }
     }
 }
@@ -164,7 +164,7 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     let connection = if Path::new(&log).exists() {
         Connection::open_with_flags(path, flags)?
     } else {
-        let address = format!("file:{}?mode=ro&immutable=1", escaped(&path.to_string_lossy()));
+        let address = format!("file:{}?mode=ro&immutable=1", escape_path(&path.to_string_lossy()));
         Connection::open_with_flags(address, flags | OpenFlags::SQLITE_OPEN_URI)?
     };
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
@@ -174,7 +174,7 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Returns a path with the characters escaped that mean something in an address.
-fn escaped(path: &str) -> String {
+fn escape_path(path: &str) -> String {
     path.replace('%', "%25").replace('?', "%3f").replace('#', "%23")
 }
 

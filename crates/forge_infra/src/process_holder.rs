@@ -44,7 +44,7 @@ impl Holder for ProcessHolder {
     }
 
     fn is_gone(&self, name: &str) -> bool {
-        let (Some(this), Some(other)) = (&self.this, Identity::named(name)) else { return false };
+        let (Some(this), Some(other)) = (&self.this, Identity::parse(name)) else { return false };
         this.knows_gone(&other, start_time)
     }
 }
@@ -72,7 +72,7 @@ impl Identity {
         format!("process {process} on {host} ({started}/{space}/{boot}/{machine})")
     }
 
-    fn named(name: &str) -> Option<Self> {
+    fn parse(name: &str) -> Option<Self> {
         let (process, rest) = name.strip_prefix("process ")?.split_once(" on ")?;
         let (host, rest) = rest.rsplit_once(" (")?;
         let mut parts = rest.strip_suffix(')')?.split('/');
@@ -132,10 +132,10 @@ mod tests {
     #[test]
     fn a_name_says_who_it_is() {
         for identity in [identity(), Identity { machine: String::new(), ..identity() }] {
-            assert_eq!(Identity::named(&identity.name()), Some(identity));
+            assert_eq!(Identity::parse(&identity.name()), Some(identity));
         }
         for name in ["", "somebody", "process 7", "process x on y (1/2/a/b)", "process 7 on athena (1/2/a)"] {
-            assert_eq!(Identity::named(name), None, "{name}");
+            assert_eq!(Identity::parse(name), None, "{name}");
         }
     }
 

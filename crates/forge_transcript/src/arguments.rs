@@ -18,12 +18,12 @@ const DEPTH: usize = 256;
 /// Prints `arguments` again if they are a JSON object; otherwise returns an object with them, as text, under
 /// `input`.
 pub(crate) fn normal_arguments(arguments: &str) -> String {
-    let object = arguments.trim_start().starts_with('{').then(|| printed(arguments)).flatten();
+    let object = arguments.trim_start().starts_with('{').then(|| print_json(arguments)).flatten();
     object.unwrap_or_else(|| format!("{{\"input\": {}}}", quote(arguments)))
 }
 
 /// Prints the JSON value in `text` again; returns `None` if it is not JSON.
-pub(crate) fn printed(text: &str) -> Option<String> {
+pub(crate) fn print_json(text: &str) -> Option<String> {
     let text = repair_text(text);
     let value: &RawValue = serde_json::from_str(&text).ok()?;
     let mut out = String::with_capacity(text.len());
@@ -167,7 +167,7 @@ mod tests {
             ("1e999", "Infinity"),
             ("5e-324", "5e-324"),
         ] {
-            assert_eq!(printed(text).as_deref(), Some(expected), "{text}");
+            assert_eq!(print_json(text).as_deref(), Some(expected), "{text}");
         }
     }
 

@@ -3,7 +3,7 @@
 use forge_domain::{Content, Part};
 use serde_json::{Map, Value};
 
-use crate::arguments::printed;
+use crate::arguments::print_json;
 
 /// The mark for an image or a document.
 pub(crate) const IMAGE: &str = "[image]";
@@ -28,7 +28,7 @@ pub(crate) fn flat_value(value: &Value) -> String {
         Value::Array(items) => return lines(items.iter().map(flat_value)),
         Value::Object(fields) => fields,
         Value::Bool(flag) => return if *flag { "True" } else { "False" }.to_owned(),
-        Value::Number(number) => return printed(&number.to_string()).unwrap_or_default(),
+        Value::Number(number) => return print_json(&number.to_string()).unwrap_or_default(),
     };
     if is_image(fields) {
         return IMAGE.to_owned();
@@ -38,7 +38,7 @@ pub(crate) fn flat_value(value: &Value) -> String {
         .find_map(|key| fields.get(*key).filter(|said| !said.is_number() && !said.is_boolean()));
     match said {
         Some(said) => flat_value(said),
-        None => printed(&value.to_string()).unwrap_or_default(),
+        None => print_json(&value.to_string()).unwrap_or_default(),
     }
 }
 

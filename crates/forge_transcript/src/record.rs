@@ -86,14 +86,14 @@ fn in_text(text: &str, messages: Vec<Message>, read: Reader) -> Said {
     let names: Box<[_]> = messages.iter().map(name).collect();
     let names = if names.iter().any(Option::is_some) { names } else { Box::default() };
     let n_messages = messages.len();
-    if named(read(text), &names) == messages {
+    if name_results(read(text), &names) == messages {
         Said::InText { n_messages, read, names }
     } else {
         Said::Here(messages)
     }
 }
 
-fn named(mut messages: Vec<Message>, names: &[Option<ToolName>]) -> Vec<Message> {
+fn name_results(mut messages: Vec<Message>, names: &[Option<ToolName>]) -> Vec<Message> {
     for (message, name) in messages.iter_mut().zip(names) {
         if let Body::Tool(result) = &mut message.body {
             result.name.clone_from(name);
@@ -146,7 +146,7 @@ impl Record {
     pub fn messages(&self) -> Cow<'_, [Message]> {
         match &self.said {
             Said::Here(messages) => Cow::Borrowed(messages),
-            Said::InText { read, names, .. } => Cow::Owned(named(read(self.raw()), names)),
+            Said::InText { read, names, .. } => Cow::Owned(name_results(read(self.raw()), names)),
         }
     }
 
@@ -162,7 +162,7 @@ impl Record {
     pub(crate) fn into_messages(self) -> Vec<Message> {
         match self.said {
             Said::Here(messages) => messages,
-            Said::InText { read, names, .. } => named(read(self.text.as_str()), &names),
+            Said::InText { read, names, .. } => name_results(read(self.text.as_str()), &names),
         }
     }
 

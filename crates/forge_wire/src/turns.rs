@@ -302,36 +302,36 @@ mod tests {
             |id: &str, content: Value| json!({"role": "tool", "tool_call_id": id, "content": content});
         let shown = |id: &str| result(id, json!([text_part("[image a.png]"), image]));
         let plain = |id: &str| result(id, json!("[image a.png]"));
-        let user = said("user", json!("go on"));
+        let user = entry("user", json!("go on"));
         let apart = [text_part(SHOWN_BY_TOOLS), image.clone()];
         let both = [apart.as_slice(), std::slice::from_ref(&image)].concat();
         for (entries, model, expected) in [
-            (vec![shown("1"), shown("2")], "gpt-5", vec![plain("1"), plain("2"), said("user", json!(both))]),
+            (vec![shown("1"), shown("2")], "gpt-5", vec![plain("1"), plain("2"), entry("user", json!(both))]),
             (
                 vec![shown("1"), result("2", json!("text")), user.clone()],
                 "gpt-5",
                 vec![
                     plain("1"),
                     result("2", json!("text")),
-                    said("user", json!([apart.as_slice(), &[text_part("go on")]].concat())),
+                    entry("user", json!([apart.as_slice(), &[text_part("go on")]].concat())),
                 ],
             ),
             (
-                vec![shown("1"), said("assistant", json!("a cat"))],
+                vec![shown("1"), entry("assistant", json!("a cat"))],
                 "mistral-small",
-                vec![plain("1"), pause(), said("user", json!(apart)), said("assistant", json!("a cat"))],
+                vec![plain("1"), pause(), entry("user", json!(apart)), entry("assistant", json!("a cat"))],
             ),
         ] {
             assert_eq!(strict_turns(entries, model), expected, "{model}");
         }
     }
 
-    fn said(role: &str, content: Value) -> Value {
+    fn entry(role: &str, content: Value) -> Value {
         Value::Object(Map::from_iter([("role".to_owned(), json!(role)), ("content".to_owned(), content)]))
     }
 
     fn calling(content: Value) -> Value {
-        let mut entry = said("assistant", content);
+        let mut entry = entry("assistant", content);
         entry["tool_calls"] = json!([{"id": "c"}]);
         entry
     }
@@ -345,23 +345,23 @@ mod tests {
         for (name, entries, expected) in [
             (
                 "users",
-                vec![said("user", json!("a")), said("user", json!("b")), said("user", json!("c"))],
-                vec![said("user", json!("a\n\nb\n\nc"))],
+                vec![entry("user", json!("a")), entry("user", json!("b")), entry("user", json!("c"))],
+                vec![entry("user", json!("a\n\nb\n\nc"))],
             ),
             (
                 "systems",
-                vec![said("system", json!("a")), said("system", json!("b")), said("user", json!("c"))],
-                vec![said("system", json!("a\n\nb")), said("user", json!("c"))],
+                vec![entry("system", json!("a")), entry("system", json!("b")), entry("user", json!("c"))],
+                vec![entry("system", json!("a\n\nb")), entry("user", json!("c"))],
             ),
             (
                 "a summary and what follows it",
-                vec![said("assistant", json!("a")), calling(json!(null)), result.clone()],
+                vec![entry("assistant", json!("a")), calling(json!(null)), result.clone()],
                 vec![calling(json!("a")), result.clone()],
             ),
             (
                 "reasoning stays with it",
                 vec![
-                    said("assistant", json!("a")),
+                    entry("assistant", json!("a")),
                     json!({"role": "assistant", "content": "b", "reasoning_content": "hm"}),
                 ],
                 vec![json!({"role": "assistant", "content": "a\n\nb", "reasoning_content": "hm"})],
@@ -377,31 +377,31 @@ mod tests {
             ),
             (
                 "what called is not followed by text",
-                vec![calling(json!("a")), said("assistant", json!("b"))],
-                vec![calling(json!("a")), said("assistant", json!("b"))],
+                vec![calling(json!("a")), entry("assistant", json!("b"))],
+                vec![calling(json!("a")), entry("assistant", json!("b"))],
             ),
             ("results stay apart", vec![result.clone(), result.clone()], vec![result.clone(), result]),
             (
                 "media",
                 vec![
-                    said("user", json!([{"type": "text", "text": "a"}, image])),
-                    said("user", json!("b")),
-                    said("user", json!([{"type": "text", "text": "c"}, image])),
+                    entry("user", json!([{"type": "text", "text": "a"}, image])),
+                    entry("user", json!("b")),
+                    entry("user", json!([{"type": "text", "text": "c"}, image])),
                 ],
-                vec![said(
+                vec![entry(
                     "user",
                     json!([{"type": "text", "text": "a"}, image, {"type": "text", "text": "b\n\nc"}, image]),
                 )],
             ),
             (
                 "a mark stays with its part",
-                vec![said("user", json!([marked])), said("user", json!("b"))],
-                vec![said("user", json!([marked, {"type": "text", "text": "b"}]))],
+                vec![entry("user", json!([marked])), entry("user", json!("b"))],
+                vec![entry("user", json!([marked, {"type": "text", "text": "b"}]))],
             ),
             (
                 "nothing said",
-                vec![said("user", json!("")), said("user", json!("a")), said("user", json!(""))],
-                vec![said("user", json!("a"))],
+                vec![entry("user", json!("")), entry("user", json!("a")), entry("user", json!(""))],
+                vec![entry("user", json!("a"))],
             ),
             (
                 "people by name",
@@ -410,8 +410,8 @@ mod tests {
             ),
             (
                 "people with and without",
-                vec![named("ann"), said("user", json!("a"))],
-                vec![named("ann"), said("user", json!("a"))],
+                vec![named("ann"), entry("user", json!("a"))],
+                vec![named("ann"), entry("user", json!("a"))],
             ),
         ] {
             assert_eq!(merge_neighbours(entries), expected, "{name}");
@@ -421,21 +421,21 @@ mod tests {
     #[test]
     fn texts_are_sent_as_such_and_system_messages_stand_in_front() {
         let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
-        let user = said("user", json!("hi"));
+        let user = entry("user", json!("hi"));
         let entries = vec![
-            said("system", parts.clone()),
+            entry("system", parts.clone()),
             user.clone(),
-            said("assistant", parts),
-            said("system", json!("rules")),
+            entry("assistant", parts),
+            entry("system", json!("rules")),
         ];
         let sent = |last: Value| {
-            vec![said("system", json!("a\nb")), user.clone(), said("assistant", json!("a\nb")), last]
+            vec![entry("system", json!("a\nb")), user.clone(), entry("assistant", json!("a\nb")), last]
         };
         for (model, expected) in [
-            ("qwen3.5-4b", said("user", json!("<system>\nrules\n</system>"))),
-            ("openai/gpt-5.1", said("system", json!("rules"))),
-            ("o3", said("system", json!("rules"))),
-            ("olmo-3", said("user", json!("<system>\nrules\n</system>"))),
+            ("qwen3.5-4b", entry("user", json!("<system>\nrules\n</system>"))),
+            ("openai/gpt-5.1", entry("system", json!("rules"))),
+            ("o3", entry("system", json!("rules"))),
+            ("olmo-3", entry("user", json!("<system>\nrules\n</system>"))),
         ] {
             assert_eq!(strict_turns(entries.clone(), model), sent(expected), "{model}");
         }
@@ -444,7 +444,8 @@ mod tests {
     #[test]
     fn the_assistant_pauses_between_results_and_the_user_where_templates_demand_it() {
         let result = json!({"role": "tool", "tool_call_id": "c", "content": "out"});
-        let entries = vec![said("user", json!("a")), calling(json!(null)), result, said("user", json!("b"))];
+        let entries =
+            vec![entry("user", json!("a")), calling(json!(null)), result, entry("user", json!("b"))];
         for (model, pauses) in [
             ("mistral-small-3.2", true),
             ("mistralai/Ministral-8B-Instruct-2410", true),
@@ -467,9 +468,9 @@ mod tests {
         let result = || json!({"role": "tool", "tool_call_id": "c", "content": "out"});
         let of = |letters: &str| -> Vec<Value> {
             let entry = |letter: char| match letter {
-                's' => said("system", json!("a")),
-                'u' => said("user", json!("a")),
-                'a' => said("assistant", json!("a")),
+                's' => entry("system", json!("a")),
+                'u' => entry("user", json!("a")),
+                'a' => entry("assistant", json!("a")),
                 't' => calling(json!(null)),
                 _ => result(),
             };
@@ -496,19 +497,19 @@ mod tests {
     fn conversations() -> impl Strategy<Value = Vec<Value>> {
         let text = || "[a-c]{0,2}";
         let unit = prop_oneof![
-            text().prop_map(|text| vec![said("user", json!(text))]),
-            text().prop_map(|text| vec![said(
+            text().prop_map(|text| vec![entry("user", json!(text))]),
+            text().prop_map(|text| vec![entry(
                 "user",
                 json!([{"type": "text", "text": text}, {"type": "image_url"}])
             )]),
-            text().prop_map(|text| vec![said("assistant", json!(text))]),
-            text().prop_map(|text| vec![said("system", json!(text))]),
+            text().prop_map(|text| vec![entry("assistant", json!(text))]),
+            text().prop_map(|text| vec![entry("system", json!(text))]),
             (text(), text()).prop_map(|(text, out)| {
                 vec![calling(json!(text)), json!({"role": "tool", "tool_call_id": "c", "content": out})]
             }),
         ];
         prop::collection::vec(unit, 0..12).prop_map(|units| {
-            let opening = [said("system", json!("s")), said("user", json!("u"))];
+            let opening = [entry("system", json!("s")), entry("user", json!("u"))];
             opening.into_iter().chain(units.into_iter().flatten()).collect()
         })
     }

@@ -73,13 +73,13 @@ impl Conduct {
         self.discretion.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn denied(&self) -> MutexGuard<'_, Vec<DeniedCall>> {
+    fn lock_denials(&self) -> MutexGuard<'_, Vec<DeniedCall>> {
         self.denied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that a call was denied.
     pub(crate) fn deny(&self, agent: &AgentId, call: &ToolCall, about: &[Subject], by: DeniedBy) {
-        self.denied().push(DeniedCall {
+        self.lock_denials().push(DeniedCall {
             agent: agent.clone(),
             tool: call.name.clone(),
             call_id: call.id.clone(),
@@ -90,7 +90,7 @@ impl Conduct {
 
     /// Adds the calls that were denied since the last time to a report.
     pub(crate) fn report(&self, result: Result<RunReport, RunError>) -> Result<RunReport, RunError> {
-        let denials = std::mem::take(&mut *self.denied());
+        let denials = std::mem::take(&mut *self.lock_denials());
         result.map(|report| RunReport { denials, ..report })
     }
 }

@@ -53,26 +53,26 @@ impl Consents {
     /// `preview` finds; it is returned, because their consent is to that change alone.
     ///
     /// # Errors
-    /// Who denied it, and the reason why the call may not be made.
+    /// The denial: which rule or person denied the call, and the reason.
     pub(crate) async fn ask(
         &self,
         person: &dyn Person,
         request: &ConsentRequest<'_>,
         preview: impl Future<Output = Option<FileChange>>,
     ) -> Result<(ActionConsent, Option<FileChange>), (DeniedBy, String)> {
-        if self.given().covers(request) {
+        if self.lock().covers(request) {
             return Ok((ActionConsent::User { earlier: true }, None));
         }
         // Of calls that ask at once, the later need not if the first was answered for all.
         let _one_at_a_time = self.asking.lock().await;
-        if self.given().covers(request) {
+        if self.lock().covers(request) {
             return Ok((ActionConsent::User { earlier: true }, None));
         }
         let change = preview.await;
         match person.consent(&ConsentRequest { change: change.as_ref(), ..*request }).await {
             Ok(Consent::Once) => Ok((ActionConsent::User { earlier: false }, change)),
             Ok(Consent::ForRun) => {
-                self.given().insert(request);
+                self.lock().insert(request);
                 Ok((ActionConsent::User { earlier: false }, change))
             }
             Ok(Consent::Refused { why: Some(why) }) => {
@@ -85,7 +85,7 @@ impl Consents {
         }
     }
 
-    fn given(&self) -> MutexGuard<'_, Given> {
+    fn lock(&self) -> MutexGuard<'_, Given> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

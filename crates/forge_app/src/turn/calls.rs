@@ -17,7 +17,7 @@ use futures::future::join_all;
 use tracing::Instrument;
 
 use super::agents::SubAgents;
-use crate::emission::{EMIT, emitted};
+use crate::emission::{EMIT, event_of};
 use crate::engine::recall_tools;
 use crate::hooks::{Denial, Ruling};
 use crate::recall::{RECALL, recall};
@@ -156,7 +156,7 @@ impl ToolCalls<'_, '_> {
         if let Err(refusal) = self.permit(call, &Reach::free()).await {
             return refusal;
         }
-        let event = match emitted(self.agent, call) {
+        let event = match event_of(self.agent, call) {
             Ok(event) => event,
             Err(why) => return ToolResult::error(call, why),
         };

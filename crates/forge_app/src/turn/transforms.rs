@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use forge_domain::compaction::{
     AssistantRun, CompactionImpact, CompactionReport, CompactionRules, Outcome, StrategyError, Trigger,
-    enriched, is_enriched,
+    enrich, is_enriched,
 };
 use forge_domain::{
     AgentId, Context, ContextMessage, Conversation, Event, HookPoint, Message, MessageId, StrategyId,
@@ -134,7 +134,7 @@ impl Turn<'_, '_> {
                 let answer = answer(&theirs, agent_id, output);
                 self.transforms.count(theirs, &mut self.report);
                 let counter = &*self.engine.services.counter;
-                match enriched(&view, agent_id, output, &answer?, counter) {
+                match enrich(&view, agent_id, output, &answer?, counter) {
                     Some(enriched) => record(&mut self.work.conversation, &enriched),
                     None => Ok(()),
                 }

@@ -33,7 +33,7 @@ impl RpcError {
     }
 
     /// Returns the error about work that failed.
-    pub(super) fn failed(why: impl Into<String>) -> Self {
+    pub(super) fn new(why: impl Into<String>) -> Self {
         Self { code: -32603, message: why.into() }
     }
 
@@ -45,7 +45,7 @@ impl RpcError {
 
 impl From<anyhow::Error> for RpcError {
     fn from(error: anyhow::Error) -> Self {
-        Self::failed(format!("{error:#}"))
+        Self::new(format!("{error:#}"))
     }
 }
 
@@ -84,7 +84,7 @@ impl Connection {
         let (answers, answer) = oneshot::channel();
         self.waiting().insert(id, answers);
         send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        answer.await.unwrap_or_else(|_| Err(RpcError::failed("the editor is gone")))
+        answer.await.unwrap_or_else(|_| Err(RpcError::new("the editor is gone")))
     }
 
     /// Hands the editor's answer to the request that waits for it.

@@ -222,7 +222,7 @@ impl Server {
         let prepared = tokio::task::spawn_blocking(move || {
             prepare(&request, &view, person).map(|orchestrator| (orchestrator, request))
         });
-        let prepared = prepared.await.map_err(|error| RpcError::failed(error.to_string()))?;
+        let prepared = prepared.await.map_err(|error| RpcError::new(error.to_string()))?;
         let (mut orchestrator, request) = prepared?;
         if let Some(resume) = &request.resume {
             orchestrator.restore(resume).await.map_err(explain_resume)?;
@@ -260,7 +260,7 @@ impl Server {
         let store = self.store.as_ref().map(ToString::to_string);
         let url = store::named_or_of_runs(store.as_deref(), None)?;
         let Ok(store) = store::open_existing(&url).await else { return Ok(json!({"sessions": []})) };
-        let runs = runs(&*store).await.map_err(|error| RpcError::failed(error.to_string()))?;
+        let runs = runs(&*store).await.map_err(|error| RpcError::new(error.to_string()))?;
         let cwd = folder.or_else(|| std::env::current_dir().ok()).unwrap_or_default();
         let mut sessions = Vec::new();
         for summary in runs {

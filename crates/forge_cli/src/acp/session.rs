@@ -121,7 +121,7 @@ impl Session {
         mut event: Event,
     ) -> Result<RunReport, RpcError> {
         let text = orchestrator.engine().services().expand(&event.value).await;
-        event.value = text.map_err(|error| RpcError::failed(error.to_string()))?;
+        event.value = text.map_err(|error| RpcError::new(error.to_string()))?;
         let report = match &self.agent {
             Some(agent) => orchestrator.wake(agent, &event).await,
             None => orchestrator.run(event).await,

@@ -122,7 +122,7 @@ mod tests {
 
     /// Types one letter per key: `<` and `>` move, `^` and `$` move far, `-` deletes backwards, `x` forwards,
     /// `w` a word, `,` enters, `;` starts a line.
-    fn typed(keys: &str) -> (Typed, Vec<String>) {
+    fn type_keys(keys: &str) -> (Typed, Vec<String>) {
         let (mut line, mut entered) = (Typed::default(), Vec::new());
         for key in keys.chars() {
             let key = match key {
@@ -160,7 +160,7 @@ mod tests {
             ("a;b^c", "a\ncb", &[]),
             ("a\\,b,", "", &["a\nb"]),
         ] {
-            let (line, actual) = typed(keys);
+            let (line, actual) = type_keys(keys);
             assert_eq!(
                 (line.0.get_buffer(), actual.iter().map(String::as_str).collect::<Vec<_>>()),
                 (text, entered.to_vec()),
@@ -187,7 +187,7 @@ mod tests {
             ("abcdefgh<<<<", 6, ("abcd", "e", "f")),
             ("abcdefgh", 0, ("", " ", "")),
         ] {
-            let (line, _) = typed(keys);
+            let (line, _) = type_keys(keys);
             let (before, at, behind) = line.window(width);
             assert_eq!((before.as_str(), at.as_str(), behind.as_str()), expected, "{keys} in {width}");
         }

@@ -264,7 +264,7 @@ impl ChatSession<'_> {
         }
         self.attendant.screen.gap();
         for line in lines.iter().take(DIFF_LINES) {
-            output::say(&painted(line));
+            output::say(&paint(line));
         }
         let more = lines.len().saturating_sub(DIFF_LINES);
         if more > 0 {
@@ -303,7 +303,7 @@ impl ChatSession<'_> {
 }
 
 /// Colours a line of a difference.
-fn painted(line: &str) -> String {
+fn paint(line: &str) -> String {
     let shown = output::exact(line);
     let styled = match line.as_bytes() {
         [b'+', ..] => style(shown).green(),

@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     /// Returns the text as shown in so many columns.
-    fn shown(text: &str, columns: usize, paint: Paint) -> Vec<String> {
+    fn render_text(text: &str, columns: usize, paint: Paint) -> Vec<String> {
         let mut blocks = Blocks::default();
         let mut all = blocks.push(text);
         all.extend(blocks.finish());
@@ -297,7 +297,7 @@ mod tests {
             ("---", 20, &["───────────────────"]),
             ("~~~\nopen", 20, &["  open"]),
         ] {
-            let actual = shown(text, columns, Paint::Bare);
+            let actual = render_text(text, columns, Paint::Bare);
             assert_eq!(actual, expected, "{text}");
         }
     }
@@ -317,7 +317,7 @@ mod tests {
             "<b \u{1b}[2J>",
         ] {
             for paint in [Paint::Bare, Paint::Colours] {
-                let shown = shown(text, 40, paint).join("\n");
+                let shown = render_text(text, 40, paint).join("\n");
                 let left = console::strip_ansi_codes(&shown).into_owned();
                 let steers = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
                 assert!(!left.contains(steers), "{text:?}: {shown:?}");
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn looks_are_colours_where_there_are_some() {
         assert_eq!(
-            shown("# T\na **b** `c`", 40, Paint::Colours),
+            render_text("# T\na **b** `c`", 40, Paint::Colours),
             ["\u{1b}[36m\u{1b}[1mT\u{1b}[0m", "a \u{1b}[1mb\u{1b}[0m \u{1b}[36mc\u{1b}[0m"]
         );
     }
@@ -359,7 +359,7 @@ mod tests {
             all.extend(blocks.finish());
             let lines = |block: &Block| render(block, columns, Paint::Bare);
             let actual: Vec<String> = all.iter().flat_map(lines).collect();
-            proptest::prop_assert_eq!(actual, shown(&text, columns, Paint::Bare));
+            proptest::prop_assert_eq!(actual, render_text(&text, columns, Paint::Bare));
         }
     }
 

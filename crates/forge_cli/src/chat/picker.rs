@@ -70,7 +70,7 @@ pub(super) fn pick(title: &str, rows: &[PickRow], paint: Paint) -> Option<usize>
 
 impl Picker<'_> {
     /// Returns the places of the rows that the filter admits.
-    fn admitted(&self) -> Vec<usize> {
+    fn matches(&self) -> Vec<usize> {
         let wanted = self.filter.to_lowercase();
         let has_it = |row: &PickRow| format!("{} {}", row.name, row.details).to_lowercase().contains(&wanted);
         let rows = self.rows.iter().enumerate();
@@ -82,13 +82,13 @@ impl Picker<'_> {
         if *kind == KeyEventKind::Release {
             return Pressed::Open;
         }
-        let n = self.admitted().len();
+        let n = self.matches().len();
         let control = modifiers.contains(KeyModifiers::CONTROL);
         match code {
             KeyCode::Esc => return Pressed::Left,
             KeyCode::Char('c' | 'd') if control => return Pressed::Left,
             KeyCode::Enter => {
-                return self.admitted().get(self.at).copied().map_or(Pressed::Open, Pressed::Taken);
+                return self.matches().get(self.at).copied().map_or(Pressed::Open, Pressed::Taken);
             }
             KeyCode::Up => self.at = self.at.saturating_sub(1),
             KeyCode::Char('p') if control => self.at = self.at.saturating_sub(1),
@@ -112,7 +112,7 @@ impl Picker<'_> {
     /// Returns the lines, all narrower than the terminal and fewer than it has rows.
     fn lines(&self, title: &str, columns: usize, height: usize, paint: Paint) -> Vec<String> {
         let width = columns.saturating_sub(1);
-        let admitted = self.admitted();
+        let admitted = self.matches();
         let n_shown = height.saturating_sub(4).clamp(1, MOST_ROWS);
         let first = (self.at + 1).saturating_sub(n_shown);
         let heading = match self.filter.as_str() {

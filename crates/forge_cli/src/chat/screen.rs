@@ -163,7 +163,7 @@ impl Screen {
         self.gap();
         let mut drawn = self.lock();
         let (paint, columns) = (drawn.canvas.paint, usize::from((drawn.canvas.size)().0));
-        let lines = folded(text, columns.saturating_sub(2).max(1), most);
+        let lines = fold_paste(text, columns.saturating_sub(2).max(1), most);
         let lines =
             lines.into_iter().map(|line| paint_spans(&[Span::new(format!("  {line}"), Tone::QUIET)], paint));
         let lines = lines.collect();
@@ -394,7 +394,7 @@ impl output::Owner for Screen {
 }
 
 /// Returns at most `most` lines of `text`, wrapped, and how many more there are.
-fn folded(text: &str, columns: usize, most: usize) -> Vec<String> {
+fn fold_paste(text: &str, columns: usize, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = wrap(&harmless(text), columns).lines().map(str::to_owned).collect();
     let more = lines.len().saturating_sub(most);
     if more > 0 {
@@ -425,8 +425,8 @@ mod tests {
 
     #[test]
     fn long_thinking_is_folded() {
-        assert_eq!(folded("a\nb", 10, 3), ["a", "b"]);
-        let lines = folded("one two three four five", 10, 1);
+        assert_eq!(fold_paste("a\nb", 10, 3), ["a", "b"]);
+        let lines = fold_paste("one two three four five", 10, 1);
         assert_eq!(lines, ["one two", "… 2 lines more; /thinking shows all"]);
     }
 

@@ -51,7 +51,7 @@ pub(super) struct ChatSession<'a> {
 pub(super) enum End {
     /// The user left.
     Left,
-    /// The user goes on with another run.
+    /// The user continues another run.
     Again(Next),
     /// An interruption ended it.
     Interrupted(Interruption),
@@ -148,7 +148,7 @@ impl ChatSession<'_> {
         let screen = std::sync::Arc::clone(&self.attendant.screen);
         let mut is_same_line = false;
         loop {
-            // Where only the mode has changed, the line stays where it is.
+            // If only the mode has changed, the line being written is kept.
             if !std::mem::take(&mut is_same_line) {
                 screen.gap();
             }

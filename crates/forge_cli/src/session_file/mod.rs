@@ -129,7 +129,7 @@ fn nth_of(sessions: &[Session], wanted: &str) -> anyhow::Result<usize> {
         let more = if sessions.len() > known.len() { ", ..." } else { "" };
         let last = sessions.len().saturating_sub(1);
         Misconfigured(format!(
-            "there is no session `{wanted}`: write a number from 0 to {last}, or one of {}{more}",
+            "no session is named `{wanted}`: write a number from 0 to {last}, or one of {}{more}",
             known.join(", ")
         ))
         .into()

@@ -83,7 +83,7 @@ impl Sessions {
     }
 
     /// Returns the session of that name.
-    pub(crate) fn named(&self, name: &SessionName) -> Result<&AgentSession, SessionNameError> {
+    pub(crate) fn session(&self, name: &SessionName) -> Result<&AgentSession, SessionNameError> {
         name.find(&self.all, &|session| self.is_about(session, &self.here))
     }
 }
@@ -110,7 +110,7 @@ pub(crate) fn resolve(word: &Path) -> anyhow::Result<NamedSession> {
     name.check(&agent_words()).map_err(explain)?;
     let wanted = |agent: &str| name.agent.as_deref().is_none_or(|wanted| wanted == agent);
     let sessions = Sessions::find(&wanted);
-    let found = sessions.named(&name).map_err(|error| match sessions.faults.first() {
+    let found = sessions.session(&name).map_err(|error| match sessions.faults.first() {
         Some(fault) if matches!(error, SessionNameError::None { .. }) => {
             Misconfigured(format!("{}\n  help: not read: {}", visible_error(&error), visible(fault)))
         }

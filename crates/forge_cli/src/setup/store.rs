@@ -32,7 +32,7 @@ pub(crate) fn store_url(named: Option<&str>) -> anyhow::Result<StoreUrl> {
 
 /// Opens the store; a missing file is created, and its folder with it, readable by its user alone.
 pub(crate) async fn open(url: &StoreUrl) -> anyhow::Result<Arc<dyn CheckpointStore>> {
-    Ok(OpeningCheckpointStore::new(url.clone()).opened().await?)
+    Ok(OpeningCheckpointStore::new(url.clone()).store().await?)
 }
 
 /// Opens a store that must exist: reading does not create it.

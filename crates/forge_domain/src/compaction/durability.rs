@@ -22,7 +22,7 @@ const BLOCKS: [&str; 3] = [
 ];
 
 /// Returns the conversation after those rounds, and its view at every length that its log had.
-fn played(rounds: &[(String, u8)], yaml: &str) -> (Conversation, Vec<(usize, Context)>) {
+fn play(rounds: &[(String, u8)], yaml: &str) -> (Conversation, Vec<(usize, Context)>) {
     let mut log = Conversation::new();
     let mut views = vec![(0, log.view())];
     for (notation, then) in rounds {
@@ -49,7 +49,7 @@ fn played(rounds: &[(String, u8)], yaml: &str) -> (Conversation, Vec<(usize, Con
     (log, views)
 }
 
-fn written(log: &Conversation) -> Vec<Value> {
+fn lines_of(log: &Conversation) -> Vec<Value> {
     serde_json::from_value(serde_json::to_value(log).unwrap()).unwrap()
 }
 
@@ -62,8 +62,8 @@ proptest! {
 
     #[test]
     fn what_was_written_is_read_again_and_goes_on_alike(rounds in rounds(), block in 0..BLOCKS.len(), after in 0..BLOCKS.len()) {
-        let (mut log, _) = played(&rounds, BLOCKS[block]);
-        let mut again = read(&written(&log)).unwrap();
+        let (mut log, _) = play(&rounds, BLOCKS[block]);
+        let mut again = read(&lines_of(&log)).unwrap();
         prop_assert_eq!(&again, &log);
         for log in [&mut log, &mut again] {
             for message in conversation("utrtrutr").messages() {
@@ -76,7 +76,7 @@ proptest! {
 
     #[test]
     fn rewound_it_is_what_it_was(rounds in rounds(), block in 0..BLOCKS.len()) {
-        let (log, views) = played(&rounds, BLOCKS[block]);
+        let (log, views) = play(&rounds, BLOCKS[block]);
         for (n_entries, view) in views {
             prop_assert_eq!(log.rewound(n_entries).unwrap().view(), view);
         }
@@ -85,14 +85,14 @@ proptest! {
 
     #[test]
     fn undone_layer_by_layer_every_message_is_back(rounds in rounds(), block in 0..BLOCKS.len()) {
-        let (mut log, _) = played(&rounds, BLOCKS[block]);
+        let (mut log, _) = play(&rounds, BLOCKS[block]);
         let in_force = log.live_entries().len();
         let mut undone = Vec::new();
         while let Some(id) = log.undo() {
             undone.push(id);
             prop_assert!(log.coverage().is_complete());
             prop_assert_eq!(&log.refold(), &log.view());
-            prop_assert_eq!(&read(&written(&log)).unwrap(), &log);
+            prop_assert_eq!(&read(&lines_of(&log)).unwrap(), &log);
         }
         prop_assert!(undone.len() >= in_force);
         prop_assert!(undone.is_sorted_by(|a, b| a > b), "{:?}", undone);
@@ -103,8 +103,8 @@ proptest! {
 
     #[test]
     fn a_line_that_is_missing_or_doubled_is_found(rounds in rounds(), at in any::<prop::sample::Index>(), doubled: bool) {
-        let (log, _) = played(&rounds, BLOCKS[0]);
-        let mut lines = written(&log);
+        let (log, _) = play(&rounds, BLOCKS[0]);
+        let mut lines = lines_of(&log);
         let at = at.index(lines.len());
         let line = lines.remove(at);
         let is_last = at == lines.len();

@@ -75,7 +75,7 @@ pub async fn fit_and_check(
     let fit = compactor.fit(settings, before.clone(), budget, services).await;
     let mut books = Books::default();
     let again = compactor.fit(settings, before.clone(), budget, services).await;
-    books.hold(Guarantee::SameBytes, said(&fit) == said(&again), || {
+    books.hold(Guarantee::SameBytes, essence(&fit) == essence(&again), || {
         "a second time it came out otherwise".into()
     });
     if let Some(compacted) = fit.result.as_ref().ok().and_then(|fitted| fitted.compacted.as_ref())
@@ -128,7 +128,7 @@ pub async fn fit_and_check(
 }
 
 /// Returns the decision and the messages that would be sent.
-fn said(fit: &Fit) -> (&Outcome, Option<Vec<&Message>>) {
+fn essence(fit: &Fit) -> (&Outcome, Option<Vec<&Message>>) {
     let messages = fit.result.as_ref().ok().map(|fitted| fitted.prompt.messages());
     (&fit.report.outcome, messages.map(|messages| messages.iter().map(ContextMessage::message).collect()))
 }

@@ -155,7 +155,7 @@ const fn row(
     Row { key, both, one, other, log, room }
 }
 
-fn told() -> Conversation {
+fn conversation_with_orders() -> Conversation {
     let mut log = Conversation::new();
     let mut append = |message: Message| log.append(ContextMessage::count(message, &Characters));
     append(Message::user("Mend the parser."));
@@ -179,7 +179,7 @@ fn told() -> Conversation {
 fn outcome(row: &Row, value: &str) -> (String, Vec<String>, Vec<String>) {
     let mut log = match row.log {
         Log::Of(notation) => conversation(notation),
-        Log::Told => told(),
+        Log::Told => conversation_with_orders(),
     };
     let script = Script::summarizing();
     let yaml = format!("{{ {}, {}: {value} }}", row.both, row.key);

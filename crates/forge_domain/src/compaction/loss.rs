@@ -216,7 +216,7 @@ mod tests {
     }
 
     /// Returns the loss if the messages at `gone` are replaced by one with `text`.
-    fn lost(messages: &[Message], gone: std::ops::Range<usize>, text: &str) -> u64 {
+    fn loss(messages: &[Message], gone: std::ops::Range<usize>, text: &str) -> u64 {
         let before = log(messages).view();
         let groups = before.groups();
         let with = ContextMessage::count(Message::user(text).compacted(), &Characters);
@@ -239,7 +239,7 @@ mod tests {
             (2..3, "- Well done, thank you.", 0),
             (0..3, "nothing at all", 10_000),
         ] {
-            assert_eq!(lost(&said, gone.clone(), text), expected, "{gone:?} {text}");
+            assert_eq!(loss(&said, gone.clone(), text), expected, "{gone:?} {text}");
         }
     }
 
@@ -251,9 +251,9 @@ mod tests {
             Message::assistant("In src/lexer.rs there is next_token."),
             Message::user("Rename parse_item."),
         ];
-        let (asked, other) = (lost(&said, 1..2, "gone"), lost(&said, 2..3, "gone"));
+        let (asked, other) = (loss(&said, 1..2, "gone"), loss(&said, 2..3, "gone"));
         assert!(asked > other, "{asked} {other}");
-        assert!(lost(&said, 1..2, "parse_item") < asked);
+        assert!(loss(&said, 1..2, "parse_item") < asked);
     }
 
     #[test]
@@ -267,8 +267,8 @@ mod tests {
                 Message::assistant("On it."),
                 Message::user("And?"),
             ];
-            assert!(lost(&said, 1..2, "好的。 Yes.") > 0, "{sentence}");
-            assert_eq!(lost(&said, 1..2, &format!("{sentence} 好的。 Yes.")), 0, "{sentence}");
+            assert!(loss(&said, 1..2, "好的。 Yes.") > 0, "{sentence}");
+            assert_eq!(loss(&said, 1..2, &format!("{sentence} 好的。 Yes.")), 0, "{sentence}");
         }
     }
 
@@ -288,12 +288,12 @@ mod tests {
     fn what_is_rare_counts_more() {
         let mut said = vec![Message::assistant("only_once"), Message::assistant("very_often")];
         said.extend((0..8).map(|_| Message::assistant("very_often")));
-        let (rare, common) = (lost(&said, 0..1, "very_often"), lost(&said, 1..10, "only_once"));
+        let (rare, common) = (loss(&said, 0..1, "very_often"), loss(&said, 1..10, "only_once"));
         assert!(rare > 2 * common, "{rare} {common}");
     }
 
     #[test]
     fn where_there_is_nothing_to_lose_nothing_is_lost() {
-        assert_eq!(lost(&[Message::assistant("..."), Message::assistant("!")], 0..1, "so"), 0);
+        assert_eq!(loss(&[Message::assistant("..."), Message::assistant("!")], 0..1, "so"), 0);
     }
 }

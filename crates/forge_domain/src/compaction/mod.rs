@@ -58,7 +58,7 @@ mod keys;
 #[cfg(test)]
 mod peers_failures;
 
-pub use assistant_run::{AssistantRun, enriched, is_enriched};
+pub use assistant_run::{AssistantRun, enrich, is_enriched};
 pub use cap::cap;
 pub use compact::*;
 pub use compactor::*;

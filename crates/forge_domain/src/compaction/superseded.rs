@@ -76,7 +76,7 @@ impl<'a> Later<'a> {
     }
 
     fn take_call(&mut self, call: &'a ToolCall, deed: &'a Deed, says: Says) {
-        self.changed.extend(deed.changed());
+        self.changed.extend(deed.changed_paths());
         if says == Says::This {
             let whole = deed.read().filter(|(_, extent)| *extent == Extent::Whole);
             self.read.extend(whole.map(|(path, _)| (call.name.as_str(), path)));

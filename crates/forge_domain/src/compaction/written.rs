@@ -84,7 +84,7 @@ mod tests {
         let mut record = Record::default();
         for (entry, expected) in [("m1 Read a: 900 tokens", true), ("m2: It is done.", false)] {
             let place = if expected { &mut record.left_out } else { &mut record.story };
-            place.push(Entry::carried(entry));
+            place.push(Entry::carry(entry));
             assert_eq!(is_bare_record(&record.to_text()), expected, "{}", record.to_text());
         }
         assert!(!is_bare_record("Notes of mine"));
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_compaction_wrote_is_recognized_and_nothing_else() {
-        let record = Record { said: vec![Entry::said("fix it")], ..Record::default() }.to_text();
+        let record = Record { said: vec![Entry::quote("fix it")], ..Record::default() }.to_text();
         let summary = "<forge_context_summary>\nDone.\n</forge_context_summary>";
         let call = ToolCall { id: "c".into(), name: ToolName::new("f").unwrap(), arguments: "{}".into() };
         let calling = Message::new(Body::Assistant { content: Some(summary.into()), calls: vec![call] });
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn texts_that_were_sent_as_one_come_apart() {
-        let record = Record { said: vec![Entry::said("a\n\nb")], ..Record::default() }.to_text();
+        let record = Record { said: vec![Entry::quote("a\n\nb")], ..Record::default() }.to_text();
         let marker = "[... 2 messages omitted ...]";
         let summary = "<forge_context_summary>\nDone.\n\nAll.\n</forge_context_summary>";
         for (role, pieces) in [

@@ -80,7 +80,7 @@ impl PartialEq for ContextMessage {
 impl ContextMessage {
     /// Counts `message`; it has no id until it is in a log.
     pub fn count(message: Message, counter: &dyn TokenCounter) -> Self {
-        let bound = Bound::counted(&message, counter).map(Arc::new);
+        let bound = Bound::count(&message, counter).map(Arc::new);
         Self { bound, ..Self::open(None, message_tokens(&message, counter), message) }
     }
 

@@ -43,12 +43,12 @@ impl Frame {
     /// Returns the positions of the messages whose reasoning is stale, and the mark of the view as it is sent
     /// without that.
     pub(super) fn examine(&self, messages: &[ContextMessage]) -> (Vec<usize>, ViewMark) {
-        let needed = self.needed(messages);
+        let needed = self.needed_position(messages);
         let mut stale = Vec::new();
         let mut mark = self.mark;
         for (position, message) in messages.iter().enumerate() {
             let bound = message.bound_reasoning();
-            let is_stale = bound.is_some_and(|bound| needed != Some(position) && !self.made(bound, mark));
+            let is_stale = bound.is_some_and(|bound| needed != Some(position) && !self.has_made(bound, mark));
             if is_stale {
                 stale.push(position);
             }
@@ -70,13 +70,13 @@ impl Frame {
     }
 
     /// Checks whether reasoning was made in the view of that mark.
-    fn made(&self, bound: &Bound, view: ViewMark) -> bool {
+    fn has_made(&self, bound: &Bound, view: ViewMark) -> bool {
         bound.is_of(&self.model, &view.to_text())
     }
 
     /// Returns the position of the exchange that the model has yet to continue, if it may need its reasoning
     /// whatever has changed.
-    pub(super) fn needed(&self, messages: &[ContextMessage]) -> Option<usize> {
+    pub(super) fn needed_position(&self, messages: &[ContextMessage]) -> Option<usize> {
         let last = messages.iter().rposition(|message| message.role() == Role::Assistant)?;
         let bound = messages[last].bound_reasoning()?;
         let is_own = bound.may_be_demanded && bound.may_be_of(&self.model);
@@ -98,7 +98,7 @@ impl Frame {
     ) -> bool {
         let extend = |mark, message: &ContextMessage| self.extend(mark, message, message.is_bare());
         let mark = before.iter().fold(self.mark, extend);
-        message.bound_reasoning().is_some_and(|bound| !is_needed && !self.made(bound, mark))
+        message.bound_reasoning().is_some_and(|bound| !is_needed && !self.has_made(bound, mark))
     }
 
     /// Returns `reply` with the mark of `view`, in which it was made, if it has reasoning that is bound to
@@ -156,7 +156,7 @@ mod tests {
     }
 
     /// Returns a letter for each reply of the prompt: `+` with its reasoning, `-` without.
-    fn sent(log: &Conversation, budget: &Budget) -> String {
+    fn thinking_sent(log: &Conversation, budget: &Budget) -> String {
         let prompt: Prompt = budget.admit(log.view()).unwrap();
         assert_eq!(stale_reasoning(&prompt), []);
         let count = |message: &ContextMessage| ContextMessage::count(message.message().clone(), &Characters);
@@ -179,26 +179,26 @@ mod tests {
     fn reasoning_is_sent_in_its_view_alone() {
         let (fable, sonnet) = (budget("claude-fable-5-1", &["look"]), budget("claude-sonnet-5-5", &["look"]));
         let mut log = log(&fable, "tta");
-        assert_eq!(sent(&log, &fable), "+++");
-        assert_eq!(sent(&log, &sonnet), "---", "another model");
+        assert_eq!(thinking_sent(&log, &fable), "+++");
+        assert_eq!(thinking_sent(&log, &sonnet), "---", "another model");
         assert_eq!(
-            sent(&log, &budget("claude-fable-5-1", &["look", "read"])),
+            thinking_sent(&log, &budget("claude-fable-5-1", &["look", "read"])),
             "---",
             "another list of tools"
         );
-        assert_eq!(sent(&log, &fable), "+++", "and back");
+        assert_eq!(thinking_sent(&log, &fable), "+++", "and back");
         // The result of the first call is cut: what was said before it stays, later replies have a new view.
         compact(&mut log, 3);
-        assert_eq!(sent(&log, &fable), "+--");
+        assert_eq!(thinking_sent(&log, &fable), "+--");
         ask(&mut log, &fable, 't');
-        assert_eq!(sent(&log, &fable), "+--+");
+        assert_eq!(thinking_sent(&log, &fable), "+--+");
         ask(&mut log, &sonnet, 't');
-        assert_eq!(sent(&log, &fable), "+--+-");
-        assert_eq!(sent(&log, &sonnet), "----+");
+        assert_eq!(thinking_sent(&log, &fable), "+--+-");
+        assert_eq!(thinking_sent(&log, &sonnet), "----+");
         let read: Conversation = serde_json::from_str(&serde_json::to_string(&log).unwrap()).unwrap();
-        assert_eq!(sent(&read, &fable), "+--+-", "the same in another process");
+        assert_eq!(thinking_sent(&read, &fable), "+--+-", "the same in another process");
         log.undo().unwrap();
-        assert_eq!(sent(&log, &fable), "+++--");
+        assert_eq!(thinking_sent(&log, &fable), "+++--");
     }
 
     #[test]
@@ -207,9 +207,9 @@ mod tests {
             let budget = budget(model, &["look"]);
             let mut log = log(&budget, "tt");
             compact(&mut log, 1);
-            assert_eq!(sent(&log, &budget), expected, "{model}");
+            assert_eq!(thinking_sent(&log, &budget), expected, "{model}");
             ask(&mut log, &budget, 'a');
-            assert_eq!(sent(&log, &budget), "--+", "{model}");
+            assert_eq!(thinking_sent(&log, &budget), "--+", "{model}");
         }
     }
 

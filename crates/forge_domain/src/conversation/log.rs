@@ -184,7 +184,7 @@ impl Conversation {
             .filter(|id| !kept.contains(id))
             .filter_map(|id| self.owners.get(&id).copied())
             .collect();
-        let owned = self.owned(compacted);
+        let owned = self.adopt(compacted);
         let mut replacements = difference(&self.cells(&kept, &touched), owned.messages())?;
         let absorbs: BTreeSet<EntryId> = touched.iter().map(|(entry, _)| *entry).collect();
         for entry in absorbs.iter().filter_map(|id| self.compaction(*id)) {
@@ -211,7 +211,7 @@ impl Conversation {
     }
 
     /// Returns `compacted` as the log holds it: a prompt may leave out reasoning, the log has it.
-    fn owned(&self, compacted: &Context) -> Context {
+    fn adopt(&self, compacted: &Context) -> Context {
         if !compacted.messages().iter().any(ContextMessage::is_bare) {
             return compacted.clone().unframed();
         }

@@ -107,10 +107,10 @@ mod tests {
         let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
         bytes.extend(width.to_be_bytes());
         bytes.extend(height.to_be_bytes());
-        encoded(&bytes)
+        encode(&bytes)
     }
 
-    fn encoded(bytes: &[u8]) -> String {
+    fn encode(bytes: &[u8]) -> String {
         const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let group = |three: &[u8]| {
             let bits = three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte))
@@ -171,7 +171,7 @@ mod tests {
             (vec![0xff, 0xd8, 0xff], None),
             (b"%PDF-1.7".to_vec(), None),
         ] {
-            assert_eq!(size_of(&encoded(&bytes)), expected, "{bytes:?}");
+            assert_eq!(size_of(&encode(&bytes)), expected, "{bytes:?}");
         }
     }
 }

@@ -112,7 +112,7 @@ impl Bound {
     }
 
     /// Returns the bound reasoning of a message, counted.
-    pub(super) fn counted(message: &Message, counter: &dyn TokenCounter) -> Option<Self> {
+    pub(super) fn count(message: &Message, counter: &dyn TokenCounter) -> Option<Self> {
         Self::of(message).map(|bound| Self { tokens: message.reasoning_tokens(counter), ..bound })
     }
 }

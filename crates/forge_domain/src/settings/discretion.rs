@@ -173,7 +173,7 @@ mod tests {
         rules
     }
 
-    fn written(path: &str) -> Subject {
+    fn write_to(path: &str) -> Subject {
         Subject::Written(path.to_owned())
     }
 
@@ -195,9 +195,9 @@ mod tests {
         // The columns are plan, ask, edits, auto.
         for (tool, reach, expected) in [
             ("read", read, [Allow, Allow, Allow, Allow]),
-            ("write", ask(Some(written("src/a.rs"))), [Deny, Ask, Allow, Allow]),
-            ("write", ask(Some(written("a/.GIT/hooks/x"))), [Deny, Ask, Ask, Ask]),
-            ("patch", ask(Some(written("forge.yaml"))), [Deny, Ask, Ask, Ask]),
+            ("write", ask(Some(write_to("src/a.rs"))), [Deny, Ask, Allow, Allow]),
+            ("write", ask(Some(write_to("a/.GIT/hooks/x"))), [Deny, Ask, Ask, Ask]),
+            ("patch", ask(Some(write_to("forge.yaml"))), [Deny, Ask, Ask, Ask]),
             ("shell", ask(Some(command("cargo test"))), [Deny, Ask, Ask, Allow]),
             ("shell", ask(Some(Subject::Unclear("$x".into()))), [Deny, Ask, Ask, Allow]),
             ("fetch", ask(Some(address)), [Ask, Ask, Ask, Ask]),
@@ -216,7 +216,7 @@ mod tests {
         use Permission::{Allow, Ask, Deny};
         let reach = Reach { usual: Ask, subjects: vec![command("cargo test")] };
         let unclear = Reach { usual: Ask, subjects: vec![Subject::Unclear("cargo $x".into())] };
-        let git = Reach { usual: Ask, subjects: vec![written(".git/config")] };
+        let git = Reach { usual: Ask, subjects: vec![write_to(".git/config")] };
         let secret = Subject::Secret { place: ".env".into(), what: "key".into() };
         let secret = Reach { usual: Allow, subjects: vec![secret] };
         let of = |mode, allowed: &[&str]| {

@@ -32,7 +32,7 @@ impl OpeningCheckpointStore {
     ///
     /// # Errors
     /// Fails like [`open_checkpoint_store`]; the next call tries again.
-    pub async fn opened(&self) -> Result<Arc<dyn CheckpointStore>, StoreError> {
+    pub async fn store(&self) -> Result<Arc<dyn CheckpointStore>, StoreError> {
         let mut opened = self.opened.lock().await;
         if let Some(store) = &*opened {
             return Ok(Arc::clone(store));
@@ -70,58 +70,58 @@ impl CheckpointStore for OpeningCheckpointStore {
         takeover: Takeover,
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
-        self.opened().await?.claim(run, holder, takeover, now).await
+        self.store().await?.claim(run, holder, takeover, now).await
     }
 
     async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
-        self.opened().await?.release(claim).await
+        self.store().await?.release(claim).await
     }
 
     async fn confirm(&self, claim: &Claim) -> Result<(), StoreError> {
-        self.opened().await?.confirm(claim).await
+        self.store().await?.confirm(claim).await
     }
 
     async fn save(&self, claim: &Claim, checkpoint: &NewCheckpoint) -> Result<CheckpointInfo, StoreError> {
-        self.opened().await?.save(claim, checkpoint).await
+        self.store().await?.save(claim, checkpoint).await
     }
 
     async fn begin_action(&self, claim: &Claim, action: &NewAction) -> Result<ActionKey, StoreError> {
-        self.opened().await?.begin_action(claim, action).await
+        self.store().await?.begin_action(claim, action).await
     }
 
     async fn end_action(&self, key: ActionKey, end: &ActionEnd) -> Result<(), StoreError> {
-        self.opened().await?.end_action(key, end).await
+        self.store().await?.end_action(key, end).await
     }
 
     async fn actions(&self, run: &RunId) -> Result<Vec<Action>, StoreError> {
-        self.opened().await?.actions(run).await
+        self.store().await?.actions(run).await
     }
 
     async fn load(&self, key: CheckpointKey) -> Result<Checkpoint, StoreError> {
-        self.opened().await?.load(key).await
+        self.store().await?.load(key).await
     }
 
     async fn list(&self, filter: &CheckpointFilter) -> Result<Vec<CheckpointInfo>, StoreError> {
-        self.opened().await?.list(filter).await
+        self.store().await?.list(filter).await
     }
 
     async fn runs(&self) -> Result<Vec<RunInfo>, StoreError> {
-        self.opened().await?.runs().await
+        self.store().await?.runs().await
     }
 
     async fn delete(&self, what: &Deletion, sweep: Sweep) -> Result<Pruned, StoreError> {
-        self.opened().await?.delete(what, sweep).await
+        self.store().await?.delete(what, sweep).await
     }
 
     async fn prune(&self, retention: &Retention, now: Timestamp, sweep: Sweep) -> Result<Pruned, StoreError> {
-        self.opened().await?.prune(retention, now, sweep).await
+        self.store().await?.prune(retention, now, sweep).await
     }
 
     async fn search(&self, run: &RunId, query: &SearchQuery) -> Result<Vec<Found>, StoreError> {
-        self.opened().await?.search(run, query).await
+        self.store().await?.search(run, query).await
     }
 
     async fn check(&self, mending: Mending) -> Result<StoreHealth, StoreError> {
-        self.opened().await?.check(mending).await
+        self.store().await?.check(mending).await
     }
 }

@@ -209,7 +209,7 @@ impl Press {
         Ok(match entry {
             Entry::Undo(id) => line(UNDO, id.as_u64() as i64),
             Entry::Compaction(compaction) => {
-                let note = serde_json::to_vec(&noted(compaction, conversation))?;
+                let note = serde_json::to_vec(&note_of(compaction, conversation))?;
                 Line { note: Some(self.pack(&note)), ..line(COMPACTION, compaction.id().as_u64() as i64) }
             }
             Entry::Message(counted) => {
@@ -309,7 +309,7 @@ impl Press {
                 let timestamp = row.made_at.map(timestamp).or(note.timestamp);
                 let packed = PackedRow { body: body.into(), timestamp, metadata: note.metadata };
                 let message = packed
-                    .noted(&json)
+                    .read_message(&json)
                     .map_err(|error| format!("message m{number} cannot be read: {error}"))?;
                 let (id, tokens) = (MessageId::new(number), Tokens::new(row.tokens as u64));
                 let counted = ContextMessage::packed(id, tokens, &message, packed);
@@ -331,7 +331,7 @@ struct PackedRow {
 
 impl PackedRow {
     /// Returns the message of `json` and the line's own columns.
-    fn noted(&self, json: &[u8]) -> serde_json::Result<Message> {
+    fn read_message(&self, json: &[u8]) -> serde_json::Result<Message> {
         let message: Message = serde_json::from_slice(json)?;
         Ok(Message { timestamp: self.timestamp, metadata: self.metadata.clone(), ..message })
     }
@@ -341,13 +341,13 @@ impl PackedMessage for PackedRow {
     fn unpack(&self) -> Message {
         let mut decompressor = decompressor().expect("there is memory for it");
         let json = unpack(&mut decompressor, &self.body);
-        let message = json.map(|json| self.noted(&json));
+        let message = json.map(|json| self.read_message(&json));
         message.expect("it was unpacked when it was read").expect("it was a message when it was read")
     }
 }
 
 /// Returns the note of a compaction; what an absorbed one wrote is only referred to.
-fn noted(entry: &CompactionEntry, conversation: &Conversation) -> CompactionNote {
+fn note_of(entry: &CompactionEntry, conversation: &Conversation) -> CompactionNote {
     let absorbed = conversation.compactions().filter(|earlier| entry.absorbs().contains(&earlier.id()));
     let mut written: HashMap<MessageId, (EntryId, usize, &Replacement)> = HashMap::new();
     for earlier in absorbed {

@@ -175,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    fn asked() -> RequestContext {
+    fn context() -> RequestContext {
         RequestContext {
             url: "http://host/v1/chat/completions".into(),
             model: Some(ModelId::new("gpt-x").unwrap()),
@@ -224,7 +224,7 @@ mod tests {
                  (nothing is at http://host/v1/chat/completions; are base_url and kind right?)",
             ),
         ] {
-            let actual = asked()
+            let actual = context()
                 .status(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes())
                 .to_string();
             assert_eq!(actual, expected);

@@ -300,7 +300,7 @@ mod tests {
 
     const PROTOCOLS: [&str; 5] = ["openai", "responses", "anthropic", "ollama", "gemini"];
 
-    fn asked() -> RequestContext {
+    fn context() -> RequestContext {
         RequestContext { url: "http://host/v1".into(), model: None, secrets: [].into() }
     }
 
@@ -308,23 +308,23 @@ mod tests {
         match protocol {
             "openai" => {
                 let mut reader = openai::OpenAiReplyReader::default();
-                read(bytes, asked(), Framing::Sse, openai::read_answer, move |data| reader.read(data))
+                read(bytes, context(), Framing::Sse, openai::read_answer, move |data| reader.read(data))
             }
             "responses" => {
                 let mut reader = responses::ResponsesReplyReader::default();
-                read(bytes, asked(), Framing::Sse, responses::read_answer, move |data| reader.read(data))
+                read(bytes, context(), Framing::Sse, responses::read_answer, move |data| reader.read(data))
             }
             "anthropic" => {
                 let mut reader = anthropic::AnthropicReplyReader::default();
-                read(bytes, asked(), Framing::Sse, anthropic::read_answer, move |data| reader.read(data))
+                read(bytes, context(), Framing::Sse, anthropic::read_answer, move |data| reader.read(data))
             }
             "gemini" => {
                 let mut reader = gemini::GeminiReplyReader::default();
-                read(bytes, asked(), Framing::Sse, gemini::read_answer, move |data| reader.read(data))
+                read(bytes, context(), Framing::Sse, gemini::read_answer, move |data| reader.read(data))
             }
             _ => {
                 let mut reader = ollama::OllamaReplyReader::default();
-                read(bytes, asked(), Framing::Lines, ollama::read_answer, move |data| reader.read(data))
+                read(bytes, context(), Framing::Lines, ollama::read_answer, move |data| reader.read(data))
             }
         }
     }

@@ -53,15 +53,15 @@ pub(super) async fn answer(
     }
 }
 
-fn shown(text: &str) -> String {
+fn safe_text(text: &str) -> String {
     shorten(&clean(text).replace('\n', " "), MOST_SHOWN)
 }
 
 async fn visit(server: &McpServerId, person: &dyn Person, message: &str, url: &str) -> Result<(), NoAnswer> {
     let text = format!(
         "The MCP server `{server}` asks you to open an address yourself: {}\n  {}\n  Forge does not open it. Answer when you are done",
-        shown(message),
-        shown(url)
+        safe_text(message),
+        safe_text(url)
     );
     let answer =
         person.answer(&Question { text, options: vec!["done".to_owned(), REFUSAL.to_owned()] }).await?;
@@ -79,7 +79,7 @@ async fn fill(
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let mut filled = Map::new();
-    let head = format!("The MCP server `{server}` asks: {} (or `{REFUSAL}`)", shown(message));
+    let head = format!("The MCP server `{server}` asks: {} (or `{REFUSAL}`)", safe_text(message));
     if fields.is_empty() {
         let options = vec!["yes".to_owned(), REFUSAL.to_owned()];
         let answer = person.answer(&Question { text: head, options }).await?;
@@ -102,8 +102,8 @@ async fn ask_for(
     field: &Value,
     is_required: bool,
 ) -> Result<Option<Value>, NoAnswer> {
-    let word = |key: &str| field[key].as_str().map(shown).unwrap_or_default();
-    let title = if word("title").is_empty() { shown(name) } else { word("title") };
+    let word = |key: &str| field[key].as_str().map(safe_text).unwrap_or_default();
+    let title = if word("title").is_empty() { safe_text(name) } else { word("title") };
     let about = [word("description"), if is_required { String::new() } else { "may be empty".to_owned() }];
     let about = about.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
     let about = if about.is_empty() { about } else { format!(" ({about})") };
@@ -125,9 +125,9 @@ async fn ask_for(
             }
         }
         let chosen = choices.iter().find(|(shown, _)| shown == answer).map(|(_, value)| value.clone());
-        let value = chosen.unwrap_or_else(|| typed(answer, field));
+        let value = chosen.unwrap_or_else(|| read_value(answer, field));
         match JsonSchema::new(field).map(|schema| schema.check(&value)) {
-            Ok(Err(faults)) => fault = format!(" — {}", shown(&faults.join("; "))),
+            Ok(Err(faults)) => fault = format!(" — {}", safe_text(&faults.join("; "))),
             _ => return Ok(Some(value)),
         }
     }
@@ -141,17 +141,17 @@ fn choices(field: &Value) -> Vec<(String, Value)> {
     }
     let titled = field["oneOf"].as_array().into_iter().flatten();
     let titled =
-        titled.filter_map(|choice| Some((shown(choice["title"].as_str()?), choice["const"].clone())));
+        titled.filter_map(|choice| Some((safe_text(choice["title"].as_str()?), choice["const"].clone())));
     let names = field["enumNames"].as_array();
     let plain = field["enum"].as_array().into_iter().flatten().enumerate().map(|(at, value)| {
         let name = names.and_then(|names| names.get(at)?.as_str()).or(value.as_str());
-        (name.map(shown).unwrap_or_default(), value.clone())
+        (name.map(safe_text).unwrap_or_default(), value.clone())
     });
     titled.chain(plain).collect()
 }
 
 /// Returns a typed answer in the field's type, as far as it can be read as that.
-fn typed(answer: &str, field: &Value) -> Value {
+fn read_value(answer: &str, field: &Value) -> Value {
     let text = || Value::String(answer.to_owned());
     match field["type"].as_str() {
         Some("integer") => answer.parse::<i64>().map_or_else(|_| text(), Value::from),

@@ -56,7 +56,7 @@ pub(super) async fn prompt(peer: &Peer<RoleClient>, name: &str, arguments: &str)
         let names: Vec<&str> = known.iter().map(|prompt| prompt.name.as_str()).collect();
         return Err(format!("there is no prompt `{name}` (expected one of {})", names.join(", ")));
     };
-    let params = GetPromptRequestParams::new(name).with_arguments(filled(declared, arguments)?);
+    let params = GetPromptRequestParams::new(name).with_arguments(fill_arguments(declared, arguments)?);
     let request = ClientRequest::GetPromptRequest(Request::new(params));
     let messages = match peer.send_request(request).await.map_err(|error| error.to_string())? {
         ServerResult::GetPromptResult(result) => result.messages,
@@ -73,7 +73,7 @@ pub(super) async fn prompt(peer: &Peer<RoleClient>, name: &str, arguments: &str)
 }
 
 /// Returns the arguments for a prompt.
-fn filled(prompt: &Prompt, arguments: &str) -> Result<Map<String, Value>, String> {
+fn fill_arguments(prompt: &Prompt, arguments: &str) -> Result<Map<String, Value>, String> {
     let declared = prompt.arguments.as_deref().unwrap_or_default();
     let mut filled = Map::new();
     let mut rest = arguments.trim();
@@ -126,7 +126,7 @@ mod tests {
             ("", Err("the prompt `review` needs `file`")),
             ("file=a focus=b c", Err("the prompt `review` takes no more than 2 arguments")),
         ] {
-            let actual = filled(&prompt, text).map(Value::Object);
+            let actual = fill_arguments(&prompt, text).map(Value::Object);
             assert_eq!(actual, expected.map_err(str::to_owned), "{text}");
         }
     }

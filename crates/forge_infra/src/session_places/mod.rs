@@ -80,7 +80,7 @@ fn find_in(agent: &'static str, place: &Place, root: &Path, found: &mut FoundSes
                 match AgentDatabase::open(&path).and_then(|opened| opened.sessions()) {
                     Ok(sessions) => {
                         let own = sessions.into_iter().filter(|session| !session.is_child);
-                        found.sessions.extend(own.map(|session| stored(agent, &path, session)));
+                        found.sessions.extend(own.map(|session| database_session(agent, &path, session)));
                     }
                     Err(error) => found.faults.push(error.to_string()),
                 }
@@ -95,7 +95,7 @@ fn find_in(agent: &'static str, place: &Place, root: &Path, found: &mut FoundSes
 }
 
 /// Returns a session that is in a database.
-fn stored(agent: &'static str, path: &Path, session: DatabaseSession) -> AgentSession {
+fn database_session(agent: &'static str, path: &Path, session: DatabaseSession) -> AgentSession {
     let text = |text: String| Some(text).filter(|text| !text.trim().is_empty());
     AgentSession {
         agent,

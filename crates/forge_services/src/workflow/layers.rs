@@ -11,7 +11,7 @@ use merge::Merge;
 
 use super::nearest::nearest;
 use super::shipped_models::{fetched_models, shipped_models};
-use super::trust::{PowerRequest, Trust, misplaced, narrow};
+use super::trust::{PowerRequest, Trust, check_places, narrow};
 use super::yaml::Outline;
 use super::{Finding, Source, WorkflowError, reader};
 
@@ -77,7 +77,7 @@ pub(super) fn misplaced_keys(layers: &Layers, workflow: &Workflow) -> Result<Vec
     // A file that cannot be read names no key; what is wrong with it is told elsewhere.
     let mut own = own_layers(layers, &mut |source| Ok(reader::read(source).unwrap_or_default()))?;
     of_environment(layers, &mut own)?;
-    Ok(misplaced(&own, workflow))
+    Ok(check_places(&own, workflow))
 }
 
 /// The workflow of the layers that are not the project's: built in, the administrator's and the person's own.

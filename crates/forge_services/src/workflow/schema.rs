@@ -173,19 +173,19 @@ mod tests {
     }
 
     /// Returns a workflow with `value` at `path`; a `*` is any name.
-    fn nested(path: &[String], value: Value) -> Value {
+    fn nest(path: &[String], value: Value) -> Value {
         match path.split_first() {
             None => value,
-            Some((step, rest)) if step == "[]" => json!([nested(rest, value)]),
+            Some((step, rest)) if step == "[]" => json!([nest(rest, value)]),
             Some((step, rest)) => {
-                json!({ if step == "*" { "researcher" } else { step.as_str() }: nested(rest, value) })
+                json!({ if step == "*" { "researcher" } else { step.as_str() }: nest(rest, value) })
             }
         }
     }
 
     /// Returns the keys that the loader names when it refuses an unknown one.
     fn known_to_the_loader(path: &[String]) -> BTreeSet<String> {
-        let yaml = nested(path, json!({ "∅": 1 })).to_string();
+        let yaml = nest(path, json!({ "∅": 1 })).to_string();
         let layers = Layers { project: Some(Source::new("forge.yaml", yaml)), ..Layers::default() };
         let error = load(&layers).unwrap_err();
         assert_eq!(&*error.what, "unknown field `∅`", "at {path:?}: {error}");
@@ -259,7 +259,7 @@ mod tests {
                 let own = value["examples"].as_array().into_iter().flatten();
                 assert!(own.clone().eq(examples(&steps.collect::<Vec<_>>())), "{:?} {key}", mapping.path);
                 for example in own {
-                    let yaml = nested(&mapping.path, json!({ key: example })).to_string();
+                    let yaml = nest(&mapping.path, json!({ key: example })).to_string();
                     let start = yaml.rfind(&json!({ key: example }).to_string()).unwrap();
                     let (_, faults) = reader::read_on(&Source::new("forge.yaml", yaml));
                     // What the mapping around it lacks is no fault of the example.

@@ -299,7 +299,7 @@ impl EntryFormat for Vercel {
         }
         let Some(role) = role_of(text_at(entry, "/role")) else { return Vec::new() };
         let Some(parts) = entry.get("parts").and_then(Value::as_array) else {
-            let mut blocks = listed(entry.get("content").unwrap_or(&Value::Null));
+            let mut blocks = block_list(entry.get("content").unwrap_or(&Value::Null));
             let invocations = entry.get("toolInvocations").and_then(Value::as_array);
             blocks.extend(invocations.into_iter().flatten().flat_map(invocation_blocks));
             return messages_of(role, &Value::Array(blocks));
@@ -319,7 +319,7 @@ fn has_typed_parts(message: &Fields<'_>) -> bool {
     part.is_some_and(|part| part.contains("type")) && !message.contains("info")
 }
 
-fn listed(content: &Value) -> Vec<Value> {
+fn block_list(content: &Value) -> Vec<Value> {
     match content {
         Value::Array(blocks) => blocks.clone(),
         Value::Null => Vec::new(),

@@ -37,7 +37,7 @@ impl EntryFormat for GeminiCli {
         let said = entry.get("content").unwrap_or(&Value::Null);
         match text_at(entry, "/type") {
             "user" => messages_of(Role::User, said),
-            "gemini" => answered(entry, content_of(said)),
+            "gemini" => reply_messages(entry, content_of(said)),
             // The others are for the user's eyes.
             _ => Vec::new(),
         }
@@ -60,7 +60,7 @@ impl EntryFormat for GeminiCli {
 }
 
 /// Returns a reply, and the results of its calls, which are in one entry.
-fn answered(entry: &Value, said: Content) -> Vec<Message> {
+fn reply_messages(entry: &Value, said: Content) -> Vec<Message> {
     let calls = entry.get("toolCalls").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let id = |of: &Value| text_at(of, "/id").to_owned();
     let made = calls

@@ -29,7 +29,7 @@ pub(super) fn lines(new: &NewSession<'_>) -> Vec<String> {
             "id": id,
             "parentId": parent,
             "timestamp": new.timestamp(place + 1),
-            "message": said(new, place, message),
+            "message": dated_message(new, place, message),
         });
         lines.push(entry.to_string());
         parent = json!(id);
@@ -37,7 +37,7 @@ pub(super) fn lines(new: &NewSession<'_>) -> Vec<String> {
     lines
 }
 
-fn said(new: &NewSession<'_>, place: usize, message: &Message) -> Value {
+fn dated_message(new: &NewSession<'_>, place: usize, message: &Message) -> Value {
     let at = new.now.as_millisecond().saturating_add(i64::try_from(place).unwrap_or_default());
     pi_message(message, Map::new(), json!(at))
 }

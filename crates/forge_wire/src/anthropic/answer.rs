@@ -290,7 +290,7 @@ mod tests {
     use super::super::message::entry_blocks;
     use super::*;
 
-    fn streamed(events: &[Value]) -> Reply {
+    fn read_stream(events: &[Value]) -> Reply {
         let (mut reader, mut parts) = (AnthropicReplyReader::default(), ReplyParts::default());
         for event in events {
             match reader.read(&event.to_string()).unwrap() {
@@ -362,7 +362,7 @@ mod tests {
         let mut parts = ReplyParts::default();
         parts.push(read_answer(whole_body().to_string().as_bytes()).unwrap());
         let whole = parts.finish().unwrap();
-        assert_eq!(streamed(&events), whole);
+        assert_eq!(read_stream(&events), whole);
         let usage = whole.usage.unwrap();
         let figures =
             [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.cache_written_tokens];

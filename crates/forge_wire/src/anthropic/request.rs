@@ -267,7 +267,7 @@ enum Piece<'a> {
 
 /// Returns a message's role and blocks as they are sent.
 fn legal_blocks(message: &Message) -> (&'static str, Vec<Value>) {
-    let (role, mut blocks) = said(message);
+    let (role, mut blocks) = role_and_blocks(message);
     with_legal_ids(&mut blocks);
     (role, blocks)
 }
@@ -282,7 +282,7 @@ pub fn with_legal_ids(blocks: &mut [Value]) {
 
 /// Returns a message's role and blocks. Content without a block in the protocol is named in words instead:
 /// the run continues, and the model knows of it.
-fn said(message: &Message) -> (&'static str, Vec<Value>) {
+fn role_and_blocks(message: &Message) -> (&'static str, Vec<Value>) {
     if let Ok(said) = entry_blocks(message) {
         return said;
     }

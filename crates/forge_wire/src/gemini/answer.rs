@@ -240,7 +240,7 @@ mod tests {
     use super::super::message::content_parts;
     use super::*;
 
-    fn streamed(events: &[Value]) -> Reply {
+    fn read_stream(events: &[Value]) -> Reply {
         let (mut reader, mut parts) = (GeminiReplyReader::default(), ReplyParts::default());
         for event in events {
             match reader.read(&event.to_string()).unwrap() {
@@ -288,7 +288,7 @@ mod tests {
         ];
         let parts = json!([{"text": "I look", "thought": true}, {"text": "Let me see."},
             call("read", Some("S1")), call("list", None)]);
-        let reply = streamed(&events);
+        let reply = read_stream(&events);
         assert_eq!(reply, whole(&last(&parts, "STOP")));
         assert_eq!(reply, whole(&json!(events)));
         assert_eq!(reply.message.to_text(), "Let me see.");
@@ -315,7 +315,7 @@ mod tests {
             json!([{"inlineData": {"mimeType": "image/png", "data": "AA=="}, "thoughtSignature": "S"}]),
             json!([{"functionCall": {"name": "read", "args": {}}, "thoughtSignature": "S"}]),
         ] {
-            let reply = streamed(&[event(&parts), last(&json!([]), "STOP")]);
+            let reply = read_stream(&[event(&parts), last(&json!([]), "STOP")]);
             assert_eq!(json!(content_parts(&reply.message).unwrap().1), parts);
         }
     }
@@ -332,12 +332,12 @@ mod tests {
             ("OTHER", "other"),
             ("NEVER_SEEN", "never_seen"),
         ] {
-            let reply = streamed(&[last(&text, reason)]);
+            let reply = read_stream(&[last(&text, reason)]);
             assert_eq!((reply.finish_reason.as_str(), reply.message.to_text().as_str()), (expected, "so"));
         }
         let blocked = json!({"promptFeedback": {"blockReason": "SAFETY", "safetyRatings": []},
             "usageMetadata": {"promptTokenCount": 9}});
-        assert_eq!(streamed(std::slice::from_ref(&blocked)).finish_reason, FinishReason::ContentFilter);
+        assert_eq!(read_stream(std::slice::from_ref(&blocked)).finish_reason, FinishReason::ContentFilter);
         assert_eq!(whole(&blocked).finish_reason, FinishReason::ContentFilter);
     }
 
@@ -348,7 +348,7 @@ mod tests {
         for (message, name, arguments) in
             [(json!(words), "read", words), (Value::Null, "unnamed_tool", "MALFORMED_FUNCTION_CALL")]
         {
-            let reply = streamed(&[event(&json!([call("list", Some("S"))])), malformed(message)]);
+            let reply = read_stream(&[event(&json!([call("list", Some("S"))])), malformed(message)]);
             let calls: Vec<_> = reply
                 .message
                 .calls()

@@ -85,7 +85,7 @@ fn join(parts: Vec<Value>, thoughts: &[Value]) -> Vec<Value> {
 
 /// Returns the parts of `message`: as they were kept, if they still match it; with its thoughts.
 pub(super) fn parts(message: &Message) -> Option<Vec<Value>> {
-    let parts = kept(message).or_else(|| plain_parts(message).ok())?;
+    let parts = kept_parts(message).or_else(|| plain_parts(message).ok())?;
     let thoughts = message.extra.get(THOUGHT_SIGNATURES).and_then(Value::as_array);
     Some(match thoughts.filter(|_| message.role() == Role::Assistant) {
         Some(thoughts) => join(parts, thoughts),
@@ -93,7 +93,7 @@ pub(super) fn parts(message: &Message) -> Option<Vec<Value>> {
     })
 }
 
-fn kept(message: &Message) -> Option<Vec<Value>> {
+fn kept_parts(message: &Message) -> Option<Vec<Value>> {
     let kept = message.metadata.get(KEY)?.get("parts")?.as_array()?;
     let read = match &message.body {
         Body::Assistant { .. } => assistant(kept),

@@ -130,7 +130,7 @@ pub(super) fn assistant(parts: &[Value]) -> Message {
         match read_call(part, &calls) {
             Some(call) => calls.push(call),
             None if is_thought(part) => {}
-            None => content.push(said(part)),
+            None => content.push(plain_part(part)),
         }
     }
     Message::new(Body::Assistant { content: content_of(content), calls })
@@ -144,7 +144,7 @@ pub(super) fn user(parts: &[Value], open: &mut Vec<ToolCall>) -> Vec<Message> {
     for part in parts {
         match part.get("functionResponse") {
             Some(response) => messages.push(Message::tool(read_response(response, open))),
-            None => content.push(said(part)),
+            None => content.push(plain_part(part)),
         }
     }
     messages.extend(content_of(content).map(Message::user));
@@ -208,7 +208,7 @@ pub(super) fn is_thought(part: &Value) -> bool {
     part.get("thought") == Some(&Value::Bool(true))
 }
 
-fn said(part: &Value) -> Part {
+fn plain_part(part: &Value) -> Part {
     match (part.as_object().map(Map::len), part.get("text")) {
         (Some(1), Some(Value::String(text))) => Part::Text(text.clone()),
         _ => Part::Media(part.clone()),

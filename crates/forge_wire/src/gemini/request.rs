@@ -157,7 +157,8 @@ impl<'a> Contents<'a> {
             called.extend(
                 message.iter().flat_map(|message| message.calls()).map(|call| (call.id.as_str(), &call.name)),
             );
-            let named = message.filter(|_| form.is_nameless).and_then(|message| named(message, &called));
+            let named =
+                message.filter(|_| form.is_nameless).and_then(|message| name_result(message, &called));
             if !form.parts.is_empty() {
                 said.push(Said { form, named });
             }
@@ -167,7 +168,7 @@ impl<'a> Contents<'a> {
 }
 
 /// Returns the response of a result with the name by which its tool was called.
-fn named(message: &Message, called: &BTreeMap<&str, &ToolName>) -> Option<Encoded> {
+fn name_result(message: &Message, called: &BTreeMap<&str, &ToolName>) -> Option<Encoded> {
     let MessageBody::Tool(result) = &message.body else { return None };
     let name = called.get(result.call_id.as_str()).copied()?.clone();
     let body = MessageBody::Tool(ToolResult { name: Some(name), ..result.clone() });

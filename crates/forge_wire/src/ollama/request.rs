@@ -156,7 +156,7 @@ impl Form {
     }
 
     /// Returns the entry with the name of its tool.
-    fn named(&self, message: &Message, name: &ToolName) -> Piece<'_> {
+    fn name_result(&self, message: &Message, name: &ToolName) -> Piece<'_> {
         let entry = || with_tool_name(message_json(message), name);
         let known = self.named.get_or_init(|| Box::new((name.clone(), entry().into())));
         if known.0 == *name { Piece::Kept(&known.1) } else { Piece::Made(entry()) }
@@ -179,7 +179,7 @@ fn entries(messages: &[ContextMessage]) -> Vec<Piece<'_>> {
             && form.is_nameless
             && let Some(name) = called.name(message.message())
         {
-            pieces.push(form.named(message.message(), name));
+            pieces.push(form.name_result(message.message(), name));
             continue;
         }
         push_merged(

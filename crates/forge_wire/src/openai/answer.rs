@@ -279,7 +279,7 @@ mod tests {
         assert_eq!((piece.reasoning.as_deref(), piece.extra.len()), (Some("hm"), 0));
     }
 
-    fn stopped(piece: ChatCompletionMessage) -> ChatCompletionMessage {
+    fn with_stop(piece: ChatCompletionMessage) -> ChatCompletionMessage {
         ChatCompletionMessage { finish_reason: Some(FinishReason::Stop), ..piece }
     }
 
@@ -338,7 +338,7 @@ mod tests {
         ] {
             let body = json!({"choices": [{"index": 0, "message": message}]}).to_string();
             let actual = read_answer(body.as_bytes()).unwrap();
-            assert_eq!(actual, stopped(expected), "{name}");
+            assert_eq!(actual, with_stop(expected), "{name}");
         }
     }
 

@@ -287,11 +287,11 @@ mod tests {
         parts.finish().map_err(|error| error.to_string())
     }
 
-    fn done(at: u64, item: &Value) -> Value {
+    fn done_event(at: u64, item: &Value) -> Value {
         json!({"type": "response.output_item.done", "output_index": at, "item": item})
     }
 
-    fn ended(status: &str, reason: &Value, output: &[Value]) -> Value {
+    fn end_event(status: &str, reason: &Value, output: &[Value]) -> Value {
         json!({"type": format!("response.{status}"), "response": {"object": "response", "status": status,
             "model": "gpt-x", "incomplete_details": reason, "output": output, "error": null,
             "usage": {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 2},
@@ -302,7 +302,7 @@ mod tests {
         json!({"type": format!("response.{kind}.delta"), "output_index": at, "delta": delta})
     }
 
-    fn begun(at: u64, item: &Value) -> Value {
+    fn begin_event(at: u64, item: &Value) -> Value {
         json!({"type": "response.output_item.added", "output_index": at, "item": item})
     }
 
@@ -320,28 +320,34 @@ mod tests {
         let items = [thought.clone(), comment.clone(), search.clone(), read.clone(), patch.clone()];
         let streamed = [
             json!({"type": "response.created", "response": {"status": "in_progress", "error": null}}),
-            begun(0, &json!({"id": "rs_1", "type": "reasoning", "summary": []})),
+            begin_event(0, &json!({"id": "rs_1", "type": "reasoning", "summary": []})),
             json!({"type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": 0,
                 "delta": "I look"}),
             json!({"type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": 1,
                 "delta": "twi"}),
-            done(0, &thought),
-            begun(1, &json!({"id": "other", "type": "message", "role": "assistant", "content": []})),
+            done_event(0, &thought),
+            begin_event(1, &json!({"id": "other", "type": "message", "role": "assistant", "content": []})),
             words(1, "output_text", "Read"),
             words(1, "output_text", "ing"),
-            done(1, &comment),
-            done(2, &search),
-            begun(3, &json!({"type": "function_call", "call_id": "c1", "name": "read", "arguments": ""})),
+            done_event(1, &comment),
+            done_event(2, &search),
+            begin_event(
+                3,
+                &json!({"type": "function_call", "call_id": "c1", "name": "read", "arguments": ""}),
+            ),
             // Parallel calls may alternate.
-            begun(4, &json!({"type": "custom_tool_call", "call_id": "c2", "name": "patch", "input": ""})),
+            begin_event(
+                4,
+                &json!({"type": "custom_tool_call", "call_id": "c2", "name": "patch", "input": ""}),
+            ),
             words(3, "function_call_arguments", "{\"path\""),
             words(4, "custom_tool_call_input", "*** Be"),
             words(3, "function_call_arguments", ": \"a\"}"),
-            done(3, &read),
-            done(4, &patch),
-            ended("completed", &Value::Null, &items),
+            done_event(3, &read),
+            done_event(4, &patch),
+            end_event("completed", &Value::Null, &items),
         ];
-        let at_once = [ended("completed", &Value::Null, &items)];
+        let at_once = [end_event("completed", &Value::Null, &items)];
         let whole = {
             let mut parts = ReplyParts::default();
             parts.push(read_answer(at_once[0]["response"].to_string().as_bytes()).unwrap());
@@ -381,7 +387,7 @@ mod tests {
             "content": [{"type": "output_text", "text": "hi", "annotations": [], "logprobs": [{"token": "hi"}]}]});
         let call = json!({"id": "fc_1", "type": "function_call", "status": "completed", "call_id": "c1",
             "name": "read", "arguments": "{}"});
-        let reply = reply(&[ended("completed", &Value::Null, &[message, call])]).unwrap();
+        let reply = reply(&[end_event("completed", &Value::Null, &[message, call])]).unwrap();
         assert_eq!((reply.message.metadata.len(), reply.message.extra.len()), (0, 0));
         let expected = json!([{"role": "assistant", "content": "hi"},
             {"type": "function_call", "call_id": "c1", "name": "read", "arguments": "{}"}]);
@@ -396,15 +402,15 @@ mod tests {
             "arguments": "{\"pa"});
         let reason = |reason: &str| json!({"reason": reason});
         for (events, expected) in [
-            (vec![ended("completed", &Value::Null, std::slice::from_ref(&refusal))], "stop: I will not."),
+            (vec![end_event("completed", &Value::Null, std::slice::from_ref(&refusal))], "stop: I will not."),
             (
-                vec![words(0, "refusal", "I will"), ended("completed", &Value::Null, &[refusal])],
+                vec![words(0, "refusal", "I will"), end_event("completed", &Value::Null, &[refusal])],
                 "stop: I will not.",
             ),
-            (vec![ended("incomplete", &reason("max_output_tokens"), &[half])], "length:  without read"),
-            (vec![ended("incomplete", &reason("content_filter"), &[])], "content_filter: "),
-            (vec![ended("incomplete", &reason("max_tool_calls"), &[])], "max_tool_calls: "),
-            (vec![ended("cancelled", &Value::Null, &[])], "cancelled: "),
+            (vec![end_event("incomplete", &reason("max_output_tokens"), &[half])], "length:  without read"),
+            (vec![end_event("incomplete", &reason("content_filter"), &[])], "content_filter: "),
+            (vec![end_event("incomplete", &reason("max_tool_calls"), &[])], "max_tool_calls: "),
+            (vec![end_event("cancelled", &Value::Null, &[])], "cancelled: "),
             (vec![words(0, "output_text", "half")], "the reply was interrupted before its end"),
             (
                 vec![json!({"type": "error", "code": "server_error", "message": "Broken.", "param": null})],
@@ -437,7 +443,7 @@ mod tests {
         let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "AA=="});
         let call = json!({"type": "function_call", "call_id": "c1", "name": "read", "arguments": "{}"});
         let (mut reader, mut parts) = (ResponsesReplyReader::default(), ReplyParts::default());
-        for event in [done(0, &thought), done(1, &call)] {
+        for event in [done_event(0, &thought), done_event(1, &call)] {
             let StreamEvent::Piece(piece) = reader.read(&event.to_string()).unwrap() else {
                 panic!("{event}")
             };

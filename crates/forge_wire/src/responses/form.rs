@@ -42,7 +42,7 @@ pub(super) fn items(message: &Message) -> Option<Vec<Value>> {
             },
             _ => None,
         },
-        (_, [slot]) => Some(vec![filled(slot, message)]),
+        (_, [slot]) => Some(vec![fill(slot, message)]),
         _ => None,
     }
 }
@@ -123,7 +123,7 @@ fn image_key(part: &Value) -> Option<&'static str> {
 }
 
 /// Returns a system message, a user message or a result in its form.
-fn filled(slot: &Value, message: &Message) -> Value {
+fn fill(slot: &Value, message: &Message) -> Value {
     let mut item = slot.clone();
     let author = Author::of(slot);
     let key = if author == Author::Tool { payload(slot, author).unwrap_or("output") } else { "content" };

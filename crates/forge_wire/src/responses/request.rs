@@ -215,7 +215,7 @@ fn pieces<'a>(messages: &'a [ContextMessage], model: &str) -> Vec<Piece<'a>> {
             several => {
                 let items =
                     several.iter().flat_map(|at| sent_items(at.message.message(), at.by_user)).collect();
-                pieces.extend(joined(items).map(Piece::Made));
+                pieces.extend(join_items(items).map(Piece::Made));
             }
         }
     }
@@ -223,7 +223,7 @@ fn pieces<'a>(messages: &'a [ContextMessage], model: &str) -> Vec<Piece<'a>> {
 }
 
 /// Returns messages of one author as one, their texts separated by an empty line.
-fn joined(items: Vec<Value>) -> Option<Value> {
+fn join_items(items: Vec<Value>) -> Option<Value> {
     items.into_iter().reduce(|mut both, next| {
         both["content"] = match (both["content"].take(), next["content"].clone()) {
             (Value::String(one), Value::String(other)) => json!(join_texts(&one, &other)),

@@ -202,7 +202,7 @@ impl ContinueArguments {
 /// Lets the user pick a session at the terminal.
 fn pick_session() -> anyhow::Result<Option<NamedSession>> {
     if !person::is_there() {
-        let what = "there is no session: name a file, or a session such as @claude:last\n  help: `forge sessions` \
+        let what = "no session given: name a file, or a session such as @claude:last\n  help: `forge sessions` \
                     lists those on this machine";
         return Err(Misconfigured(what.to_owned()).into());
     }

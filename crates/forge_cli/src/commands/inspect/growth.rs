@@ -75,17 +75,17 @@ impl Growth {
             .map(|(at, (tokens, compactions))| GrowthPoint { call: at + 1, tokens, compactions })
             .collect();
         let peak = each.iter().map(|point| point.tokens).max().unwrap_or_default();
-        Some(Self { source, calls: each.len(), peak, last, points: joined(&each, MOST_POINTS) })
+        Some(Self { source, calls: each.len(), peak, last, points: join_points(&each, MOST_POINTS) })
     }
 
     /// Returns at most that many points.
     pub(super) fn points(&self, most: usize) -> Vec<GrowthPoint> {
-        joined(&self.points, most)
+        join_points(&self.points, most)
     }
 }
 
 /// Joins points that follow each other, so that at most that many are left.
-fn joined(points: &[GrowthPoint], most: usize) -> Vec<GrowthPoint> {
+fn join_points(points: &[GrowthPoint], most: usize) -> Vec<GrowthPoint> {
     let most = most.clamp(1, points.len().max(1));
     let place = |nth: usize| nth * points.len() / most;
     let point = |nth: usize| {

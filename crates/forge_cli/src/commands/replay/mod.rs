@@ -263,7 +263,7 @@ async fn figures(
         return Ok(StoreFigures { grown_bytes: grown, over_raw: None, open_and_load_micros: None });
     }
     let started = Instant::now();
-    let opened = OpeningCheckpointStore::new(url.clone()).opened().await?;
+    let opened = OpeningCheckpointStore::new(url.clone()).store().await?;
     let filter = CheckpointFilter { limit: Some(1), ..CheckpointFilter::of_run(&checkpoints.tally.run) };
     if let Some(newest) = opened.list(&filter).await?.first() {
         opened.load(newest.key).await?;

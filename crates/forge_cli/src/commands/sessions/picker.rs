@@ -40,7 +40,7 @@ pub(crate) fn pick(sessions: &Sessions) -> anyhow::Result<Option<ListedSession>>
 fn choose(listing: &Listing) -> anyhow::Result<Option<ListedSession>> {
     let mut shown: Vec<&ListedSession> = listing.shown.iter().collect();
     loop {
-        output::print(&numbered(&shown))?;
+        output::print(&number_lines(&shown))?;
         if let Some(rest) = view::rest(listing).filter(|_| shown.len() == listing.shown.len()) {
             output::line!("{rest}");
         }
@@ -65,7 +65,7 @@ fn has_text(session: &ListedSession, text: &str) -> bool {
     parts.into_iter().flatten().any(|part| part.to_lowercase().contains(&text))
 }
 
-fn numbered(shown: &[&ListedSession]) -> String {
+fn number_lines(shown: &[&ListedSession]) -> String {
     let listed: Vec<ListedSession> = shown.iter().map(|session| (*session).clone()).collect();
     let columns = output::stdout_columns().unwrap_or(80);
     let number = listed.len().to_string().len() + 2;

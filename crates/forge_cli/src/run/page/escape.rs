@@ -4,7 +4,7 @@ use crate::output::{hide_secrets, visible_lines};
 
 /// Returns `text` for a place between tags or in quotes: escaped, with hidden characters shown and secrets of
 /// this process hidden.
-pub(super) fn escaped(text: &str) -> String {
+pub(super) fn escape_html(text: &str) -> String {
     let text = visible_lines(&hide_secrets(text));
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -9,7 +9,7 @@ use forge_domain::{
     Part, Replacement, RunId, Tokens, ToolCall, ToolResult, quantity,
 };
 
-use super::escape::escaped;
+use super::escape::escape_html;
 use super::markdown::markdown;
 use crate::output::with_separators;
 use crate::run::tool_line::call_text;
@@ -21,7 +21,7 @@ const SHOWN_LINES: usize = 12;
 /// Returns the page of a run, from the latest checkpoint of each of its agents.
 pub(super) fn page(run: &RunId, agents: &[Checkpoint]) -> String {
     let name = agents.iter().find_map(|agent| title(&agent.snapshot.conversation));
-    let name = escaped(&name.unwrap_or_else(|| run.to_string()));
+    let name = escape_html(&name.unwrap_or_else(|| run.to_string()));
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -33,7 +33,7 @@ pub(super) fn page(run: &RunId, agents: &[Checkpoint]) -> String {
     page += &facts(run, agents);
     for agent in agents {
         if agents.len() > 1 {
-            let _ = writeln!(page, "<h2>{}</h2>", escaped(agent.info.agent.as_str()));
+            let _ = writeln!(page, "<h2>{}</h2>", escape_html(agent.info.agent.as_str()));
         }
         page += &conversation(agent);
     }
@@ -66,7 +66,7 @@ fn facts(run: &RunId, agents: &[Checkpoint]) -> String {
     ];
     let rows = rows.into_iter().filter_map(|(name, value)| Some((name, value?)));
     let rows: String =
-        rows.map(|(name, value)| format!("<dt>{name}</dt><dd>{}</dd>\n", escaped(&value))).collect();
+        rows.map(|(name, value)| format!("<dt>{name}</dt><dd>{}</dd>\n", escape_html(&value))).collect();
     format!("<dl>\n{rows}</dl>\n")
 }
 
@@ -113,7 +113,7 @@ fn message_card(message: &ContextMessage, gone: &Gone, place: Place) -> String {
     let id = message.id();
     let label = id.map(|id| id.to_string()).unwrap_or_default();
     let anchor = match place {
-        Place::Own => format!(" id=\"{}\"", escaped(&label)),
+        Place::Own => format!(" id=\"{}\"", escape_html(&label)),
         Place::Unfolded => String::new(),
     };
     let left = id.and_then(|id| gone.get(&id)).filter(|_| place == Place::Own);
@@ -132,19 +132,19 @@ fn message_card(message: &ContextMessage, gone: &Gone, place: Place) -> String {
     let time = plain.timestamp.map(|time| format!("<span>{time:.0}</span>")).unwrap_or_default();
     let size = quantity(with_separators(message.tokens()), "token");
     let body = match &plain.body {
-        Body::System(content) => folded("the system message", &content.to_text()),
+        Body::System(content) => details("the system message", &content.to_text()),
         Body::User(content) => user_text(content),
         Body::Assistant { content, calls } => {
             let text = content.as_ref().map(Content::to_text).unwrap_or_default();
             markdown(&text) + &calls.iter().map(call_html).collect::<String>()
         }
-        Body::Tool(result) => folded("the result", &result.content.to_text()),
+        Body::Tool(result) => details("the result", &result.content.to_text()),
     };
     format!(
         "<article class=\"{class}{left_class}\"{anchor}><header{left}><b>{}</b><span>{}</span><span>{size}</span>{time}\
          </header>\n{body}</article>\n",
-        escaped(&who),
-        escaped(&label),
+        escape_html(&who),
+        escape_html(&label),
     )
 }
 
@@ -161,29 +161,29 @@ fn user_text(content: &Content) -> String {
         0 => String::new(),
         n => format!("<p class=\"url\">[{} that is not text]</p>\n", quantity(n, "part")),
     };
-    format!("<div class=\"text\">{}</div>\n{media}", escaped(&content.to_text()))
+    format!("<div class=\"text\">{}</div>\n{media}", escape_html(&content.to_text()))
 }
 
 /// Returns a call with all of its arguments folded away.
 fn call_html(call: &ToolCall) -> String {
     format!(
         "<details><summary><b>{}</b></summary><pre>{}</pre></details>\n",
-        escaped(&call_text(call)),
-        escaped(&call.arguments)
+        escape_html(&call_text(call)),
+        escape_html(&call.arguments)
     )
 }
 
 /// Returns a text that is folded away if it is long.
-fn folded(what: &str, text: &str) -> String {
+fn details(what: &str, text: &str) -> String {
     let n_lines = text.lines().count();
-    let whole = format!("<pre>{}</pre>", escaped(text));
+    let whole = format!("<pre>{}</pre>", escape_html(text));
     if n_lines <= SHOWN_LINES {
         return whole + "\n";
     }
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let first: String = first.chars().take(120).collect();
     let n_lines = quantity(n_lines, "line");
-    format!("<details><summary>{what}, {n_lines}: {}</summary>{whole}</details>\n", escaped(&first))
+    format!("<details><summary>{what}, {n_lines}: {}</summary>{whole}</details>\n", escape_html(&first))
 }
 
 /// Returns a compaction, which unfolds into what replaced and what was replaced.
@@ -203,14 +203,15 @@ fn compaction_card(entry: &CompactionEntry, layer: Option<&CompactionLayer>, log
         )
     });
     let sizes = sizes.unwrap_or_default();
-    let body: String = entry.replacements().iter().map(|replacement| replaced(replacement, log)).collect();
+    let body: String =
+        entry.replacements().iter().map(|replacement| replaced_part(replacement, log)).collect();
     format!(
         "<article class=\"compaction\"><header><b>compaction {}</b>{sizes}</header>\n{body}</article>\n",
         entry.id()
     )
 }
 
-fn replaced(replacement: &Replacement, log: &Conversation) -> String {
+fn replaced_part(replacement: &Replacement, log: &Conversation) -> String {
     let originals: Vec<&ContextMessage> =
         replacement.replaces.iter().filter_map(|id| log.message(*id)).collect();
     let tokens: Tokens = originals.iter().map(|message| message.tokens()).sum();

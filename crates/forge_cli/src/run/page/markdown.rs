@@ -2,7 +2,7 @@
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-use super::escape::escaped;
+use super::escape::escape_html;
 
 /// Returns `text` as HTML.
 pub(super) fn markdown(text: &str) -> String {
@@ -11,14 +11,14 @@ pub(super) fn markdown(text: &str) -> String {
     let mut in_head = false;
     for event in Parser::new_ext(text, options) {
         match event {
-            Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => html += &escaped(&text),
+            Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => html += &escape_html(&text),
             Event::Code(code) | Event::InlineMath(code) | Event::DisplayMath(code) => {
-                html += &format!("<code>{}</code>", escaped(&code));
+                html += &format!("<code>{}</code>", escape_html(&code));
             }
             Event::SoftBreak => html += "\n",
             Event::HardBreak => html += "<br>\n",
             Event::Rule => html += "<hr>\n",
-            Event::FootnoteReference(name) => html += &escaped(&format!("[^{name}]")),
+            Event::FootnoteReference(name) => html += &escape_html(&format!("[^{name}]")),
             Event::TaskListMarker(is_done) => html += if is_done { "☑ " } else { "☐ " },
             Event::Start(tag) => {
                 in_head |= matches!(tag, Tag::TableHead);
@@ -42,7 +42,7 @@ fn opening(tag: &Tag<'_>, in_head: bool) -> String {
         Tag::CodeBlock(kind) => {
             let language = match kind {
                 CodeBlockKind::Fenced(language) if !language.is_empty() => {
-                    format!(" title=\"{}\"", escaped(language))
+                    format!(" title=\"{}\"", escape_html(language))
                 }
                 _ => String::new(),
             };
@@ -59,7 +59,7 @@ fn opening(tag: &Tag<'_>, in_head: bool) -> String {
         Tag::Strong => "<strong>".to_owned(),
         Tag::Strikethrough => "<s>".to_owned(),
         Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
-            format!("<span class=\"url\">({})</span> ", escaped(dest_url))
+            format!("<span class=\"url\">({})</span> ", escape_html(dest_url))
         }
         _ => String::new(),
     }

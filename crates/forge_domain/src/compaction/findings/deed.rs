@@ -114,7 +114,7 @@ impl Deed {
     }
 
     /// Iterates over the files that it changes.
-    pub(crate) fn changed(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn changed_paths(&self) -> impl Iterator<Item = &str> {
         let changed = self.touches.iter().filter(|(_, touch)| *touch != Touch::Looks);
         changed.map(|(path, _)| without_dot(path))
     }
@@ -333,7 +333,7 @@ mod tests {
             let call =
                 ToolCall { id: "c".into(), name: ToolName::new(name).unwrap(), arguments: arguments.into() };
             let deed = Deed::of(&call);
-            let changed: Vec<&str> = deed.changed().collect();
+            let changed: Vec<&str> = deed.changed_paths().collect();
             let actual = (deed.read(), changed.as_slice(), deed.subject.as_deref());
             assert_eq!(actual, expected, "{name} {arguments}");
         }

@@ -421,7 +421,7 @@ mod tests {
     }
 
     /// Returns the messages of eleven results after `options` cleared what a target of a tenth demands.
-    fn cleared(options: &ClearToolResults, yaml: &str) -> (Vec<usize>, Conversation) {
+    fn clear(options: &ClearToolResults, yaml: &str) -> (Vec<usize>, Conversation) {
         let calls: Vec<_> = (0..11)
             .map(|n| ("Write", json!({"path": format!("f{n}"), "text": prose(n)}), prose(n + 20)))
             .collect();
@@ -484,7 +484,7 @@ mod tests {
                 Vec::new(),
             ),
         ] {
-            assert_eq!(cleared(&options, yaml).0, expected, "{what}");
+            assert_eq!(clear(&options, yaml).0, expected, "{what}");
         }
     }
 
@@ -497,10 +497,10 @@ mod tests {
                 calls.map(|call| serde_json::from_str::<Value>(&call.arguments).unwrap()["text"].clone());
             texts.filter(|text| text.as_str().unwrap().len() > 100).count()
         };
-        let (_, log) = cleared(&ClearToolResults::default(), "{ max_tokens: 1000 }");
+        let (_, log) = clear(&ClearToolResults::default(), "{ max_tokens: 1000 }");
         assert_eq!(long(&log), 11);
         let options = ClearToolResults { clear_tool_inputs: Some(true), ..ClearToolResults::default() };
-        let (stubs, log) = cleared(&options, "{ max_tokens: 1000 }");
+        let (stubs, log) = clear(&options, "{ max_tokens: 1000 }");
         assert_eq!((stubs.len(), long(&log)), (8, 3));
         let paths: Vec<String> = log
             .view()

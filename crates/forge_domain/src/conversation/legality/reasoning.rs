@@ -8,7 +8,7 @@ use crate::Prompt;
 /// yet to continue, if the model only checks that the reasoning is its own.
 pub fn stale_reasoning(prompt: &Prompt) -> Vec<Breach> {
     let (frame, messages) = (prompt.frame(), prompt.messages());
-    let excused = frame.needed(messages);
+    let excused = frame.needed_position(messages);
     let is_stale = |position: &usize| {
         frame.is_stale(&messages[..*position], &messages[*position], excused == Some(*position))
     };

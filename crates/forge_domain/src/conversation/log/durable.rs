@@ -122,7 +122,7 @@ impl Conversation {
             if !self.live.remove(id) {
                 return Err(format!("absorbs {id}, which was not in force"));
             }
-            taken_over.extend(self.compaction(*id).iter().flat_map(|absorbed| absorbed.made()));
+            taken_over.extend(self.compaction(*id).iter().flat_map(|absorbed| absorbed.made_messages()));
         }
         books.uncover(entry.absorbs.iter().filter_map(|id| self.compaction(*id)));
         let mut made: Vec<MessageId> = Vec::new();
@@ -188,7 +188,7 @@ const fn uncovered(coverage: super::Coverage) -> usize {
 
 impl CompactionEntry {
     /// Iterates over the ids of the messages that replace others.
-    fn made(&self) -> impl Iterator<Item = MessageId> {
+    fn made_messages(&self) -> impl Iterator<Item = MessageId> {
         self.replacements.iter().flat_map(|replacement| &replacement.with).filter_map(ContextMessage::id)
     }
 

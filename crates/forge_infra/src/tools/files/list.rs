@@ -106,7 +106,7 @@ fn display_path(below: &Path, seen: &Visit<'_>, dir: &Dir) -> String {
         kind if kind.is_symlink() => dir.metadata(seen.path).is_ok_and(|target| target.is_dir()),
         kind => kind.is_dir(),
     };
-    format!("{}{}", workspace::shown(below), if is_dir { "/" } else { "" })
+    format!("{}{}", workspace::display(below), if is_dir { "/" } else { "" })
 }
 
 fn page(names: &[String], ended: WalkEnd, left_out: Option<String>) -> String {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::line_reader::{LineReader, MAX_PIECE};
 use super::sieve::Sieve;
 use super::walk::{Step, WalkEnd, walk};
-use super::workspace::{Workspace, plain, shown as shown_name};
+use super::workspace::{Workspace, display as shown_name, plain};
 use super::{FileTool, Limits, Stop, Touch};
 use crate::tools::arguments::Arguments;
 use crate::tools::failure::ToolFailure;

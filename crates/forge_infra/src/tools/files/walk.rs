@@ -192,7 +192,7 @@ mod tests {
     use super::*;
     use crate::tools::fixture::Fixture;
 
-    fn seen(fixture: &Fixture, start: &str) -> Vec<String> {
+    fn walk_all(fixture: &Fixture, start: &str) -> Vec<String> {
         let workspace = Workspace::open(&fixture.root()).unwrap();
         let mut seen = Vec::new();
         let ended = walk(&workspace, Path::new(start), &Stop::default(), &mut |found| {
@@ -223,10 +223,10 @@ mod tests {
         ]);
         let expected =
             [".gitignore", "a", "a/.gitignore", "a/keep.log", "b", "b/local", "b/target", "b/target/in"];
-        assert_eq!(seen(&fixture, "."), expected);
-        assert_eq!(seen(&fixture, "a"), ["a/.gitignore", "a/keep.log"]);
+        assert_eq!(walk_all(&fixture, "."), expected);
+        assert_eq!(walk_all(&fixture, "a"), ["a/.gitignore", "a/keep.log"]);
         // What is asked for by name is shown.
-        assert_eq!(seen(&fixture, "target"), ["target/x"]);
+        assert_eq!(walk_all(&fixture, "target"), ["target/x"]);
     }
 
     #[cfg(unix)]
@@ -235,7 +235,7 @@ mod tests {
         let fixture = Fixture::new(&[("a/in", b"")]);
         std::os::unix::fs::symlink(fixture.folder.path(), fixture.root().join("up")).unwrap();
         std::os::unix::fs::symlink(".", fixture.root().join("round")).unwrap();
-        assert_eq!(seen(&fixture, "."), ["a", "a/in", "round", "up"]);
+        assert_eq!(walk_all(&fixture, "."), ["a", "a/in", "round", "up"]);
         let workspace = Workspace::open(&fixture.root()).unwrap();
         for outside in ["up", "..", "/"] {
             let walked = walk(&workspace, Path::new(outside), &Stop::default(), &mut |_| Step::Into);

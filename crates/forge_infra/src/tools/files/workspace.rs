@@ -49,7 +49,7 @@ impl Workspace {
 
     /// Returns the text of an existing file as the editor shows it; `None` if only the disk has it. It
     /// blocks.
-    pub(super) fn edited(&self, path: &str) -> Option<String> {
+    pub(super) fn unsaved_text(&self, path: &str) -> Option<String> {
         let editor = self.editor.get()?;
         let path = self.roots[1].join(self.real(self.relative(path))?);
         Handle::try_current().ok()?.block_on(editor.read(&path))
@@ -125,7 +125,7 @@ impl Workspace {
     /// Returns the text of a file that is small enough to be changed.
     pub(super) fn text(&self, path: &str) -> Result<String, ToolFailure> {
         let (file, found) = self.open_file(path)?;
-        if let Some(text) = self.edited(path) {
+        if let Some(text) = self.unsaved_text(path) {
             return Ok(text);
         }
         if found.len() > MAX_CHANGED_BYTES {
@@ -184,7 +184,7 @@ fn open(dir: &Dir, path: &Path, links: Links) -> io::Result<File> {
 
 /// Returns the name of a file or folder for display: as it is, or in quotes with escapes if it holds more
 /// than plain text. A name with a line end would pass for several lines, or for a note of the tool's.
-pub(super) fn shown(path: &Path) -> Cow<'_, str> {
+pub(super) fn display(path: &Path) -> Cow<'_, str> {
     let is_plain = |c: char| !c.is_control() && !is_invisible(c);
     // A name in brackets with a blank in it looks like a note; others in brackets are usual.
     let is_like_note = |text: &str| text.starts_with('[') && text.ends_with(']') && text.contains(' ');

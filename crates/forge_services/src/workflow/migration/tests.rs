@@ -5,7 +5,7 @@ use pretty_assertions::assert_eq;
 use super::*;
 
 /// Migrates `yaml`, below an agent `s` that summarizes.
-fn migrated(yaml: &str) -> Migration {
+fn migrate_text(yaml: &str) -> Migration {
     migrate(&Source::new("forge.yaml", yaml), None).unwrap()
 }
 
@@ -25,7 +25,7 @@ fn the_limit_becomes_trigger_and_target() {
             "agents:\n  a: {{ transforms: [{{ type: assistant, {KEYS}, token_limit: {limit} }}] }}\n{SUM}"
         );
         let expected = format!("agents:\n  a: {{ compact: {{ {expected}, model: p:m }} }}\n{SUM}");
-        let actual = migrated(&yaml);
+        let actual = migrate_text(&yaml);
         assert_eq!(actual.text, expected);
         assert_eq!((actual.left, actual.done.len()), (Vec::new(), 1));
     }
@@ -72,9 +72,9 @@ fn what_is_written_and_what_is_not_ours_stays() {
     ] {
         // The agent `a` comes last, so that its text may end the file.
         let yaml = format!("agents:\n{SUM}  a:\n{agent}");
-        let actual = migrated(&yaml);
+        let actual = migrate_text(&yaml);
         assert_eq!(actual.text, format!("agents:\n{SUM}  a:\n{expected}"), "{what}");
-        assert_eq!(migrated(&actual.text).done, Vec::new(), "{what}");
+        assert_eq!(migrate_text(&actual.text).done, Vec::new(), "{what}");
     }
 }
 
@@ -90,7 +90,7 @@ fn comments_go_with_what_they_are_about() {
          - {{ type: user, agent_id: s, input: i, output: o }} # things\n    compact:\n      # sums up\n      # for long tasks\n      \
          # event\n      token_threshold: 8  # few\n      max_tokens: 5\n      model: p:m\n    id: a\n"
     );
-    assert_eq!(migrated(&yaml).text, expected);
+    assert_eq!(migrate_text(&yaml).text, expected);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn any_of_several_may_go() {
             let [first, second] = items;
             let yaml = format!("agents:\n{SUM}  a:\n    transforms:\n      {first}\n      {second}{end}");
             let expected = format!("agents:\n{SUM}  a:\n    transforms:\n      {kept}\n    {block}{end}");
-            assert_eq!(migrated(&yaml).text, expected, "{yaml}");
+            assert_eq!(migrate_text(&yaml).text, expected, "{yaml}");
         }
     }
 }
@@ -138,7 +138,7 @@ fn what_cannot_be_rewritten_is_named_and_stays() {
             "`token_limit`",
         ),
     ] {
-        let actual = migrated(&yaml);
+        let actual = migrate_text(&yaml);
         assert_eq!((actual.text.as_str(), actual.done), (yaml.as_str(), Vec::new()), "{what}");
         assert!(actual.left.iter().any(|left| left.what.contains(expected)), "{what}: {:?}", actual.left);
     }

@@ -17,7 +17,7 @@ struct Use {
 /// Returns what of `merged`, the workflow of all layers, sends a key that belongs to the person's
 /// `own` layers to an address that they do not name for it. Nobody can consent to that in a
 /// project's file: who wants it names the address in a layer of their own, or another variable.
-pub(in super::super) fn misplaced(own: &Workflow, merged: &Workflow) -> Vec<Finding> {
+pub(in super::super) fn check_places(own: &Workflow, merged: &Workflow) -> Vec<Finding> {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for Use { variable, address, .. } in uses(own) {
         places.entry(variable).or_default().push(address);

@@ -16,7 +16,7 @@ use super::Position;
 pub use power::Power;
 
 pub(super) use filter::narrow;
-pub(super) use keys::misplaced;
+pub(super) use keys::check_places;
 
 /// The answer to what a project's file asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -41,7 +41,7 @@ pub(super) fn write(
         let (source, text) = (&sources[passage.message as usize], passage.text(sources));
         let place = (number(source), passage.start as usize);
         match passage.origin {
-            Origin::Person => (Section::Said, place, Entry::said(text.trim())),
+            Origin::Person => (Section::Said, place, Entry::quote(text.trim())),
             Origin::Agent => {
                 let label = format!("{} agent", source.label());
                 (Section::Story, place, Entry::labelled(&label, text.trim(), false))
@@ -51,7 +51,7 @@ pub(super) fn write(
             }
             Origin::Work => (Section::Excerpts, place, excerpt(context, passage, source, text, folder)),
             Origin::Record(section) => {
-                let entry = Entry::carried(text);
+                let entry = Entry::carry(text);
                 (section, (entry.number(), passage.start as usize), entry)
             }
         }
@@ -119,7 +119,7 @@ fn without_numbers(text: &str, around: [Option<&str>; 2]) -> Option<(u64, u64, S
     let mut lines: Vec<&str> = Vec::new();
     for line in text.split('\n') {
         let blank = || Some((line.trim().parse().ok()?, ""));
-        let (number, rest) = numbered(line).or_else(blank)?;
+        let (number, rest) = split_number(line).or_else(blank)?;
         if numbers.last().is_some_and(|last| number != last + 1) {
             return None;
         }
@@ -127,7 +127,7 @@ fn without_numbers(text: &str, around: [Option<&str>; 2]) -> Option<(u64, u64, S
         lines.push(rest);
     }
     let (first, last) = (*numbers.first()?, *numbers.last()?);
-    let number_of = |line: Option<&str>| Some(numbered(line?)?.0);
+    let number_of = |line: Option<&str>| Some(split_number(line?)?.0);
     let [before, after] = around.map(number_of);
     let is_certain =
         numbers.len() > 1 || before == first.checked_sub(1) && before.is_some() || after == Some(last + 1);
@@ -135,7 +135,7 @@ fn without_numbers(text: &str, around: [Option<&str>; 2]) -> Option<(u64, u64, S
 }
 
 /// Splits a line into the number in front of it and the rest, as the tools that read files write it.
-fn numbered(line: &str) -> Option<(u64, &str)> {
+fn split_number(line: &str) -> Option<(u64, &str)> {
     let line = line.trim_start_matches(' ');
     let end = line.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0)?;
     let rest = &line[end..];

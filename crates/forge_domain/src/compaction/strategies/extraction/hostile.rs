@@ -167,7 +167,7 @@ fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn told() -> impl Strategy<Value = Vec<Said>> {
+fn any_round() -> impl Strategy<Value = Vec<Said>> {
     prop::collection::vec(prop::array::uniform9(0..TEXTS.len()), 2..6)
 }
 
@@ -176,7 +176,7 @@ proptest! {
 
     #[test]
     fn no_content_of_any_field_changes_who_said_what(
-        rounds in prop::collection::vec(told(), 1..5),
+        rounds in prop::collection::vec(any_round(), 1..5),
         yaml in prop_oneof![
             Just("{ strategies: [extraction], retention_window: 2 }"),
             Just("{ strategies: [extraction], preserve_system_messages: false }"),

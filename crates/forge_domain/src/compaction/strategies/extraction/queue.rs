@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    fn ranked(index: usize, gain: u16) -> Ranked {
+    fn rank(index: usize, gain: u16) -> Ranked {
         Ranked { gain: f64::from(gain), index: index as u32, n_bytes: 0 }
     }
 
@@ -87,7 +87,7 @@ mod tests {
             gains in prop::collection::vec(0..400_u16, 0..3 * AT_FIRST),
             less in prop::collection::vec(prop::option::of(0..400_u16), 0..200),
         ) {
-            let all: Vec<Ranked> = gains.iter().enumerate().map(|(index, gain)| ranked(index, *gain)).collect();
+            let all: Vec<Ranked> = gains.iter().enumerate().map(|(index, gain)| rank(index, *gain)).collect();
             let (mut queue, mut heap) = (Queue::of(all.clone()), BinaryHeap::from(all));
             let mut less = less.into_iter();
             loop {

@@ -79,7 +79,7 @@ const INDENT: &str = "    ";
 
 impl Entry {
     /// Quotes the person's text.
-    pub(crate) fn said(text: &str) -> Self {
+    pub(crate) fn quote(text: &str) -> Self {
         Self(format!("{ITEM}{}", indented(text)))
     }
 
@@ -90,7 +90,7 @@ impl Entry {
     }
 
     /// Takes over the lines of an entry of an earlier record.
-    pub(crate) fn carried(lines: &str) -> Self {
+    pub(crate) fn carry(lines: &str) -> Self {
         let is_as_now = lines.lines().skip(1).all(|line| line.starts_with(INDENT));
         Self(if is_as_now { lines.to_owned() } else { indented(lines) })
     }
@@ -340,7 +340,7 @@ mod tests {
 
     fn record() -> Record {
         Record {
-            said: vec![Entry::said("Never touch prod"), Entry::said("two\nlines")],
+            said: vec![Entry::quote("Never touch prod"), Entry::quote("two\nlines")],
             tasks: vec!["done: the lexer".into(), "open: the parser".into()],
             folder: Some("/home/me/work".into()),
             files: vec![("a/b.rs".into(), FileState::Created), ("c d.md".into(), FileState::Deleted)],
@@ -398,7 +398,7 @@ mod tests {
         for text in HOSTILE {
             let owned = || (*text).to_owned();
             let hostile = Record {
-                said: vec![Entry::said(text), Entry::said("one")],
+                said: vec![Entry::quote(text), Entry::quote("one")],
                 tasks: vec![owned(), "two".into()],
                 folder: Some(owned()),
                 files: vec![(owned(), FileState::Modified), ("a".into(), FileState::Deleted)],
@@ -443,17 +443,17 @@ mod tests {
         let mut record = Record::parse(&text).unwrap();
         let excerpts = vec!["m3 tool:\none\n- two".to_owned(), "m4 call:\nx".to_owned()];
         assert_eq!(record.excerpts, excerpts.into_iter().map(Entry).collect::<Vec<_>>());
-        assert_eq!(Entry::carried("m3 tool:\none\n- two").as_str(), "m3 tool:\n    one\n    - two");
+        assert_eq!(Entry::carry("m3 tool:\none\n- two").as_str(), "m3 tool:\n    one\n    - two");
         record.excerpts.clear();
         let files = vec![("a".to_owned(), FileState::Created)];
-        assert_eq!(record, Record { said: vec![Entry::said("one")], files, ..Record::default() });
+        assert_eq!(record, Record { said: vec![Entry::quote("one")], files, ..Record::default() });
     }
 
     #[test]
     fn entries_are_in_the_order_of_their_labels() {
         for (entry, expected) in [
             (Entry::labelled("m12 agent", "x", false), 12),
-            (Entry::said("m12"), 0),
+            (Entry::quote("m12"), 0),
             (Entry::labelled(" agent", "x", false), 0),
         ] {
             assert_eq!(entry.number(), expected);

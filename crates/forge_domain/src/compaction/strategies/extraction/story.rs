@@ -33,7 +33,7 @@ pub(super) fn steps(
     let mut last: Option<(Vec<String>, String, String)> = None;
     for position in (0..sources.len()).filter(|position| leaves[*position]) {
         let Some(asked) = answered_call(context, position) else { continue };
-        let Some((what, ending)) = told(&asked, &sources[position], folder) else { continue };
+        let Some((what, ending)) = describe(&asked, &sources[position], folder) else { continue };
         let calling = &sources[asked.place.message];
         let label = calling.label();
         let goes_on = calling.message().text().trim().is_empty();
@@ -59,7 +59,7 @@ pub(super) fn steps(
 const MOST_LABELS: usize = 12;
 
 /// Returns what a call was, and how it ended; `None` for a list of tasks, which has its own section.
-fn told(asked: &AnsweredCall<'_>, result: &ContextMessage, folder: &Folder) -> Option<(String, String)> {
+fn describe(asked: &AnsweredCall<'_>, result: &ContextMessage, folder: &Folder) -> Option<(String, String)> {
     if task_list(asked.call).is_some() {
         return None;
     }
@@ -75,7 +75,7 @@ fn told(asked: &AnsweredCall<'_>, result: &ContextMessage, folder: &Folder) -> O
             format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default())
         }
         None if asked.deed.only_looks => n_lines(&text),
-        None if asked.deed.changed().next().is_some() => "done".to_owned(),
+        None if asked.deed.changed_paths().next().is_some() => "done".to_owned(),
         None => last_line(&text)
             .filter(|line| line.split_whitespace().count() > 1)
             .and_then(|line| one_line(line, ENDING_CHARS))

@@ -430,7 +430,7 @@ mod tests {
 
     const SUMMARIZE: &str = "{ model: m, retention_window: 2 }";
 
-    fn summarized(yaml: &str, before: &str, script: &Script) -> String {
+    fn summarize(yaml: &str, before: &str, script: &Script) -> String {
         let mut conversation = conversation(before);
         apply(&Summarization::default(), yaml, &mut conversation, script).unwrap();
         picture(before, &conversation)
@@ -439,7 +439,7 @@ mod tests {
     /// Compares what is left of `before`, and the number of requests that it took.
     fn check(before: &str, expected: (&str, usize)) {
         let script = Script::summarizing();
-        let actual = summarized(SUMMARIZE, before, &script);
+        let actual = summarize(SUMMARIZE, before, &script);
         assert_eq!((actual.as_str(), script.n_asked()), expected, "{before}");
     }
 
@@ -490,7 +490,7 @@ mod tests {
     fn a_small_summariser_is_asked_in_pieces_that_tell_the_summary_so_far() {
         // Its window holds five messages beside the reserve of a quarter.
         let script = Script::summarizing().with_window(700);
-        let actual = summarized(SUMMARIZE, "suaaaaaaaaaaaa", &script);
+        let actual = summarize(SUMMARIZE, "suaaaaaaaaaaaa", &script);
         let asked = script.asked.lock().unwrap();
         assert_eq!((actual.as_str(), asked.len()), ("su[aaaaaaaaaa]aa", 2));
         let told: Vec<bool> =
@@ -502,7 +502,7 @@ mod tests {
     #[test]
     fn a_group_that_is_too_long_for_the_summariser_goes_by_head_and_tail() {
         let script = Script::summarizing().with_window(700);
-        let actual = summarized(SUMMARIZE, "sutRtRaa", &script);
+        let actual = summarize(SUMMARIZE, "sutRtRaa", &script);
         assert_eq!(actual, "su[tRtR]aa");
         assert!(script.asked.lock().unwrap().iter().all(|prompt| prompt.tokens().as_u64() <= 525));
     }
@@ -634,7 +634,7 @@ mod tests {
             let yaml =
                 format!("{{ model: m, retention_window: 6, max_tokens: {target}, summary_max_tokens: 100 }}");
             let script = Script::summarizing();
-            assert_eq!(summarized(&yaml, "suaaaaaauaaauaaaaaa", &script), expected, "{target}");
+            assert_eq!(summarize(&yaml, "suaaaaaauaaauaaaaaa", &script), expected, "{target}");
         }
     }
 
@@ -675,7 +675,7 @@ mod tests {
     fn a_request_names_the_goal_the_latest_request_and_its_share() {
         let shown = |yaml: &str, notation: &str| {
             let script = Script::summarizing();
-            summarized(yaml, notation, &script);
+            summarize(yaml, notation, &script);
             let shown = script.shown.lock().unwrap().clone();
             let number = |text: Option<String>| {
                 text.map(|text| text.chars().take_while(char::is_ascii_digit).collect())
@@ -802,7 +802,7 @@ mod tests {
     fn the_options_reach_the_request() {
         let script = Script::new(vec![Ok("<note>fine</note>".into())]);
         let yaml = "{ model: q, retention_window: 2, prompt: mine, focus: keys, summary_tag: note, summary_max_tokens: 77 }";
-        let actual = summarized(yaml, "suaaaaaa", &script);
+        let actual = summarize(yaml, "suaaaaaa", &script);
         let asked = script.asked.lock().unwrap();
         let options = asked[0].options();
         assert_eq!(actual, "su[aaaa]aa");
