@@ -403,7 +403,10 @@ mod tests {
             fit(yaml, room, notation, &Script::summarizing()).1.summary
         };
         let slide = "{ strategies: [sliding_window: { keep_first: 1, keep_last: 2 }] }";
-        assert_eq!(summary(slide, 1_020, "suaaaaaaaaa").as_deref(), Some("[... 7 messages omitted ...]"));
+        assert_eq!(
+            summary(slide, 1_020, "suaaaaaaaaa").as_deref(),
+            Some("[... 7 messages omitted: m2–m8 ...]")
+        );
         let summarize = "{ model: m, strategies: [summarization], retention_window: 2 }";
         let expected = "<forge_context_summary>\nall went well\n</forge_context_summary>";
         assert_eq!(summary(summarize, 1_020, "suaaaaaaaaa").as_deref(), Some(expected));

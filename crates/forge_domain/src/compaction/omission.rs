@@ -2,13 +2,23 @@
 
 use serde_json::json;
 
-use crate::{ContextMessage, Message, TokenCounter, Tokens};
+use crate::{ContextMessage, Message, MessageId, TokenCounter, Tokens};
 
 /// The tokens of a marker by common counters, with a margin, before its count is known.
-pub(crate) const MARKER_TOKENS: Tokens = Tokens::new(16);
+pub(crate) const MARKER_TOKENS: Tokens = Tokens::new(26);
 
 /// Key of a marker's metadata: the number of messages that it replaces.
 const OMITTED: &str = "omitted";
+/// Larger counts and labels are not expected.
+const MOST: u64 = 999_999;
+
+/// What a marker says: the number of messages that it replaces, and the labels of the first and the last of
+/// them, by which they can be asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Omission {
+    n_messages: u64,
+    labels: Option<(u64, u64)>,
+}
 
 /// Returns the user message that replaces `dropped`: a marker among them counts for the messages that it
 /// replaced.
@@ -16,25 +26,60 @@ pub(crate) fn omission_marker<'a>(
     dropped: impl Iterator<Item = &'a ContextMessage>,
     counter: &dyn TokenCounter,
 ) -> ContextMessage {
-    marker(dropped.map(|message| n_omitted(message.message()).unwrap_or(1)).sum(), counter)
+    let mut omission = Omission::default();
+    for message in dropped {
+        let earlier = n_omitted(message.message()).and_then(|_| omission_in(&message.message().text()));
+        let label = || message.id().map(MessageId::as_u64).map(|id| (id, id));
+        let of = earlier.unwrap_or_else(|| Omission { n_messages: 1, labels: label() });
+        omission.n_messages += of.n_messages;
+        omission.labels = match (omission.labels, of.labels) {
+            (Some((first, last)), Some((one, other))) => Some((first.min(one), last.max(other))),
+            (known, more) => known.or(more),
+        };
+    }
+    omission.to_marker(counter)
 }
 
 /// Returns the most tokens of a marker, whatever it counts: what must stay is the same before and after a
 /// compaction.
 pub(crate) fn most_for_a_marker(counter: &dyn TokenCounter) -> Tokens {
-    marker(999_999, counter).tokens()
+    Omission { n_messages: MOST, labels: Some((MOST, MOST - 1)) }.to_marker(counter).tokens()
 }
 
-fn marker(omitted: u64, counter: &dyn TokenCounter) -> ContextMessage {
-    let mut marker = Message::user(format!("[... {omitted} messages omitted ...]")).compacted();
-    marker.metadata.insert(OMITTED.into(), json!(omitted));
-    ContextMessage::count(marker, counter)
+impl Omission {
+    fn to_marker(self, counter: &dyn TokenCounter) -> ContextMessage {
+        let n_messages = self.n_messages;
+        let labels = match self.labels {
+            None => String::new(),
+            Some((first, last)) if first == last => format!(": m{first}"),
+            Some((first, last)) => format!(": m{first}–m{last}"),
+        };
+        let mut marker =
+            Message::user(format!("[... {n_messages} messages omitted{labels} ...]")).compacted();
+        marker.metadata.insert(OMITTED.into(), json!(n_messages));
+        ContextMessage::count(marker, counter)
+    }
 }
 
 /// Returns the number of messages that `text` reports as omitted; `None` if it is not a marker.
 pub(super) fn parse(text: &str) -> Option<u64> {
-    let count = text.strip_prefix("[... ")?.strip_suffix(" messages omitted ...]")?;
-    count.bytes().all(|b| b.is_ascii_digit()).then(|| count.parse().ok()).flatten()
+    omission_in(text).map(|omission| omission.n_messages)
+}
+
+/// Reads a marker: with labels, or without them as earlier versions wrote it.
+fn omission_in(text: &str) -> Option<Omission> {
+    let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+    let label = |text: &str| text.strip_prefix('m').and_then(number);
+    let (count, rest) = text.strip_prefix("[... ")?.strip_suffix(" ...]")?.split_once(" messages omitted")?;
+    let labels = match rest.strip_prefix(": ") {
+        None if rest.is_empty() => None,
+        None => return None,
+        Some(labels) => match labels.split_once('–') {
+            None => Some((label(labels)?, label(labels)?)),
+            Some((first, last)) => Some((label(first)?, label(last)?)),
+        },
+    };
+    Some(Omission { n_messages: number(count)?, labels })
 }
 
 /// Marks a message that compaction made, with the fact that a marker among them has to carry.

@@ -269,7 +269,8 @@ fn one_huge_result_is_not_the_end() {
 
 #[test]
 fn a_summary_longer_than_what_it_replaces_is_refused() {
-    let long = format!("<forge_context_summary>{}</forge_context_summary>", "word ".repeat(2_000));
+    let words: String = (0..2_000).map(|nth| format!("word{nth} ")).collect();
+    let long = format!("<forge_context_summary>{words}</forge_context_summary>");
     let script = Script::new((0..9).map(|_| Ok(long.clone())).collect());
     let (_, report) = fit(
         "{ model: m, message_threshold: 8, summary_max_tokens: 90000 }",

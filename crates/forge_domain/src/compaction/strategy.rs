@@ -166,6 +166,9 @@ pub enum StrategyError {
     /// The summary broke off at the limit of the output.
     #[error("the summary was cut off at its limit")]
     SummaryTruncated,
+    /// The summary says the same again and again.
+    #[error("the summary only repeats itself")]
+    SummaryRepeats,
     /// The provider withheld the rest of the summary.
     #[error("the provider withheld the rest of the summary")]
     SummaryWithheld,

@@ -36,7 +36,8 @@ const MAX_STUB: usize = 1_024;
 /// Texts of a call's arguments that are longer than this may leave; a shorter one tells what the call was.
 const MAX_ARGUMENT: usize = 400;
 const CLEARED: &str = " cleared: ";
-const BETWEEN_NAMES: &str = ", ";
+/// No name has a blank in it.
+const BETWEEN_NAMES: &str = " ";
 
 impl Stub {
     /// Creates the stub for `message`, which holds `result`, the answer to what was `asked`.
@@ -224,12 +225,12 @@ mod tests {
         let long = "a".repeat(70);
         for (names, expected) in [
             (vec![], "[m cleared: a result, 9 tokens, 2 lines]".to_owned()),
-            (vec!["port", "host"], "[m cleared: a result, 9 tokens, 2 lines: port, host]".to_owned()),
+            (vec!["port", "host"], "[m cleared: a result, 9 tokens, 2 lines: port host]".to_owned()),
             // Text that a model would take for a fact is left out.
             (vec!["W2378156", "host"], "[m cleared: a result, 9 tokens, 2 lines: host]".to_owned()),
             (
                 vec![long.as_str(); 40],
-                format!("[m cleared: a result, 9 tokens, 2 lines: {}]", vec![long.as_str(); 13].join(", ")),
+                format!("[m cleared: a result, 9 tokens, 2 lines: {}]", vec![long.as_str(); 13].join(" ")),
             ),
         ] {
             let actual = stub().with_names(names).to_string();

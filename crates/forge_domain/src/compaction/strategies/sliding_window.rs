@@ -315,12 +315,12 @@ mod tests {
             texts.filter(|text| text.starts_with("[...")).collect::<Vec<_>>()
         };
         keeping(1, 2, &mut conversation);
-        assert_eq!(markers(&conversation), ["[... 7 messages omitted ...]"]);
+        assert_eq!(markers(&conversation), ["[... 7 messages omitted: m2–m8 ...]"]);
         for message in crate::compaction::fixture::conversation("aaaaa").messages() {
             conversation.append(message.clone());
         }
         keeping(1, 2, &mut conversation);
-        assert_eq!(markers(&conversation), ["[... 12 messages omitted ...]"]);
+        assert_eq!(markers(&conversation), ["[... 12 messages omitted: m2–m14 ...]"]);
     }
 
     #[test]

@@ -31,17 +31,17 @@ impl Content<'_> {
     /// Returns its entry in at most `room` tokens, with as many names as fit, and the tokens that it takes.
     pub(super) fn entry(&self, room: Tokens, counter: &dyn TokenCounter) -> Option<(Entry, Tokens)> {
         let mut n_names = self.names.len();
-        loop {
-            let entry = Entry::labelled(&self.label, &self.names[..n_names].join(", "), false);
+        while n_names >= LEAST_NAMES {
+            // A name has no blank in it, so blanks are enough between names.
+            let entry = Entry::labelled(&self.label, &self.names[..n_names].join(" "), false);
             let tokens = counter.count(entry.as_str()) + Tokens::new(1);
             if tokens <= room {
                 return Some((entry, tokens));
             }
-            n_names = n_names * 2 / 3;
-            if n_names < LEAST_NAMES {
-                return None;
-            }
+            let share = n_names as u64 * room.as_u64() / tokens.as_u64();
+            n_names = (share as usize).min(n_names - 1);
         }
+        None
     }
 }
 

@@ -6,7 +6,7 @@ use super::passage::{FENCE, Origin, Passage, begins_call};
 use super::record::{Entry, Section};
 use super::story::{Folder, number, one_line};
 use crate::compaction::answered_call::answered_call;
-use crate::{Context, ContextMessage, Role};
+use crate::{Context, ContextMessage, MessageId, Role};
 
 /// Most characters of a tool's name in a label.
 const TOOL_CHARS: usize = 40;
@@ -43,8 +43,8 @@ pub(super) fn write(
         match passage.origin {
             Origin::Person => (Section::Said, place, Entry::quote(text.trim())),
             Origin::Agent => {
-                let label = format!("{} agent", source.label());
-                (Section::Story, place, Entry::labelled(&label, text.trim(), false))
+                let (number, label) = place_of(sources, passage.message as usize);
+                (Section::Story, (number, place.1), Entry::labelled(&label, text.trim(), false))
             }
             Origin::Code => {
                 (Section::Excerpts, place, Entry::labelled(&format!("{} agent", source.label()), text, true))
@@ -57,6 +57,22 @@ pub(super) fn write(
         }
     });
     written.collect()
+}
+
+/// Returns the number by which what the agent says in a message is in order, and its label. A summary that
+/// was written in this compaction is in no log yet: it has the labels of the messages that it replaces.
+fn place_of(sources: &[ContextMessage], position: usize) -> (u64, String) {
+    let source = &sources[position];
+    if source.id().is_some() {
+        return (number(source), format!("{} agent", source.label()));
+    }
+    let id = |message: &ContextMessage| message.id().map(MessageId::as_u64);
+    let first =
+        sources[..position].iter().rev().find_map(id).map_or(MessageId::FIRST.as_u64(), |before| before + 1);
+    match sources[position + 1..].iter().find_map(id) {
+        Some(after) if after > first + 1 => (first, format!("m{first}–m{} summary", after - 1)),
+        _ => (first, format!("m{first} summary")),
+    }
 }
 
 /// Checks whether nothing but blanks and marks of code stands between two passages.
@@ -148,6 +164,26 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use crate::Message;
+    use crate::compaction::fixture::{Characters, conversation};
+
+    #[test]
+    fn a_summary_that_is_in_no_log_has_the_labels_of_what_it_replaces() {
+        let log = conversation("suaaa");
+        let view = log.view();
+        let [first, second, third, _, fifth] = view.messages() else { panic!("five messages") };
+        let new = ContextMessage::count(Message::assistant("All is done.").compacted(), &Characters);
+        for (messages, position, expected) in [
+            (vec![first, second, &new, fifth], 2, (2, "m2–m3 summary")),
+            (vec![first, &new, third], 1, (1, "m1 summary")),
+            (vec![first, &new], 1, (1, "m1 summary")),
+            (vec![first, second, third], 2, (2, "m2 agent")),
+        ] {
+            let messages: Vec<ContextMessage> = messages.into_iter().cloned().collect();
+            let (number, label) = place_of(&messages, position);
+            assert_eq!((number, label.as_str()), expected);
+        }
+    }
 
     #[test]
     fn numbers_of_lines_stand_once() {

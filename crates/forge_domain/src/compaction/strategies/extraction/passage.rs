@@ -72,7 +72,7 @@ pub(super) fn passages(
     let mut passages: Vec<Passage> = Vec::new();
     let mut fence = Fence::default();
     for (nth, line) in features.lines.iter().enumerate().take(content.end).skip(content.start) {
-        if is_omission(features.line(line)) {
+        if is_omission(features.line(line)) || message.message().is_compacted && is_tag(features.line(line)) {
             continue;
         }
         // The first line of a call is told with how the call ended, unless it is long.
@@ -130,6 +130,11 @@ pub(super) fn passages(
 /// Checks whether a line only says that an earlier compaction cut a text there.
 fn is_omission(line: &str) -> bool {
     line.starts_with("[... ") && line.ends_with(" omitted ...]")
+}
+
+/// Checks whether a line is nothing but a tag, as before and after a summary.
+fn is_tag(line: &str) -> bool {
+    line.starts_with('<') && line.ends_with('>') && !line.contains(char::is_whitespace)
 }
 
 /// Checks whether most of several lines are one word each: a list of files is no statement.

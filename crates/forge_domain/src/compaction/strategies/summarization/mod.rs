@@ -3,6 +3,7 @@
 
 mod plan;
 mod quotes;
+mod repetition;
 
 use std::ops::Range;
 
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use self::plan::{Run, decide, shares};
 use self::quotes::{quote, share_of_quotes, split_quotes, with_quotes};
+use self::repetition::before_loop;
 use crate::compaction::atoms::{atoms, with_atoms};
 use crate::compaction::originals::originals;
 use crate::compaction::short_text::{head_and_tail, readable_text, within_tag};
@@ -95,7 +97,8 @@ impl CompactionStrategy for Summarization {
 
 /// Requests at the same time.
 const AT_ONCE: usize = 4;
-/// An answer that broke off at the limit of the output is used if it has at least as many tokens.
+/// An answer that broke off at the limit of the output, or that repeats itself from some place on, is used up
+/// to there if that has at least as many tokens.
 const SUBSTANCE: Tokens = Tokens::new(100);
 /// Most characters of the goal and of the latest request that the model is shown.
 const SHOWN_CHARS: u64 = 4_000;
@@ -320,16 +323,23 @@ impl<'a> Summarizer<'a> {
         let reply = parts.finish().map_err(StrategyError::Provider)?;
         let text = reply.message.to_text();
         let summary = summary_in(&text, self.tag.as_str());
-        match reply.finish_reason {
-            FinishReason::ContentFilter => Err(StrategyError::SummaryWithheld),
-            FinishReason::Length | FinishReason::Window => {
-                let whole = up_to_last_end(summary);
-                let has_substance = self.services.counter().count(whole) >= SUBSTANCE;
-                has_substance.then(|| whole.to_owned()).ok_or(StrategyError::SummaryTruncated)
+        match (before_loop(summary), reply.finish_reason) {
+            (_, FinishReason::ContentFilter) => Err(StrategyError::SummaryWithheld),
+            (Some(before), _) => self.beginning(before).ok_or(StrategyError::SummaryRepeats),
+            (None, FinishReason::Length | FinishReason::Window) => {
+                self.beginning(summary).ok_or(StrategyError::SummaryTruncated)
             }
             _ if summary.is_empty() => Err(StrategyError::SummaryEmpty),
-            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other(_) => Ok(summary.to_owned()),
+            (None, FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other(_)) => {
+                Ok(summary.to_owned())
+            }
         }
+    }
+
+    /// Returns the whole sentences of a text that is not whole; `None` if they are too few to be useful.
+    fn beginning(&self, text: &str) -> Option<String> {
+        let whole = up_to_last_end(text);
+        (self.services.counter().count(whole) >= SUBSTANCE).then(|| whole.to_owned())
     }
 }
 
@@ -510,7 +520,8 @@ mod tests {
     #[test]
     fn a_bad_summary_is_an_attempt_with_a_reason_and_the_next_rung_takes_over() {
         let of = |n_chars: usize| {
-            format!("<forge_context_summary>{}</forge_context_summary>", "x".repeat(n_chars))
+            let words: String = (0..n_chars / 5).map(|n| format!("w{n} ")).collect();
+            format!("<forge_context_summary>{words}</forge_context_summary>")
         };
         for (name, script, expected) in [
             (
@@ -531,6 +542,11 @@ mod tests {
                 "withheld the rest of the summary",
             ),
             ("inflated", Script::new(vec![Ok(of(1_000))]), "not smaller than the messages it would replace"),
+            (
+                "looping",
+                Script::new(vec![Ok("Your next prompt is completed. ".repeat(12))]),
+                "the summary only repeats itself",
+            ),
             ("window", Script::summarizing().with_window(60), "does not fit the summarizer"),
         ] {
             let (_, report) = fit(
@@ -563,7 +579,8 @@ mod tests {
 
     #[test]
     fn a_faithful_answer_counts_whatever_form_it_has() {
-        let long = "It went well. ".repeat(8);
+        let long: String = (0..8).map(|nth| format!("Step {nth} went well. ")).collect();
+        let words: String = (100..160).map(|nth| format!(" w{nth}")).collect();
         let whole = long.trim();
         let tagged = |text: &str| format!("<forge_context_summary>{text}</forge_context_summary>");
         for (reply, reason, expected) in [
@@ -577,7 +594,7 @@ mod tests {
             ("## State:\nall well".to_owned(), FinishReason::Stop, "## State:\nall well"),
             ("So it is\nall well".to_owned(), FinishReason::Stop, "So it is\nall well"),
             // More than was asked for, and less than what it replaces.
-            (tagged(&"x".repeat(300)), FinishReason::Stop, &"x".repeat(300)),
+            (tagged(&words), FinishReason::Stop, words.trim()),
             // Cut off: up to the last whole sentence.
             (format!("<forge_context_summary>{long}And th"), FinishReason::Length, whole),
             (format!("{long}And th"), FinishReason::Length, whole),
@@ -593,6 +610,7 @@ mod tests {
     #[test]
     fn the_good_summaries_stay_where_others_fail() {
         let good = || Ok("all went well".to_owned());
+        let long: String = (0..100).map(|nth| format!("w{nth} ")).collect();
         let notation = "suaaauaaauaaauaa";
         for (replies, expected, given_up) in [
             (vec![good(), good(), good()], "su[aaa]u[aaa]u[aaa]uaa", vec![]),
@@ -602,7 +620,7 @@ mod tests {
                 vec!["m6–m8: the summarizer failed: the reply was interrupted before its end"],
             ),
             (
-                vec![Ok(" ".into()), Ok("x".repeat(400)), good()],
+                vec![Ok(" ".into()), Ok(long), good()],
                 "suaaauaaau[aaa]uaa",
                 vec![
                     "m2–m4: the summary is empty",
