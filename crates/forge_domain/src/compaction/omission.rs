@@ -12,8 +12,8 @@ const OMITTED: &str = "omitted";
 /// Larger counts and labels are not expected.
 const MOST: u64 = 999_999;
 
-/// What a marker says: the number of messages that it replaces, and the labels of the first and the last of
-/// them, by which they can be asked for.
+/// The content of a marker: the number of messages that it replaces, and the labels of the first and the last
+/// of them, by which they can be asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Omission {
     n_messages: u64,
