@@ -16,9 +16,17 @@ use tempfile::NamedTempFile;
 /// # Errors
 /// Fails with [`io::Error`] if the folder or the disk refuses; the old file is unchanged then.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_pieces(path, &[bytes])
+}
+
+/// Replaces the file at `path` by `pieces`, one after the other, as [`write_whole`] does.
+///
+/// # Errors
+/// As [`write_whole`].
+pub fn write_pieces(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     let (path, permissions) = match fs::metadata(path) {
         // Asked before the path is made plain: a pipe has none, though `/dev/stdout` leads to it.
-        Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => return fs::write(path, bytes),
+        Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => return fs::write(path, pieces.concat()),
         Ok(metadata) => (fs::canonicalize(path)?, Some(metadata.permissions())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(path) {
             Ok(target) => {
@@ -31,7 +39,9 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     };
     let folder = folder_of(&path);
     let mut file = NamedTempFile::new_in(folder)?;
-    file.write_all(bytes)?;
+    for piece in pieces {
+        file.write_all(piece)?;
+    }
     if let Some(permissions) = permissions {
         file.as_file().set_permissions(permissions)?;
     }

@@ -1,7 +1,5 @@
 //! Compactions that Forge appended to a file, and the way back.
 
-use std::borrow::Cow;
-
 use forge_domain::Replacement;
 use jiff::Timestamp;
 use serde_json::json;
@@ -34,28 +32,28 @@ pub enum UndoError {
 }
 
 impl Draft<'_> {
-    /// Returns the file with a compaction appended in its agent's own form. Every byte of `bytes`, the file
-    /// that the session was read from, stays. If there is nothing to replace, the result is `bytes`.
+    /// Returns the bytes to append to `bytes`, the file that the session was read from: a compaction in its
+    /// agent's own form. If there is nothing to replace, there are none.
     ///
     /// # Errors
     /// [`RewriteError`] if the format has no such record, the file is compressed, or a message has no form in
     /// that format.
-    pub fn append<'b>(
+    pub fn addition(
         &self,
-        bytes: &'b [u8],
+        bytes: &[u8],
         replacements: &[Replacement],
         pre_tokens: u64,
         now: Timestamp,
-    ) -> Result<Cow<'b, [u8]>, RewriteError> {
+    ) -> Result<Vec<u8>, RewriteError> {
         if is_packed(bytes) {
             return Err(RewriteError::Append("the file is compressed; unpack it first with `zstd -d`"));
         }
         let addition = Addition { revision: self.revision(bytes, replacements), now, pre_tokens };
         let lines = codec(self.format()).append(&addition)?;
         if replacements.is_empty() {
-            return Ok(Cow::Borrowed(bytes));
+            return Ok(Vec::new());
         }
-        let mut out = bytes.to_vec();
+        let mut out = Vec::new();
         if !bytes.ends_with(b"\n") {
             out.push(b'\n');
         }
@@ -65,7 +63,7 @@ impl Draft<'_> {
             let mark = if place == 0 { mark.to_string() } else { "null".to_owned() };
             out.extend_from_slice(format!("{open},{MARK}{mark}}}}}\n").as_bytes());
         }
-        Ok(Cow::Owned(out))
+        Ok(out)
     }
 
     fn revision<'l>(&'l self, bytes: &'l [u8], replacements: &'l [Replacement]) -> Revision<'l> {
@@ -167,7 +165,7 @@ mod tests {
             let less = messages[result.as_u64() as usize].with_content("[cleared]");
             replacements.push(Replacement { replaces: vec![result], with: vec![counted(less)] });
         }
-        draft.append(bytes, &replacements, 7, Timestamp::UNIX_EPOCH).unwrap().into_owned()
+        [bytes, &draft.addition(bytes, &replacements, 7, Timestamp::UNIX_EPOCH).unwrap()].concat()
     }
 
     fn texts(bytes: &[u8]) -> Vec<String> {

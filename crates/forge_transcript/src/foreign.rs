@@ -18,7 +18,7 @@ const fn foreign_format(name: &'static str) -> Foreign {
     Foreign { name, way: None }
 }
 
-const fn with_way(name: &'static str, way: &'static str) -> Foreign {
+pub(crate) const fn with_way(name: &'static str, way: &'static str) -> Foreign {
     Foreign { name, way: Some(way) }
 }
 

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::archive::{is_archive, unpack_archive};
 use crate::codec::{Evidence, Input, SOME_ENTRIES, is_packed, unpack};
 use crate::formats::{codec, formats, known_formats};
+use crate::mixture::Mixture;
 use crate::record::Shelf;
 use crate::{Format, Session, TranscriptError};
 
@@ -45,15 +47,27 @@ fn read_input(
     origin: &str,
     shelf: Shelf<'_>,
 ) -> Result<Vec<Session>, TranscriptError> {
-    if is_packed(bytes) {
-        let file = Arc::new(unpack(bytes, origin)?);
+    let unpacked = match bytes {
+        packed if is_packed(packed) => Some(unpack(packed, origin)?),
+        archive if is_archive(archive) => {
+            let log = unpack_archive(archive, origin);
+            Some(log.map_err(|error| error.with_known(&known_formats()))?)
+        }
+        _ => None,
+    };
+    if let Some(file) = unpacked {
+        let file = Arc::new(file);
         let is_small = matches!(shelf, Shelf::Small);
         return read_input(format, &file, origin, if is_small { shelf } else { Shelf::Whole(&file) });
     }
     let format = format.map_or_else(|| detect(bytes, origin), Ok);
     let sessions = format.and_then(|format| {
-        let sessions = codec(format).read(&Input { format, bytes, origin, shelf })?;
+        let input = Input { format, bytes, origin, shelf };
+        let sessions = codec(format).read(&input)?;
         check_voice(&sessions, origin)?;
+        let mut mixture = Mixture::new(codec(format));
+        let _ = input.text()?.lines().all(|line| mixture.look(line));
+        mixture.into_result(origin)?;
         Ok(sessions)
     });
     sessions.map_err(|error| error.with_known(&known_formats()))

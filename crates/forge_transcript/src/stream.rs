@@ -5,6 +5,7 @@ use forge_domain::Message;
 
 use crate::codec::{Codec, Evidence, Source};
 use crate::formats::{formats, known_formats};
+use crate::mixture::Mixture;
 use crate::{Opener, StreamError, StreamedSession};
 
 /// Reads the one session of a file and passes each message to `visit`, in order, as
@@ -38,6 +39,12 @@ pub fn stream(
             StreamError::Io(_) => error,
         })?;
         if streamed.is_some() {
+            // A document may be one very long line.
+            if source.head()?.is_none() {
+                let mut mixture = Mixture::new(codec);
+                source.each_line(&mut |line| mixture.look(line))?;
+                mixture.into_result(origin)?;
+            }
             // A file without a message may be of another format: that is found out by reading all of it.
             return Ok(streamed.filter(|_| n_messages > 0));
         }

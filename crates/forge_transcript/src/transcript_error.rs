@@ -135,6 +135,24 @@ pub enum TranscriptError {
         /// The number of its entries.
         entries: usize,
     },
+    /// Some of its lines are of another format.
+    #[error(
+        "{origin} mixes two formats: from line {line} on there are {later}, before it {earlier}\n  help: put the \
+         lines of each into a file of its own: `head -n {before} FILE` prints the first, `tail -n +{line} FILE` the \
+         others"
+    )]
+    Mixed {
+        /// Name of the file.
+        origin: String,
+        /// The first line of the second format, counted from one.
+        line: usize,
+        /// The number of lines before it.
+        before: usize,
+        /// The name of the first format.
+        earlier: &'static str,
+        /// The name of the second format.
+        later: &'static str,
+    },
     /// A line claims to be a message, and is not.
     #[error("{origin}: line {line} is not a message of {agent}: {source}; fix that line, or remove it")]
     Record {

@@ -227,7 +227,7 @@ fn gemini_cli_samples() -> Vec<Sample> {
                 head.clone(),
                 user("a", "Find it."),
                 reply(Value::Null),
-                reply(result),
+                reply(result.clone()),
                 json!({"$set": {"summary": "x"}}),
                 user("d", "No."),
                 json!({"$rewindTo": "d"}),
@@ -238,12 +238,30 @@ fn gemini_cli_samples() -> Vec<Sample> {
         sample(
             "gemini-cli",
             lines(&[
-                head,
+                head.clone(),
                 user("a", "Find it."),
                 json!({"$set": {"messages": [user("z", "Sum.")]}}),
                 user("d", "Now."),
             ]),
             "u:Sum. | u:Now.",
+        ),
+        // An update, such as a result that was masked, stays where the message was.
+        sample(
+            "gemini-cli",
+            lines(&[head.clone(), user("a", "Find it."), reply(Value::Null), user("d", "Now."), reply(result.clone())]),
+            "u:Find it. | a:I look.+f(c) | r(c):out | u:Now.",
+        ),
+        folded(
+            "gemini-cli",
+            lines(&[
+                head,
+                user("a", "Find it."),
+                reply(result),
+                json!({"$set": {"messages": [user("z", "<state_snapshot>Sum.</state_snapshot>"), user("k", "Kept.")]}}),
+                user("d", "Now."),
+            ]),
+            "u*:<state_snapshot>Sum.</state_snapshot> | u:Kept. | u:Now.",
+            "u:Find it. | a:I look.+f(c) | r(c):out | u:Now.",
         ),
     ]
 }
@@ -688,5 +706,32 @@ fn damaged_lines_leave_the_others() {
         assert_eq!(session.format.id(), format);
         assert_eq!(short(&messages(&session)), expected, "{damaged}");
         assert_eq!(session.skipped_lines, 1, "{damaged}");
+    }
+}
+
+/// The messages of the second format would be lost without a word, so such a file is an error that names the
+/// line at which it begins.
+#[test]
+fn two_formats_in_one_file_are_told_apart() {
+    const MIXED: [&str; 5] = ["codex", "pi", "gemini-cli", "copilot", "openhands-events"];
+    let first_of = |format: &str| {
+        let text = samples().into_iter().find(|sample| sample.format == format && sample.text.lines().count() > 2);
+        text.unwrap().text
+    };
+    let claude = json!({"type": "user", "uuid": "1", "parentUuid": null, "sessionId": "s",
+        "message": {"role": "user", "content": "hi"}});
+    let claude = format!("{claude}\n{claude}\n");
+    for format in MIXED {
+        let other = first_of(format);
+        for (first, second) in [(&other, &claude), (&claude, &other)] {
+            let line = first.lines().count() + 1;
+            let text = format!("{first}{second}");
+            let expected = format!("f mixes two formats: from line {line} on there are ");
+            let error = read(text.as_bytes(), "f").unwrap_err().to_string();
+            assert!(error.starts_with(&expected), "{format}: {error}");
+            let mut open = || Ok(Box::new(std::io::Cursor::new(text.clone())) as Box<dyn std::io::Read>);
+            let streamed = stream(&mut open, "f", &mut |_| {}).map(|session| session.is_some());
+            assert!(!matches!(streamed, Ok(true)), "{format}");
+        }
     }
 }

@@ -128,10 +128,8 @@ fn survives_damage(bytes: &[u8], file: &str, sessions: &[Session]) {
     let unknown = "{\"type\":\"from_the_future\",\"said\":\"x\"}";
     let (first, rest) = lines.split_at(2);
     let (together, last) = rest.split_at(rest.len() / 2);
-    // In a session of Claude Code, a line of two records is left out and counted.
-    let between = if session.format.id() == "claude-code" { "\n" } else { "" };
     let damaged = format!(
-        "{}\n{}{between}{}\n{}\n{unknown}\n{{\"type\":\"cut off",
+        "{}\n{}{}\n{}\n{unknown}\n{{\"type\":\"cut off",
         first.join("\n"),
         together[0],
         together[1..].join("\n"),

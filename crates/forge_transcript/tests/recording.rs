@@ -384,7 +384,7 @@ fn the_facts_of_a_session_are_kept() {
     let first = r#"{"type":"user","uuid":"1","parentUuid":null,"sessionId":"abc","timestamp":"2026-01-02T03:04:05.678Z","message":{"role":"user","content":"hi"}}"#;
     let text = format!("{first}\n\n{first}{first}\n{{\"type\":\"mode\"}}\n{{\"type\":\"assis");
     let session = read(text.as_bytes(), "x/abc.jsonl").unwrap().remove(0);
-    assert_eq!((session.id.as_str(), session.skipped_lines, session.records.len()), ("abc", 2, 2));
+    assert_eq!((session.id.as_str(), session.skipped_lines, session.records.len()), ("abc", 1, 4));
     let timestamp = session.messages().next().unwrap().timestamp.map(|timestamp| timestamp.to_string());
     assert_eq!(timestamp.as_deref(), Some("2026-01-02T03:04:05.678Z"));
 

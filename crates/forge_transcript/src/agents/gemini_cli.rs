@@ -5,7 +5,11 @@ use serde_json::Value;
 
 use crate::any_blocks::{answer, call, content_of, messages_of, reply, text_at};
 use crate::codec::{Effect, EntryFormat, Evidence, Fields, Listing, Trace};
+use crate::RecordedCompaction;
 use crate::format::FormatFacts;
+
+/// The tag around the summary of a compressed history.
+const SNAPSHOT: &str = "<state_snapshot>";
 
 /// The format of Gemini CLI.
 pub(super) struct GeminiCli;
@@ -17,6 +21,8 @@ impl EntryFormat for GeminiCli {
         description: "{\"sessionId\", \"projectHash\", \"messages\"}, or JSONL",
         protocol: None,
     };
+
+    const COMPACTION: &'static str = SNAPSHOT;
 
     fn detect(evidence: &Evidence<'_>) -> bool {
         evidence.lines().iter().any(|line| line.has(&["sessionId", "projectHash"]))
@@ -32,7 +38,7 @@ impl EntryFormat for GeminiCli {
 
     fn messages(entry: &Value) -> Vec<Message> {
         if let Some(all) = entry.pointer("/$set/messages").and_then(Value::as_array) {
-            return all.iter().flat_map(Self::messages).collect();
+            return all.iter().flat_map(Self::messages).map(marked).collect();
         }
         let said = entry.get("content").unwrap_or(&Value::Null);
         match text_at(entry, "/type") {
@@ -51,12 +57,36 @@ impl EntryFormat for GeminiCli {
         let id: Option<Box<str>> = entry.get("id").and_then(Value::as_str).map(Box::from);
         let effect = match entry.get("$rewindTo").and_then(Value::as_str) {
             Some(id) => Effect::RewindsTo(id.into()),
+            // What was compressed stays in the log.
+            None if is_compression(entry) => {
+                return Trace { id: Some("$set".into()), ..Trace::default() };
+            }
             None if entry.pointer("/$set/messages").is_some() => Effect::Resets,
-            None if id.is_some() => Effect::Replaces,
+            None if id.is_some() => Effect::Updates,
             None => Effect::None,
         };
         Trace { id, effect, ..Trace::default() }
     }
+
+    fn compaction(entry: &Value) -> Option<RecordedCompaction> {
+        is_compression(entry).then(RecordedCompaction::default)
+    }
+}
+
+/// Returns a message of a replaced history, marked as made by a compaction if it is the summary.
+fn marked(message: Message) -> Message {
+    let is_summary = message.role() == Role::User && message.to_text().contains(SNAPSHOT);
+    if is_summary { message.compacted() } else { message }
+}
+
+/// Checks whether an entry puts a compressed history in place of the one before.
+fn is_compression(entry: &Value) -> bool {
+    let messages = entry.pointer("/$set/messages").and_then(Value::as_array);
+    let is_summary = |message: &&Value| {
+        let parts = messages_of(Role::User, message.get("content").unwrap_or(&Value::Null));
+        parts.iter().any(|part| part.to_text().contains(SNAPSHOT))
+    };
+    messages.is_some_and(|messages| messages.iter().take(3).any(|message| is_summary(&message)))
 }
 
 /// Returns a reply, and the results of its calls, which are in one entry.

@@ -76,6 +76,10 @@ impl Codec for ClaudeCode {
         is_appended(record.raw()) || boundary::is_summary(record.raw())
     }
 
+    fn is_lost(&self, record: &str) -> bool {
+        !shape::is_own_line(record)
+    }
+
     fn is_repeat(&self, record: &Record) -> bool {
         is_appended(record.raw()) && !boundary::is_summary(record.raw())
     }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::attachment;
 use super::branch::{Kind, Node, active_branch};
 use super::shape::{Shape, file_stem, is_result_kind, node};
-use crate::codec::Input;
+use crate::codec::{Input, each_record};
 use crate::flat_text::flat_value;
 use crate::harness::split_notes;
 use crate::json_text::{parse, repair_text};
@@ -20,15 +20,20 @@ use crate::record::Reader;
 use crate::session::Names;
 use crate::{Record, Session, TranscriptError};
 
-/// Reads the one session in the file. Lines that do not parse are counted and left out, as their writer does.
+/// Reads the one session in the file. Records that are run together on a line are read one by one. Lines that
+/// do not parse are counted and left out, as their writer does.
 pub(super) fn session(input: &Input<'_>) -> Result<Session, TranscriptError> {
     let origin = input.origin;
     let mut shape = Shape::default();
     let mut lines: Vec<&str> = Vec::new();
-    for (n, line) in input.text()?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        if shape.look(line, n + 1, origin)? {
-            lines.push(line);
-        }
+    for (n, line) in input.text()?.lines().enumerate() {
+        let mut fault = None;
+        shape.skipped_lines += each_record(line, &mut |record| match shape.look(record, n + 1, origin) {
+            Ok(true) => lines.push(record),
+            Ok(false) => {}
+            Err(error) => fault = fault.take().or(Some(error)),
+        });
+        fault.map_or(Ok(()), Err)?;
     }
     if !shape.is_own {
         return Err(TranscriptError::unknown(origin));

@@ -24,7 +24,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Looks at line `n` of the file, counted from one. Returns whether it is a record.
+    /// Looks at a value on line `n` of the file, counted from one. Returns whether it is a record.
     pub(super) fn look(&mut self, line: &str, n: usize, origin: &str) -> Result<bool, TranscriptError> {
         let Ok(fields) = parse::<Map<String, Value>>(line) else {
             self.skipped_lines += 1;

@@ -5,7 +5,7 @@ use super::branch::active_branch;
 use super::read::Records;
 use super::shape::{Shape, file_stem};
 use crate::attachments::Tally;
-use crate::codec::{Source, Visit};
+use crate::codec::{Source, Visit, each_record};
 use crate::recorded_call::CallTally;
 use crate::reply_pieces::Joiner;
 use crate::{Format, RecordedCompaction, StreamError, StreamedSession};
@@ -14,7 +14,7 @@ use crate::{Format, RecordedCompaction, StreamError, StreamedSession};
 #[derive(Default)]
 struct Survey {
     shape: Shape,
-    /// True for each line that is a record.
+    /// True for each value of a line that is a record.
     are_records: Vec<bool>,
     compactions: Vec<RecordedCompaction>,
     /// The records that hold a summary.
@@ -40,19 +40,19 @@ pub(super) fn stream(
     let (mut at, mut place) = (0, 0);
     let mut nodes = survey.shape.nodes.into_iter();
     source.each_line(&mut |line| {
-        at += 1;
-        if survey.are_records.get(at - 1) != Some(&true) {
-            return true;
-        }
-        let Some(node) = nodes.next() else { return false };
-        let record = reader.read(line, node, active.get(place) == Some(&true));
-        let is_in_context = place >= start && record.n_messages() > 0;
-        tally.add(&record, is_in_context);
-        calls.add(place, line);
-        if is_in_context {
-            joiner.push(record);
-        }
-        place += 1;
+        each_record(line, &mut |value| {
+            at += 1;
+            let node = if survey.are_records.get(at - 1) == Some(&true) { nodes.next() } else { None };
+            let Some(node) = node else { return };
+            let record = reader.read(value, node, active.get(place) == Some(&true));
+            let is_in_context = place >= start && record.n_messages() > 0;
+            tally.add(&record, is_in_context);
+            calls.add(place, value);
+            if is_in_context {
+                joiner.push(record);
+            }
+            place += 1;
+        });
         true
     })?;
     joiner.finish();
@@ -74,14 +74,14 @@ impl Survey {
         let mut survey = Self::default();
         let mut fault = None;
         let origin = source.origin;
+        let mut n = 0;
         let is_text = source.each_line(&mut |line| {
-            let n = survey.are_records.len() + 1;
-            let is_record =
-                if line.trim().is_empty() { Ok(false) } else { survey.shape.look(line, n, origin) };
-            match is_record {
-                Ok(is_record) => survey.note(line, is_record),
-                Err(error) => fault = Some(error),
-            }
+            n += 1;
+            let skipped = each_record(line, &mut |value| match survey.shape.look(value, n, origin) {
+                Ok(is_record) => survey.note(value, is_record),
+                Err(error) => fault = fault.take().or(Some(error)),
+            });
+            survey.shape.skipped_lines += skipped;
             // A first line that is not a record at all is not worth reading the rest.
             fault.is_none() && (survey.shape.is_own || n < 1_000)
         })?;

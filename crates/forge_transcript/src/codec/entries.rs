@@ -7,7 +7,8 @@ use forge_domain::{Body, Message, ToolName};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::traces::{Presence, Trace, active_entries};
+use super::record_lines::each_record;
+use super::traces::{Presence, Reading, Trace, reading};
 use super::{
     Addition, Codec, Evidence, Fields, Input, NO_ADDITION, READ_ONLY, Revision, Source, Visit, Window,
     file_name,
@@ -157,19 +158,6 @@ impl<'a> Listing<'a> {
     }
 }
 
-/// Passes each JSON value of a line to `take`: two records may be run together. Returns how many lines are
-/// not JSON to their end, none or one.
-fn each_record<'a>(line: &'a str, take: &mut dyn FnMut(&'a str)) -> usize {
-    let mut values = serde_json::Deserializer::from_str(line).into_iter::<&'a RawValue>();
-    loop {
-        match values.next() {
-            None => return 0,
-            Some(Ok(value)) => take(value.get()),
-            Some(Err(_)) => return 1,
-        }
-    }
-}
-
 impl<F: EntryFormat> Codec for F {
     fn format(&self) -> Format {
         Format(F::FACTS)
@@ -181,6 +169,10 @@ impl<F: EntryFormat> Codec for F {
 
     fn keeps_form(&self) -> bool {
         true
+    }
+
+    fn is_lost(&self, record: &str) -> bool {
+        F::IS_LINES && F::text_messages(record).is_empty()
     }
 
     fn read(&self, input: &Input<'_>) -> Result<Vec<Session>, TranscriptError> {
@@ -277,11 +269,12 @@ fn read_session<F: EntryFormat>(listing: Listing<'_>, input: &Input<'_>) -> Resu
             id = F::session_id(&entry);
         }
     }
-    let active = active_entries(&traces);
+    let Reading { presence, order, .. } = reading(&traces);
     let mut reader = EntryReader::default();
     let mut records = Vec::with_capacity(traces.len());
-    for (raw, active) in listing.entries.iter().zip(active) {
-        records.push(input.shelf.put(raw, reader.read::<F>(raw, active), read_again::<F>));
+    for place in order {
+        let raw = listing.entries[place];
+        records.push(input.shelf.put(raw, reader.read::<F>(raw, presence[place]), read_again::<F>));
     }
     let is_mute = records.iter().all(|record| record.n_messages() == 0);
     let has_content = || records.iter().any(|record| record.raw().contains("\"content\""));
@@ -440,7 +433,10 @@ fn stream_lines<F: EntryFormat>(
     visit: Visit<'_>,
 ) -> Result<Option<StreamedSession>, StreamError> {
     let Some(mut survey) = Survey::of::<F>(source)? else { return Ok(None) };
-    let active = active_entries(&survey.traces);
+    let Reading { presence: active, is_in_order, .. } = reading(&survey.traces);
+    if !is_in_order {
+        return Ok(None);
+    }
     let is_gone = |place: usize| active.get(place).is_none_or(|presence| *presence == Presence::Gone);
     survey.compactions.retain(|compaction| !is_gone(compaction.record));
     if F::FOLDS && !survey.compactions.is_empty() {

@@ -6,6 +6,7 @@ mod evidence;
 mod input;
 mod message_list;
 mod message_stream;
+mod record_lines;
 mod revision;
 mod source;
 mod traces;
@@ -17,6 +18,7 @@ pub(crate) use entries::{EntryFormat, Listing, SOME_ENTRIES};
 pub(crate) use evidence::{Evidence, Layout};
 pub(crate) use input::{Input, file_name, is_packed, unpack};
 pub(crate) use message_list::{MessageList, is_anthropics, is_message_list};
+pub(crate) use record_lines::each_record;
 pub use revision::RewriteError;
 pub(crate) use revision::{Line, Revision, Says};
 pub use source::Opener;
@@ -84,6 +86,12 @@ pub(crate) trait Codec: Sync {
     /// Checks whether a file in which nothing is replaced stays as it is, even if no provider accepts its
     /// messages: its agent does.
     fn keeps_form(&self) -> bool {
+        false
+    }
+
+    /// Checks whether a record, the text of a line, says nothing in this format, and may be of another. A file
+    /// without a record a line has none.
+    fn is_lost(&self, _record: &str) -> bool {
         false
     }
 

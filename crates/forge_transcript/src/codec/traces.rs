@@ -34,8 +34,8 @@ pub(crate) enum Presence {
 pub(crate) enum Effect {
     #[default]
     None,
-    /// The entries before it with the same id no longer count.
-    Replaces,
+    /// It replaces the entry before it with the same id, and is read in its place.
+    Updates,
     /// It counts only if no entry before it has its id.
     Repeats,
     /// The last turns no longer count.
@@ -48,17 +48,32 @@ pub(crate) enum Effect {
     Resets,
 }
 
-/// Returns for each entry whether it still counts.
-pub(crate) fn active_entries(traces: &[Trace]) -> Vec<Presence> {
+/// The entries of a session after all that they did to each other.
+pub(crate) struct Reading {
+    /// The state of each entry.
+    pub(crate) presence: Vec<Presence>,
+    /// The entries in the order in which they are read.
+    pub(crate) order: Vec<usize>,
+    /// True if entries that count are read in the order of the file.
+    pub(crate) is_in_order: bool,
+}
+
+/// Returns which entries still count, and the order in which they are read.
+pub(crate) fn reading(traces: &[Trace]) -> Reading {
     let mut active = branch(traces);
+    // The place at which each entry is read.
+    let mut places: Vec<usize> = (0..traces.len()).collect();
     let mut folded: Vec<bool> = traces.iter().map(|trace| trace.is_folded).collect();
     let mut by_id: HashMap<&str, usize> = HashMap::new();
     for (place, trace) in traces.iter().enumerate() {
         let earlier = |id: &str| by_id.get(id).copied();
         match &trace.effect {
             Effect::None => {}
-            Effect::Replaces => {
+            Effect::Updates => {
                 if let Some(before) = trace.id.as_deref().and_then(earlier) {
+                    if active[before] {
+                        places[place] = places[before];
+                    }
                     active[before] = false;
                 }
             }
@@ -85,7 +100,12 @@ pub(crate) fn active_entries(traces: &[Trace]) -> Vec<Presence> {
         (true, true) => Presence::Folded,
         (true, false) => Presence::Active,
     };
-    active.into_iter().zip(folded).map(presence).collect()
+    let presence: Vec<Presence> = active.into_iter().zip(folded).map(presence).collect();
+    let mut order: Vec<usize> = (0..traces.len()).collect();
+    order.sort_by_key(|place| (places[*place], *place));
+    let counts = |place: &&usize| presence[**place] != Presence::Gone && traces[**place].id.is_some();
+    let is_in_order = order.iter().filter(counts).is_sorted();
+    Reading { presence, order, is_in_order }
 }
 
 fn drop_turns(traces: &[Trace], active: &mut [bool], place: usize, turns: usize) {
@@ -124,7 +144,7 @@ mod tests {
     use super::*;
 
     /// Parses entries from `id<parent!effect`: `t1` as an effect drops a turn, `>a` rewinds to `a`, `-a`
-    /// forgets `a`, `=` replaces, `+` repeats, `0` resets; a capital is a turn.
+    /// forgets `a`, `^` updates, `+` repeats, `0` resets; a capital is a turn.
     fn traces(text: &str) -> Vec<Trace> {
         let trace = |word: &str| {
             let (word, effect) = word.split_once('!').unwrap_or((word, ""));
@@ -134,7 +154,7 @@ mod tests {
                 ("t", n) => Effect::DropsTurns(n.parse().unwrap()),
                 (">", id) => Effect::RewindsTo(id.into()),
                 ("-", id) => Effect::Forgets(vec![id.into()]),
-                ("=", _) => Effect::Replaces,
+                ("^", _) => Effect::Updates,
                 ("+", _) => Effect::Repeats,
                 ("0", _) => Effect::Resets,
                 _ => Effect::None,
@@ -155,7 +175,8 @@ mod tests {
             ("a b c d!>b", "ad"),
             ("a b d!>x", "d"),
             ("a b c!-a", "bc"),
-            ("a b a!=", "ba"),
+            ("a b a!^", "ab"),
+            ("a b d!>a a!^ e a!^", "dae"),
             ("a b a!+", "ab"),
             ("a b c!0 d", "cd"),
             ("a< b<a c<a d<c", "acd"),
@@ -164,9 +185,9 @@ mod tests {
             ("a<b b<a", "ab"),
         ] {
             let traces = traces(text);
-            let active = active_entries(&traces);
-            let left = traces.iter().zip(active).filter(|(_, presence)| *presence == Presence::Active);
-            let actual: String = left.filter_map(|(trace, _)| trace.id.clone()).map(String::from).collect();
+            let Reading { presence, order, .. } = reading(&traces);
+            let left = order.into_iter().filter(|place| presence[*place] == Presence::Active);
+            let actual: String = left.filter_map(|place| traces[place].id.clone()).map(String::from).collect();
             assert_eq!(actual, expected, "{text}");
         }
     }

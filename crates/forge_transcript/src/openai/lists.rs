@@ -72,6 +72,12 @@ impl Codec for MessageLists {
         self.keeps_form
     }
 
+    /// Checks whether a line is passed over: one that should be a message is refused when it is read.
+    fn is_lost(&self, record: &str) -> bool {
+        let lists = (self.lists)(record);
+        lists.is_ok_and(|lists| lists.iter().all(|list| list.entries.is_empty()))
+    }
+
     fn read(&self, input: &Input<'_>) -> Result<Vec<Session>, TranscriptError> {
         let lists = (self.lists)(input.text()?);
         let lists = lists.map_err(|source| TranscriptError::json(input.origin, source))?;

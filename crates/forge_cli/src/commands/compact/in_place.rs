@@ -1,56 +1,88 @@
 //! `forge compact --in-place` and `--undo`: a compaction in the agent's own file, and the way back.
 
-use std::borrow::Cow;
-use std::fs::OpenOptions;
-use std::io::ErrorKind;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Cursor, ErrorKind, Read};
 use std::path::Path;
+use std::sync::Arc;
 
-use anyhow::bail;
-use forge_domain::{Breach, Replacement, RuleSet, Tokens, breaches_in_words};
+use anyhow::{Context, bail};
+use forge_domain::{Breach, Message, Replacement, RuleSet, Tokens, breaches, breaches_in_words};
 use forge_infra::process_writing;
-use forge_transcript::{Draft, UndoError, undo_appended};
+use forge_transcript::{Draft, Format, UndoError, read_as, stream, undo_appended};
 use jiff::Timestamp;
 
-use super::report::write_file;
+use super::report::write_file_of;
 use crate::failure::Misconfigured;
 use crate::output;
 use crate::session_file::{MOST_OF_A_FILE, SessionFile, read_named};
 
-/// Returns the file with the compaction appended, after it was read again as its agent will read it.
-pub(super) fn addition<'f>(
-    file: &'f SessionFile,
+/// Returns what is appended to the file, after the result was read as its agent will read it.
+pub(super) fn addition(
+    file: &SessionFile,
     draft: &Draft<'_>,
     replacements: &[Replacement],
     pre_tokens: Tokens,
-) -> anyhow::Result<Cow<'f, [u8]>> {
-    let written = draft.append(&file.bytes, replacements, pre_tokens.as_u64(), Timestamp::now())?;
-    if replacements.is_empty() {
-        return Ok(written);
+) -> anyhow::Result<Vec<u8>> {
+    let added = draft.addition(&file.bytes, replacements, pre_tokens.as_u64(), Timestamp::now())?;
+    if added.is_empty() {
+        return Ok(added);
     }
     let name = file.path.display();
-    let sessions = forge_transcript::read_as(draft.format(), &written, &name.to_string())?;
-    let again = sessions.first().map(|session| Draft::open(session, 0));
     // The three agents send each result to a provider that finds its call in any order.
-    let of_agents = |breach: &&Breach| breach.protocol != RuleSet::Gemini;
-    let breaches: Vec<Breach> = again.iter().flat_map(Draft::breaches).filter(of_agents).cloned().collect();
+    let of_agents = |breach: &Breach| breach.protocol != RuleSet::Gemini;
+    let messages = messages_with(file, draft.format(), &added)?;
+    let breaches: Vec<Breach> =
+        breaches(&messages.iter().collect::<Vec<_>>()).into_iter().filter(of_agents).collect();
     if let Some(breach) = breaches_in_words(&breaches).first() {
         bail!("{name} is unchanged: the compacted session would break a provider's rule ({breach})");
     }
-    Ok(written)
+    Ok(added)
+}
+
+/// Returns the messages that a model would see of a file with `added` appended. The file is not copied for
+/// that: it may be a large part of what memory holds.
+fn messages_with(file: &SessionFile, format: Format, added: &[u8]) -> anyhow::Result<Vec<Message>> {
+    let name = file.path.display().to_string();
+    let end: Arc<Vec<u8>> = Arc::new(added.to_vec());
+    let mut open = || -> io::Result<Box<dyn Read>> {
+        let whole = Cursor::new(SharedBytes(Arc::clone(&file.bytes)));
+        Ok(Box::new(whole.chain(Cursor::new(SharedBytes(Arc::clone(&end))))))
+    };
+    let mut messages = Vec::new();
+    let streamed = stream(&mut open, &name, &mut |message| messages.push(message.clone()))?;
+    if streamed.is_some_and(|session| session.format == format) {
+        return Ok(messages);
+    }
+    let sessions = read_as(format, &[&file.bytes, added].concat(), &name)?;
+    Ok(sessions.first().map(Draft::messages_of).unwrap_or_default())
+}
+
+/// Bytes that several readers hold.
+struct SharedBytes(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for SharedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Appends `added` to a session, if no process has it open for writing and it is still `read`.
+pub(super) fn append(path: &Path, read: &[u8], added: &[u8]) -> anyhow::Result<()> {
+    if added.is_empty() {
+        return Ok(());
+    }
+    replace(path, read, &[read, added])
 }
 
 /// Writes a session back, if no process has it open for writing and it is still `read`.
-pub(super) fn write(path: &Path, read: &[u8], written: &[u8]) -> anyhow::Result<()> {
-    if read == written {
-        return Ok(());
-    }
+fn replace(path: &Path, read: &[u8], pieces: &[&[u8]]) -> anyhow::Result<()> {
     let name = path.display();
     if let Some(process) = process_writing(path) {
         bail!(Misconfigured(format!(
             "{name} is open in {process}, which may write to it: end that session first"
         )));
     }
-    if read_named(path, "session", MOST_OF_A_FILE)? != read {
+    if !holds(path, read).with_context(|| format!("cannot read {name} again"))? {
         bail!(Misconfigured(format!(
             "{name} has changed since it was read: its agent is at work; end it first"
         )));
@@ -63,7 +95,22 @@ pub(super) fn write(path: &Path, read: &[u8], written: &[u8]) -> anyhow::Result<
         };
         Misconfigured(format!("{name} stays as it is, since it may not be written to: {error}{way_out}"))
     })?;
-    write_file(path, written)
+    write_file_of(path, pieces)
+}
+
+/// Checks whether a file has these bytes, and no others.
+fn holds(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    let mut block = vec![0; 1 << 20];
+    let mut left = bytes;
+    loop {
+        let n = file.read(&mut block)?;
+        match left.split_at_checked(n) {
+            Some((_, [])) if n == 0 => return Ok(true),
+            Some((expected, rest)) if n > 0 && expected == &block[..n] => left = rest,
+            _ => return Ok(false),
+        }
+    }
 }
 
 /// Removes the compaction that was appended last.
@@ -80,7 +127,7 @@ pub(super) fn undo(path: &Path) -> anyhow::Result<()> {
         };
         Misconfigured(format!("{name} stays as it is: {error}{way_out}"))
     })?;
-    write(path, &bytes, earlier)?;
+    replace(path, &bytes, &[earlier])?;
     let removed = bytes[earlier.len()..].iter().filter(|byte| **byte == b'\n').count();
     output::say(&format!("removed the compaction from {name}: {}", forge_domain::quantity(removed, "line")));
     Ok(())

@@ -210,7 +210,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     let written = match arguments.files.in_place {
         true => {
             let pre_tokens = compacted.report.tokens_before;
-            in_place::addition(&file, &draft, &compacted.replacements, pre_tokens)?
+            in_place::addition(&file, &draft, &compacted.replacements, pre_tokens)?.into()
         }
         false => draft.rewrite(&file.bytes, &compacted.replacements, to)?,
     };
@@ -300,7 +300,7 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
     let written = match arguments.files.in_place {
         true => {
             let before = draft.counted_messages(&O200kCounter).map(|message| message.tokens()).sum();
-            in_place::addition(&file, &draft, &replacements, before)?
+            in_place::addition(&file, &draft, &replacements, before)?.into()
         }
         false => draft.rewrite(&file.bytes, &replacements, proposal.to)?,
     };
@@ -334,10 +334,10 @@ fn without_secrets<'w>(
     }
 }
 
-/// Writes the result to its place.
+/// Writes the result to its place; in place, it is what is appended.
 fn write(arguments: &CompactArguments, file: &SessionFile, written: &[u8]) -> anyhow::Result<()> {
     if arguments.files.in_place {
-        in_place::write(&file.path, &file.bytes, written)
+        in_place::append(&file.path, &file.bytes, written)
     } else {
         write_result(arguments, written)
     }

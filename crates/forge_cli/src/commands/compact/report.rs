@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use console::style;
 use forge_app::SessionReport;
 use forge_domain::{Tokens, noun, quantity};
-use forge_infra::write_whole;
+use forge_infra::write_pieces;
 use forge_transcript::{Attachments, Omission, Repair};
 use serde::Serialize;
 use serde_json::Value;
@@ -46,7 +46,12 @@ pub(super) fn write_result(arguments: &CompactArguments, bytes: &[u8]) -> anyhow
 
 /// Writes a file as a whole, or not at all.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    write_whole(path, bytes).map_err(|error| {
+    write_file_of(path, &[bytes])
+}
+
+/// Writes a file of several pieces as a whole, or not at all.
+pub(super) fn write_file_of(path: &Path, pieces: &[&[u8]]) -> anyhow::Result<()> {
+    write_pieces(path, pieces).map_err(|error| {
         let way_out = match error.kind() {
             ErrorKind::NotFound => "; create the folder first, or name another",
             ErrorKind::IsADirectory => "; name a file in that folder",
