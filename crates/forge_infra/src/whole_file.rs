@@ -37,6 +37,7 @@ pub fn write_pieces(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
         },
         Err(error) => return Err(error),
     };
+    check_size(pieces.iter().map(|piece| piece.len() as u64).sum())?;
     let folder = folder_of(&path);
     let mut file = NamedTempFile::new_in(folder)?;
     for piece in pieces {
@@ -50,6 +51,22 @@ pub fn write_pieces(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     // The new name outlives a power cut only once its folder is on the disk too. Not every file system can do
     // that, and the file is complete in either case.
     let _ = fs::File::open(folder).and_then(|folder| folder.sync_all());
+    Ok(())
+}
+
+/// Checks that the user's limit of file sizes (`ulimit -f`) allows a file of `bytes`: beyond it, the system
+/// would end the process, which would leave half a file behind.
+#[cfg(unix)]
+fn check_size(bytes: u64) -> io::Result<()> {
+    use rustix::process::{Resource, getrlimit};
+    match getrlimit(Resource::Fsize).current {
+        Some(most) if bytes > most => Err(rustix::io::Errno::FBIG.into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+const fn check_size(_: u64) -> io::Result<()> {
     Ok(())
 }
 

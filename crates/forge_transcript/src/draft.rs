@@ -109,11 +109,20 @@ impl<'a> Draft<'a> {
 
     /// Returns the messages of `session` unchanged, with nothing repaired: for those who only look.
     pub fn messages_of(session: &Session) -> Vec<Message> {
-        let whole = |item: OpenMessage| match item.is_outline {
-            true => from_sources(&session.records, &item.sources),
-            false => *item.message,
-        };
-        open_messages(session, &session.window()).into_iter().map(whole).collect()
+        let mut messages = Vec::new();
+        Self::visit_messages_of(session, &mut |message| messages.push(message));
+        messages
+    }
+
+    /// Passes each message of [`Draft::messages_of`] to `visit`. Those of a session that is held as the text of
+    /// its file are in memory one after the other.
+    pub fn visit_messages_of(session: &Session, visit: &mut dyn FnMut(Message)) {
+        for item in open_messages(session, &session.window()) {
+            visit(match item.is_outline {
+                true => from_sources(&session.records, &item.sources),
+                false => *item.message,
+            });
+        }
     }
 
     /// Returns what had to be repaired.

@@ -735,3 +735,131 @@ fn two_formats_in_one_file_are_told_apart() {
         }
     }
 }
+
+/// A source of numbers that is the same each time.
+struct Numbers(u64);
+
+impl Numbers {
+    /// Returns a number below `end`.
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end.max(1) as u64) as usize
+    }
+}
+
+/// Returns `bytes` with a few places changed, as damage, other versions and other programs do.
+fn mutated(bytes: &[u8], other: &[u8], numbers: &mut Numbers) -> Vec<u8> {
+    const WORDS: [&str; 12] =
+        ["null", "{}", "[]", "\"\"", "-1", "\"\\ud800\"", "}{", "\n", "\u{feff}", "1e999", "\"tool\"", "[[[["];
+    let mut bytes = bytes.to_vec();
+    for _ in 0..=numbers.below(4) {
+        let start = numbers.below(bytes.len());
+        let end = (start + 1 + numbers.below(40)).min(bytes.len());
+        match numbers.below(8) {
+            0 => bytes.truncate(start),
+            1 => drop(bytes.drain(start..end)),
+            2 => drop(bytes.splice(start..start, WORDS[numbers.below(WORDS.len())].bytes())),
+            3 => {
+                // A value of another place.
+                let quotes: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] == b'"').collect();
+                let (from, to) = (numbers.below(quotes.len()), numbers.below(quotes.len()));
+                if let (Some(from), Some(to)) = (quotes.get(from), quotes.get(to)) {
+                    let word: Vec<u8> = bytes[*from..].iter().copied().take(12).collect();
+                    let end = (to + word.len()).min(bytes.len());
+                    bytes.splice(*to..end, word);
+                }
+            }
+            4 | 5 => {
+                // Lines are repeated, lost or come in another order.
+                let mut lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+                let (from, to) = (numbers.below(lines.len()), numbers.below(lines.len()));
+                match numbers.below(3) {
+                    0 => lines.swap(from, to),
+                    1 => lines.insert(to, lines[from]),
+                    _ => drop(lines.remove(from)),
+                }
+                bytes = lines.concat();
+            }
+            6 => {
+                let from = numbers.below(other.len());
+                let piece = other[from..].iter().copied().take(200);
+                bytes.splice(start..start, piece);
+            }
+            _ => {
+                if let Some(byte) = bytes.get_mut(start) {
+                    *byte ^= 1 << numbers.below(7);
+                }
+            }
+        }
+        if bytes.is_empty() {
+            break;
+        }
+    }
+    bytes
+}
+
+/// Checks what must hold of any bytes that are read.
+fn check_any(bytes: &[u8]) -> bool {
+    let sessions = match read(bytes, "f") {
+        Ok(sessions) => sessions,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return false;
+        }
+    };
+    let mut seen = Vec::new();
+    let mut open = || Ok(Box::new(std::io::Cursor::new(bytes.to_vec())) as Box<dyn std::io::Read>);
+    let streamed = stream(&mut open, "f", &mut |message| seen.push(message.clone()));
+    if let (Ok(Some(streamed)), [session]) = (streamed, sessions.as_slice())
+        && streamed.format == session.format
+    {
+        assert_eq!(seen, messages(session));
+        assert_eq!(streamed.calls, session.calls());
+    }
+    for (nth, session) in sessions.iter().enumerate() {
+        messages(&session.clone().before_compaction());
+        let draft = Draft::open(session, nth);
+        let opened: Vec<Message> = draft.messages().collect();
+        let mut breaches = openai_breaches(&opened);
+        breaches.retain(|breach| breach.rule != forge_domain::Rule::Empty);
+        assert_eq!(breaches, []);
+        let recording = session.recording();
+        assert!(recording.messages.iter().flat_map(Message::calls).all(|call| call.arguments.starts_with('{')));
+        if draft.repairs().is_empty() {
+            assert_eq!(draft.rewrite(bytes, &[], draft.format()).unwrap(), bytes);
+        }
+        for to in forge_transcript::Format::all() {
+            if let Err(error) = draft.rewrite(bytes, &[], to) {
+                assert!(!error.to_string().is_empty());
+            }
+        }
+    }
+    true
+}
+
+/// Any damage to the file of any format is read or refused in words, and what is read is legal. `FORGE_CASES` is the number of
+/// damaged files of each sample.
+#[test]
+fn mutations_are_read_or_refused() {
+    let cases = std::env::var("FORGE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(40);
+    let all = samples();
+    let mut told: std::collections::BTreeMap<&str, (usize, usize)> = std::collections::BTreeMap::new();
+    for (nth, sample) in all.iter().enumerate() {
+        let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15 ^ (nth as u64 + 1));
+        let other = &all[(nth + 7) % all.len()].text;
+        for case in 0..cases {
+            let bytes = mutated(sample.text.as_bytes(), other.as_bytes(), &mut numbers);
+            let is_read = std::panic::catch_unwind(|| check_any(&bytes)).unwrap_or_else(|_| {
+                panic!("case {case} of sample {nth} ({}):\n{}", sample.format, String::from_utf8_lossy(&bytes))
+            });
+            let of_format = told.entry(sample.format).or_default();
+            of_format.0 += 1;
+            of_format.1 += usize::from(is_read);
+        }
+    }
+    for (format, (files, read)) in told {
+        println!("{format}: {files} files, {read} read, {} refused", files - read);
+    }
+}

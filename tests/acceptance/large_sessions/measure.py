@@ -124,7 +124,7 @@ def shows_progress(path):
             break
         drawn += piece
     os.waitpid(pid, 0)
-    return b"reading" in drawn and b"GB" in drawn or b"MB" in drawn or b"MiB" in drawn
+    return b"reading" in drawn and "█".encode() in drawn
 
 
 def as_nobody():
@@ -166,10 +166,9 @@ def faults():
         keeps("a limit of the file size", Ran(*command, preexec=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))), "cannot write")
         path.chmod(0o444)
         if os.geteuid() == 0:
+            # A folder of mktemp is for its owner alone.
+            FOLDER.chmod(0o777)
             path.parent.chmod(0o777)
-            for folder in (FOLDER, *FOLDER.parents):
-                if not folder.stat().st_mode & 0o001:
-                    folder.chmod(folder.stat().st_mode | 0o011)
         nobody = as_nobody if os.geteuid() == 0 else None
         keeps("the file may not be written", Ran(*command, preexec=nobody), "permission")
         path.chmod(0o000)

@@ -113,7 +113,7 @@ impl ContinueArguments {
         match self.with.successor() {
             Some(successor) => {
                 self.refuse_what_runs_need()?;
-                native::continue_with(successor, &self, &origin, plan)
+                native::continue_with(successor, &self, origin, plan)
             }
             None if self.dry_run => {
                 plan.show(self.json)?;

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use forge_domain::{Message, Tokens};
 use forge_infra::{agent_folder, write_whole};
-use forge_transcript::{Draft, NewSession, Successor, new_uuid, read};
+use forge_transcript::{Draft, NewSession, Successor, new_uuid, read_held};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -25,7 +26,7 @@ const MANY: Tokens = Tokens::new(150_000);
 pub(super) fn continue_with(
     successor: Successor,
     arguments: &ContinueArguments,
-    origin: &Origin,
+    mut origin: Origin,
     mut plan: Plan,
 ) -> anyhow::Result<ExitCode> {
     let here = std::env::current_dir().context("the working folder is unknown")?;
@@ -40,8 +41,8 @@ pub(super) fn continue_with(
     let process = std::process::id().to_le_bytes();
     // Claude Code takes a user message at the end for an interrupted turn, so the note comes first.
     let note = origin.handover.note(origin.agent(), &BTreeSet::new());
-    let messages: Vec<Message> =
-        std::iter::once(note).chain(origin.handover.messages.iter().cloned()).collect();
+    let mut messages = std::mem::take(&mut origin.handover.messages);
+    messages.insert(0, note);
     let new = NewSession {
         id: new_uuid(&[origin.id.as_bytes(), &now.as_nanosecond().to_le_bytes(), &process]),
         folder: here.display().to_string(),
@@ -50,7 +51,7 @@ pub(super) fn continue_with(
         messages: &messages,
     };
     let file = root.join(successor.path(&new));
-    let bytes = successor.write(&new)?;
+    let bytes = Arc::new(successor.write(&new)?);
     check(&bytes, &file, &messages)?;
     let task = arguments.task.as_deref();
     plan.file = Some(file.clone());
@@ -85,21 +86,19 @@ pub(super) fn continue_with(
 }
 
 /// Reads the file again as its agent will, and checks that it holds the same calls.
-fn check(bytes: &[u8], file: &Path, messages: &[Message]) -> anyhow::Result<()> {
+fn check(bytes: &Arc<Vec<u8>>, file: &Path, messages: &[Message]) -> anyhow::Result<()> {
     let name = file.display().to_string();
-    let sessions = read(bytes, &name)?;
+    let sessions = read_held(None, bytes, &name)?;
     let Some(session) = sessions.first() else { bail!("{name} was not written: it would hold no session") };
     let again = Draft::open(session, 0);
-    let read: Vec<Message> = again.messages().collect();
-    if calls(&read) != calls(messages) || !again.repairs().is_empty() {
+    if !again.messages().flat_map(|message| calls(&message)).eq(messages.iter().flat_map(calls)) || !again.repairs().is_empty() {
         bail!("{name} was not written: its calls would not be those of the session; this is a bug in Forge");
     }
     Ok(())
 }
 
-/// Returns the calls: names and arguments, in order.
-fn calls(messages: &[Message]) -> Vec<(String, Value)> {
-    let calls = messages.iter().flat_map(Message::calls);
+/// Returns the calls of a message: names and arguments, in order.
+fn calls(message: &Message) -> Vec<(String, Value)> {
     let value = |arguments: &str| serde_json::from_str(arguments).unwrap_or_default();
-    calls.map(|call| (call.name.to_string(), value(&call.arguments))).collect()
+    message.calls().iter().map(|call| (call.name.to_string(), value(&call.arguments))).collect()
 }

@@ -207,7 +207,7 @@ fn inspect_session(session: &Session, tools: Tokens, total: Option<&RecordedCall
         calls.extend(total.cloned());
     }
     let mut inspector = Inspector::new(&O200kCounter);
-    Draft::messages_of(session).iter().for_each(|message| inspector.push(message));
+    Draft::visit_messages_of(session, &mut |message| inspector.push(&message));
     InspectedSession {
         id: session.id.clone(),
         format: Some(session.format),
