@@ -138,7 +138,7 @@ pub struct Duplicate {
 }
 
 /// A kind of duplicate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DuplicateKind {
     /// Results with the same text.
@@ -246,7 +246,10 @@ struct Looked {
     by_tool: BTreeMap<String, ToolShare>,
     /// The largest, the largest first.
     largest: Vec<LargeItem>,
-    same: BTreeMap<(DuplicateKind, String, Digest), Same>,
+    /// What occurred once: its label and tokens.
+    once: HashMap<(DuplicateKind, Digest), (Option<MessageId>, Tokens)>,
+    /// What occurred more often.
+    same: HashMap<(DuplicateKind, Digest), Same>,
     /// Calls that have no result yet, by id: the tool, and the digest and the beginning of the arguments.
     open: HashMap<String, Vec<(String, Digest, String)>>,
 }
@@ -257,6 +260,7 @@ type Digest = (u64, u64);
 /// The occurrences of a duplicate.
 #[derive(Default)]
 struct Same {
+    tool: String,
     what: String,
     ids: Vec<String>,
     /// The tokens of all but the last, and of the last.
@@ -264,19 +268,15 @@ struct Same {
 }
 
 impl Same {
-    /// Adds an occurrence. The first one's words describe all of them.
-    fn add(&mut self, id: &str, what: String, tokens: Tokens) {
-        if self.ids.is_empty() {
-            self.what = what;
-        }
+    /// Adds an occurrence.
+    fn add(&mut self, id: Option<MessageId>, tokens: Tokens) {
         self.tokens = (self.tokens.0 + self.tokens.1, tokens);
-        self.ids.push(id.to_owned());
+        self.ids.push(id.map(|id| id.to_string()).unwrap_or_default());
     }
 }
 
 impl Looked {
     fn look(&mut self, id: Option<MessageId>, message: &Message, tokens: Tokens, counter: &dyn TokenCounter) {
-        let id = id.map(|id| id.to_string()).unwrap_or_default();
         for call in message.calls() {
             let share = self.by_tool.entry(call.name.to_string()).or_default();
             share.calls += 1;
@@ -285,18 +285,25 @@ impl Looked {
             self.open.entry(call.id.clone()).or_default().push(called);
         }
         if let Body::Tool(result) = &message.body {
-            self.look_at_result(&id, message, result, tokens);
+            self.look_at_result(id, message, result, tokens);
         }
         if self.largest.len() < N_LARGEST || self.largest.last().is_some_and(|last| last.tokens < tokens) {
             let at = self.largest.partition_point(|item| item.tokens >= tokens);
             let tool = tool_of(message);
             let first_line = first_line(message);
+            let id = id.map(|id| id.to_string()).unwrap_or_default();
             self.largest.insert(at, LargeItem { id, role: message.role(), tool, tokens, first_line });
             self.largest.truncate(N_LARGEST);
         }
     }
 
-    fn look_at_result(&mut self, id: &str, message: &Message, result: &ToolResult, tokens: Tokens) {
+    fn look_at_result(
+        &mut self,
+        id: Option<MessageId>,
+        message: &Message,
+        result: &ToolResult,
+        tokens: Tokens,
+    ) {
         let tool = result_tool(message).unwrap_or_default();
         let share = self.by_tool.entry(tool.clone()).or_default();
         share.results += 1;
@@ -306,12 +313,35 @@ impl Looked {
             self.open.remove(result.call_id.as_str());
         }
         if let Some((tool, arguments, what)) = called {
-            self.same.entry((DuplicateKind::SameCall, tool, arguments)).or_default().add(id, what, tokens);
+            let key = (DuplicateKind::SameCall, digest(&(&tool, arguments)));
+            self.note(key, id, tokens, || (tool, what));
         }
         if tokens >= LEAST_DUPLICATE {
             let text = result.content.to_text();
-            let key = (DuplicateKind::SameResult, tool, digest(&text));
-            self.same.entry(key).or_default().add(id, head(&text), tokens);
+            let key = (DuplicateKind::SameResult, digest(&(&tool, &text)));
+            self.note(key, id, tokens, || (tool, head(&text)));
+        }
+    }
+
+    /// Notes an occurrence of `key`, of which `words` are the tool and a description. Most things occur once,
+    /// and of these there may be a million.
+    fn note(
+        &mut self,
+        key: (DuplicateKind, Digest),
+        id: Option<MessageId>,
+        tokens: Tokens,
+        words: impl FnOnce() -> (String, String),
+    ) {
+        if let Some(same) = self.same.get_mut(&key) {
+            same.add(id, tokens);
+        } else if let Some((first, first_tokens)) = self.once.remove(&key) {
+            let (tool, what) = words();
+            let mut same = Same { tool, what, ..Same::default() };
+            same.add(first, first_tokens);
+            same.add(id, tokens);
+            self.same.insert(key, same);
+        } else {
+            self.once.insert(key, (id, tokens));
         }
     }
 
@@ -346,19 +376,18 @@ impl Looked {
     }
 }
 
-fn duplicates(same: BTreeMap<(DuplicateKind, String, Digest), Same>) -> Vec<Duplicate> {
-    let mut found: Vec<((DuplicateKind, String, Digest), Same)> =
-        same.into_iter().filter(|(_, same)| same.ids.len() > 1).collect();
+fn duplicates(same: HashMap<(DuplicateKind, Digest), Same>) -> Vec<Duplicate> {
+    let mut found: Vec<(DuplicateKind, Same)> = same.into_iter().map(|((kind, _), same)| (kind, same)).collect();
     // What is as wasteful stands in the order of its words, since a digest has none.
-    found.sort_by(|((kind, tool, _), same), ((other_kind, other_tool, _), other)| {
-        let words = (kind, tool, &same.what).cmp(&(other_kind, other_tool, &other.what));
-        other.tokens.0.cmp(&same.tokens.0).then(words)
+    found.sort_by(|(kind, same), (other_kind, other)| {
+        let words = (kind, &same.tool, &same.what).cmp(&(other_kind, &other.tool, &other.what));
+        other.tokens.0.cmp(&same.tokens.0).then(words).then_with(|| same.ids.cmp(&other.ids))
     });
     found
         .into_iter()
-        .map(|((kind, tool, _), same)| Duplicate {
+        .map(|(kind, same)| Duplicate {
             kind,
-            tool,
+            tool: same.tool,
             what: same.what,
             ids: same.ids,
             tokens: same.tokens.0,
@@ -366,13 +395,13 @@ fn duplicates(same: BTreeMap<(DuplicateKind, String, Digest), Same>) -> Vec<Dupl
         .collect()
 }
 
-fn digest(text: &str) -> Digest {
-    (salted_hash(0, text), salted_hash(1, text))
+fn digest(value: &(impl Hash + ?Sized)) -> Digest {
+    (salted_hash(0, value), salted_hash(1, value))
 }
 
-fn salted_hash(salt: u8, text: &str) -> u64 {
+fn salted_hash(salt: u8, value: &(impl Hash + ?Sized)) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (salt, text).hash(&mut hasher);
+    (salt, value).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -839,12 +839,39 @@ fn check_any(bytes: &[u8]) -> bool {
     true
 }
 
+/// Returns a session of Claude Code with a reply in two pieces, another branch, an attachment and a compaction.
+fn claude_code_sample() -> Sample {
+    let line = |id: &str, parent: Option<&str>, kind: &str, message: Value| {
+        json!({"type": kind, "uuid": id, "parentUuid": parent, "sessionId": "s", "timestamp": "2026-01-01T10:00:00Z",
+            "message": message})
+    };
+    let said = |role: &str, content: Value| json!({"role": role, "id": "m", "content": content});
+    let call = json!([{"type": "tool_use", "id": "c", "name": "f", "input": {"n": 1}}]);
+    let result = json!([{"type": "tool_result", "tool_use_id": "c", "content": "out"}]);
+    let text = lines(&[
+        line("1", None, "user", said("user", json!("Find it."))),
+        line("2", Some("1"), "assistant", said("assistant", json!([{"type": "text", "text": "I look."}]))),
+        line("3", Some("2"), "assistant", said("assistant", call)),
+        line("4", Some("3"), "user", said("user", result)),
+        line("5", Some("4"), "user", said("user", json!("No."))),
+        json!({"type": "attachment", "uuid": "6", "parentUuid": "4", "sessionId": "s", "attachment": {"type": "file", "content": "x"}}),
+        json!({"type": "system", "subtype": "compact_boundary", "uuid": "7", "parentUuid": null, "logicalParentUuid": "6",
+            "sessionId": "s", "compactMetadata": {"trigger": "auto", "preTokens": 9}}),
+        json!({"type": "user", "uuid": "8", "parentUuid": "7", "sessionId": "s", "isCompactSummary": true,
+            "message": {"role": "user", "content": "Sum."}}),
+        line("9", Some("8"), "user", said("user", json!("Now."))),
+    ]);
+    sample("claude-code", text, "u*:Sum. | u:Now.")
+}
+
 /// Any damage to the file of any format is read or refused in words, and what is read is legal. `FORGE_CASES` is the number of
 /// damaged files of each sample.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test reads how many cases it tries")]
 fn mutations_are_read_or_refused() {
     let cases = std::env::var("FORGE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(40);
-    let all = samples();
+    let mut all = samples();
+    all.push(claude_code_sample());
     let mut told: std::collections::BTreeMap<&str, (usize, usize)> = std::collections::BTreeMap::new();
     for (nth, sample) in all.iter().enumerate() {
         let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15 ^ (nth as u64 + 1));

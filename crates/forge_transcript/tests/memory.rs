@@ -58,6 +58,14 @@ fn pieces(format: &'static str) -> Box<dyn Iterator<Item = String>> {
             let result = json!([{"type": "tool_result", "tool_use_id": format!("c{n}"), "content": "x".repeat(RESULT)}]);
             format!("{}\n{}\n", line(2 * n, "assistant", call), line(2 * n + 1, "user", result))
         }
+        "codex" => {
+            let line = |item: serde_json::Value| {
+                json!({"timestamp": "2026-01-01T10:00:00Z", "type": "response_item", "payload": item})
+            };
+            let call = json!({"type": "function_call", "name": "read", "arguments": "{}", "call_id": format!("c{n}")});
+            let result = json!({"type": "function_call_output", "call_id": format!("c{n}"), "output": "x".repeat(RESULT)});
+            format!("{}\n{}\n", line(call), line(result))
+        }
         _ => {
             let call = json!({"role": "assistant", "content": null, "tool_calls": [{"id": format!("c{n}"), "type": "function",
                 "function": {"name": "read", "arguments": "{}"}}]});
@@ -67,7 +75,7 @@ fn pieces(format: &'static str) -> Box<dyn Iterator<Item = String>> {
         }
     };
     let exchanges = (0..N_EXCHANGES).map(exchange);
-    if format == "claude-code" {
+    if matches!(format, "claude-code" | "codex") {
         return Box::new(exchanges);
     }
     let head = "{\"messages\": [\n{\"role\": \"user\", \"content\": \"hi\"}".to_owned();
@@ -76,7 +84,7 @@ fn pieces(format: &'static str) -> Box<dyn Iterator<Item = String>> {
 
 #[test]
 fn a_session_is_larger_than_what_it_takes_to_read_it() {
-    for format in ["openai", "anthropic", "claude-code"] {
+    for (format, share) in [("openai", 4), ("anthropic", 4), ("claude-code", 4), ("codex", 10)] {
         let length: usize = pieces(format).map(|piece| piece.len()).sum();
         let before = HEAP.current_usage();
         HEAP.reset_peak_usage();
@@ -90,7 +98,7 @@ fn a_session_is_larger_than_what_it_takes_to_read_it() {
         let taken = HEAP.peak_usage() - before;
         assert_eq!(session.format.id(), format);
         assert!(n_messages >= 2 * N_EXCHANGES, "{format}: {n_messages} messages");
-        assert!(taken < length / 4, "{format}: {taken} bytes for a file of {length}");
+        assert!(taken < length / share, "{format}: {taken} bytes for a file of {length}");
         let mut file = Vec::with_capacity(length);
         pieces(format).for_each(|piece| file.extend_from_slice(piece.as_bytes()));
         let file = Arc::new(file);

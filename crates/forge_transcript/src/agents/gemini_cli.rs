@@ -54,7 +54,7 @@ impl EntryFormat for GeminiCli {
     }
 
     fn trace(entry: &Value) -> Trace {
-        let id: Option<Box<str>> = entry.get("id").and_then(Value::as_str).map(Box::from);
+        let id = entry.get("id").and_then(Value::as_str);
         let effect = match entry.get("$rewindTo").and_then(Value::as_str) {
             Some(id) => Effect::RewindsTo(id.into()),
             // What was compressed stays in the log.
@@ -65,6 +65,8 @@ impl EntryFormat for GeminiCli {
             None if id.is_some() => Effect::Updates,
             None => Effect::None,
         };
+        // A message without an id counts as well when it is asked which messages come before which.
+        let id = id.or_else(|| entry.get("type").and_then(Value::as_str)).map(Box::from);
         Trace { id, effect, ..Trace::default() }
     }
 

@@ -1,10 +1,12 @@
 //! A compaction appended as pi records its own: a summary, and the first entry that stays.
 
+use std::collections::HashSet;
+
 use forge_domain::{Body, Message, ToolResult};
 use serde_json::{Map, Value, json};
 
 use crate::any_blocks::text_at;
-use crate::codec::{Addition, Line};
+use crate::codec::{Addition, Fields, Line};
 use crate::json_text::parse;
 use crate::{Record, RewriteError};
 
@@ -16,9 +18,9 @@ pub(super) fn lines(addition: &Addition<'_>) -> Result<Vec<String>, RewriteError
         return Err(RewriteError::OtherFile);
     }
     let (record, rest) = addition.record_and_rest();
-    let file = File::of(&revision.session.records);
+    let mut file = File::of(&revision.session.records);
     let kept = kept_from(addition, &rest);
-    let id = addition.uuid(0)[..8].to_owned();
+    let id = file.new_id(&addition.uuid(0));
     let mut line = file.entry("compaction", &id, file.leaf.as_deref(), &addition.timestamp(0));
     line.insert("summary".into(), json!(record));
     match kept {
@@ -40,7 +42,7 @@ pub(super) fn lines(addition: &Addition<'_>) -> Result<Vec<String>, RewriteError
     if kept.is_none() {
         let mut parent = id;
         for (n, line) in rest.iter().enumerate() {
-            let id = addition.uuid(n + 1)[..8].to_owned();
+            let id = file.new_id(&addition.uuid(n + 1));
             let mut entry = file.entry("message", &id, Some(&parent), &addition.timestamp(n + 1));
             entry.insert("message".into(), message_json(addition, line));
             lines.push(Value::Object(entry).to_string());
@@ -56,14 +58,35 @@ struct File {
     is_tree: bool,
     /// The id of its last entry.
     leaf: Option<String>,
+    /// The ids of its entries.
+    ids: HashSet<Box<str>>,
 }
 
 impl File {
     fn of(records: &[Record]) -> Self {
-        let entries = records.iter().filter_map(|record| parse::<Value>(record.raw()).ok());
-        let entries: Vec<Value> = entries.filter(|entry| entry.get("parentId").is_some()).collect();
-        let leaf = entries.iter().rev().find_map(|entry| entry["id"].as_str()).map(str::to_owned);
-        Self { is_tree: !entries.is_empty(), leaf }
+        let mut file = Self { is_tree: false, leaf: None, ids: HashSet::new() };
+        for record in records {
+            let entry = Fields::of(record.raw());
+            let id = entry.text("id");
+            if entry.contains("parentId") {
+                file.is_tree = true;
+                file.leaf = if id.is_empty() { file.leaf } else { Some(id.clone()) };
+            }
+            file.ids.insert(id.into());
+        }
+        file
+    }
+
+    /// Returns an id that no entry has: the first digits of `uuid`, or those of a number after it.
+    fn new_id(&mut self, uuid: &str) -> String {
+        let mut number = u32::from_str_radix(&uuid[..8], 16).unwrap_or_default();
+        loop {
+            let id = format!("{number:08x}");
+            if self.ids.insert(id.as_str().into()) {
+                return id;
+            }
+            number = number.wrapping_add(1);
+        }
     }
 
     fn entry(&self, kind: &str, id: &str, parent: Option<&str>, at: &str) -> Map<String, Value> {

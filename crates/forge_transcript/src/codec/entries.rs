@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::record_lines::each_record;
-use super::traces::{Presence, Reading, Trace, reading};
+use super::traces::{Presence, Trace, Traces, reading};
 use super::{
     Addition, Codec, Evidence, Fields, Input, NO_ADDITION, READ_ONLY, Revision, Source, Visit, Window,
     file_name,
@@ -261,7 +261,7 @@ fn compaction<F: EntryFormat>(record: usize, raw: &str) -> Option<RecordedCompac
 
 fn read_session<F: EntryFormat>(listing: Listing<'_>, input: &Input<'_>) -> Result<Session, TranscriptError> {
     let mut id = listing.id;
-    let mut traces = Vec::with_capacity(listing.entries.len());
+    let mut traces = Traces::default();
     for raw in &listing.entries {
         let entry: Value = parse(raw).unwrap_or_default();
         traces.push(F::trace(&entry));
@@ -269,12 +269,12 @@ fn read_session<F: EntryFormat>(listing: Listing<'_>, input: &Input<'_>) -> Resu
             id = F::session_id(&entry);
         }
     }
-    let Reading { presence, order, .. } = reading(&traces);
+    let reading = reading(&traces);
     let mut reader = EntryReader::default();
     let mut records = Vec::with_capacity(traces.len());
-    for place in order {
+    for place in reading.order() {
         let raw = listing.entries[place];
-        records.push(input.shelf.put(raw, reader.read::<F>(raw, presence[place]), read_again::<F>));
+        records.push(input.shelf.put(raw, reader.read::<F>(raw, reading.presence[place]), read_again::<F>));
     }
     let is_mute = records.iter().all(|record| record.n_messages() == 0);
     let has_content = || records.iter().any(|record| record.raw().contains("\"content\""));
@@ -381,7 +381,7 @@ impl Links {
 /// The facts of a session that are collected before its messages are read.
 #[derive(Default)]
 struct Survey {
-    traces: Vec<Trace>,
+    traces: Traces,
     id: Option<String>,
     compactions: Vec<RecordedCompaction>,
     standing: Vec<usize>,
@@ -412,7 +412,7 @@ impl Survey {
             });
             true
         })?;
-        Ok(Some(survey).filter(|survey| is_text && !survey.traces.is_empty()))
+        Ok(Some(survey).filter(|survey| is_text && survey.traces.len() > 0))
     }
 
     /// Returns what the model would see, as [`Codec::window`] does. `spoken` are the compactions whose record
@@ -420,7 +420,7 @@ impl Survey {
     fn window(&self) -> Window {
         let Some(last) = self.compactions.last() else { return Window::default() };
         let of_id =
-            |id: &String| self.traces[..last.record].iter().position(|trace| trace.id.as_deref() == Some(id));
+            |id: &String| self.traces.iter().take(last.record).position(|trace| trace.id.as_deref() == Some(id));
         let kept = last.kept_record.or_else(|| last.kept_from.as_ref().and_then(of_id));
         let standing = self.standing.iter().copied().filter(|place| *place < last.record);
         window(standing.collect(), kept, last.record)
@@ -433,10 +433,11 @@ fn stream_lines<F: EntryFormat>(
     visit: Visit<'_>,
 ) -> Result<Option<StreamedSession>, StreamError> {
     let Some(mut survey) = Survey::of::<F>(source)? else { return Ok(None) };
-    let Reading { presence: active, is_in_order, .. } = reading(&survey.traces);
-    if !is_in_order {
+    let reading = reading(&survey.traces);
+    if !reading.is_in_order(&survey.traces) {
         return Ok(None);
     }
+    let active = reading.presence;
     let is_gone = |place: usize| active.get(place).is_none_or(|presence| *presence == Presence::Gone);
     survey.compactions.retain(|compaction| !is_gone(compaction.record));
     if F::FOLDS && !survey.compactions.is_empty() {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 /// The facts of an entry that decide whether others still count.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trace {
     /// Its id, if others may name it.
     pub(crate) id: Option<Box<str>>,
@@ -17,6 +17,31 @@ pub(crate) struct Trace {
     pub(crate) is_folded: bool,
     pub(crate) effect: Effect,
 }
+
+/// The traces of all entries. Most entries of a long session leave none, and take hardly any memory.
+#[derive(Debug, Default)]
+pub(crate) struct Traces(Vec<Option<Box<Trace>>>);
+
+impl Traces {
+    pub(crate) fn push(&mut self, trace: Trace) {
+        self.0.push((trace != NO_TRACE).then(|| Box::new(trace)));
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Trace> + DoubleEndedIterator {
+        self.0.iter().map(|trace| trace.as_deref().unwrap_or(&NO_TRACE))
+    }
+
+    fn at(&self, place: usize) -> &Trace {
+        self.0.get(place).and_then(Option::as_deref).unwrap_or(&NO_TRACE)
+    }
+}
+
+static NO_TRACE: Trace =
+    Trace { id: None, parent: None, hidden_by: None, is_turn: false, is_folded: false, effect: Effect::None };
 
 /// The state of an entry, after all that other entries did to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,17 +77,33 @@ pub(crate) enum Effect {
 pub(crate) struct Reading {
     /// The state of each entry.
     pub(crate) presence: Vec<Presence>,
-    /// The entries in the order in which they are read.
-    pub(crate) order: Vec<usize>,
-    /// True if entries that count are read in the order of the file.
-    pub(crate) is_in_order: bool,
+    /// The entries that are read in another place, and that place.
+    moved: HashMap<usize, usize>,
+}
+
+impl Reading {
+    /// Returns the entries in the order in which they are read.
+    pub(crate) fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.presence.len()).collect();
+        if !self.moved.is_empty() {
+            order.sort_by_key(|place| (self.moved.get(place).copied().unwrap_or(*place), *place));
+        }
+        order
+    }
+
+    /// Checks whether the entries that count are read in the order of the file.
+    pub(crate) fn is_in_order(&self, traces: &Traces) -> bool {
+        let counts = |place: &&usize| {
+            self.presence[**place] != Presence::Gone && traces.at(**place).id.is_some()
+        };
+        self.moved.is_empty() || self.order().iter().filter(counts).is_sorted()
+    }
 }
 
 /// Returns which entries still count, and the order in which they are read.
-pub(crate) fn reading(traces: &[Trace]) -> Reading {
+pub(crate) fn reading(traces: &Traces) -> Reading {
     let mut active = branch(traces);
-    // The place at which each entry is read.
-    let mut places: Vec<usize> = (0..traces.len()).collect();
+    let mut moved: HashMap<usize, usize> = HashMap::new();
     let mut folded: Vec<bool> = traces.iter().map(|trace| trace.is_folded).collect();
     let mut by_id: HashMap<&str, usize> = HashMap::new();
     for (place, trace) in traces.iter().enumerate() {
@@ -72,7 +113,7 @@ pub(crate) fn reading(traces: &[Trace]) -> Reading {
             Effect::Updates => {
                 if let Some(before) = trace.id.as_deref().and_then(earlier) {
                     if active[before] {
-                        places[place] = places[before];
+                        moved.insert(place, moved.get(&before).copied().unwrap_or(before));
                     }
                     active[before] = false;
                 }
@@ -92,7 +133,7 @@ pub(crate) fn reading(traces: &[Trace]) -> Reading {
             by_id.insert(id, place);
         }
     }
-    for (folded, trace) in folded.iter_mut().zip(traces) {
+    for (folded, trace) in folded.iter_mut().zip(traces.iter()) {
         *folded |= trace.hidden_by.as_deref().is_some_and(|id| by_id.contains_key(id));
     }
     let presence = |(active, folded)| match (active, folded) {
@@ -101,15 +142,11 @@ pub(crate) fn reading(traces: &[Trace]) -> Reading {
         (true, false) => Presence::Active,
     };
     let presence: Vec<Presence> = active.into_iter().zip(folded).map(presence).collect();
-    let mut order: Vec<usize> = (0..traces.len()).collect();
-    order.sort_by_key(|place| (places[*place], *place));
-    let counts = |place: &&usize| presence[**place] != Presence::Gone && traces[**place].id.is_some();
-    let is_in_order = order.iter().filter(counts).is_sorted();
-    Reading { presence, order, is_in_order }
+    Reading { presence, moved }
 }
 
-fn drop_turns(traces: &[Trace], active: &mut [bool], place: usize, turns: usize) {
-    let begins = (0..place).rev().filter(|at| active[*at] && traces[*at].is_turn);
+fn drop_turns(traces: &Traces, active: &mut [bool], place: usize, turns: usize) {
+    let begins = (0..place).rev().filter(|at| active[*at] && traces.at(*at).is_turn);
     if let Some(start) = begins.take(turns).last() {
         active[start..place].fill(false);
     }
@@ -117,7 +154,7 @@ fn drop_turns(traces: &[Trace], active: &mut [bool], place: usize, turns: usize)
 
 /// Returns the entries of the branch that ends in the last entry, if the entries are a tree; else all. A
 /// parent that is not in the file is replaced by the entry before.
-fn branch(traces: &[Trace]) -> Vec<bool> {
+fn branch(traces: &Traces) -> Vec<bool> {
     if traces.iter().all(|trace| trace.parent.is_none()) {
         return vec![true; traces.len()];
     }
@@ -126,9 +163,9 @@ fn branch(traces: &[Trace]) -> Vec<bool> {
     // Entries outside the tree, such as a header, always count.
     let mut active: Vec<bool> = traces.iter().map(|trace| trace.parent.is_none()).collect();
     let mut next = traces.iter().rposition(|trace| trace.parent.is_some());
-    while let Some(place) = next.filter(|place| !active[*place] || traces[*place].parent.is_none()) {
+    while let Some(place) = next.filter(|place| !active[*place] || traces.at(*place).parent.is_none()) {
         active[place] = true;
-        next = match traces[place].parent.as_deref() {
+        next = match traces.at(place).parent.as_deref() {
             Some("") => None,
             Some(parent) => by_id.get(parent).copied().or_else(|| place.checked_sub(1)),
             None => place.checked_sub(1),
@@ -145,7 +182,7 @@ mod tests {
 
     /// Parses entries from `id<parent!effect`: `t1` as an effect drops a turn, `>a` rewinds to `a`, `-a`
     /// forgets `a`, `^` updates, `+` repeats, `0` resets; a capital is a turn.
-    fn traces(text: &str) -> Vec<Trace> {
+    fn traces(text: &str) -> Traces {
         let trace = |word: &str| {
             let (word, effect) = word.split_once('!').unwrap_or((word, ""));
             let (id, parent) =
@@ -162,7 +199,9 @@ mod tests {
             let is_turn = id.chars().all(char::is_uppercase);
             Trace { id: Some(id.into()), parent, is_turn, effect, ..Trace::default() }
         };
-        text.split_whitespace().map(trace).collect()
+        let mut traces = Traces::default();
+        text.split_whitespace().for_each(|word| traces.push(trace(word)));
+        traces
     }
 
     #[test]
@@ -185,9 +224,9 @@ mod tests {
             ("a<b b<a", "ab"),
         ] {
             let traces = traces(text);
-            let Reading { presence, order, .. } = reading(&traces);
-            let left = order.into_iter().filter(|place| presence[*place] == Presence::Active);
-            let actual: String = left.filter_map(|place| traces[place].id.clone()).map(String::from).collect();
+            let reading = reading(&traces);
+            let left = reading.order().into_iter().filter(|place| reading.presence[*place] == Presence::Active);
+            let actual: String = left.filter_map(|place| traces.at(place).id.clone()).map(String::from).collect();
             assert_eq!(actual, expected, "{text}");
         }
     }

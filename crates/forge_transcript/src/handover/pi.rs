@@ -21,9 +21,11 @@ pub(super) fn lines(new: &NewSession<'_>) -> Vec<String> {
         "type": "session", "version": VERSION, "id": new.id, "timestamp": new.timestamp(0), "cwd": new.folder,
     });
     let mut lines = vec![header.to_string()];
+    // Ids of eight digits that were drawn for each entry would meet in a long session.
+    let first = u32::from_str_radix(&new.uuid(0)[..8], 16).unwrap_or_default();
+    let ids = (0..).map(|place: u32| format!("{:08x}", first.wrapping_add(place)));
     let mut parent = Value::Null;
-    for (place, message) in new.messages.iter().enumerate() {
-        let id = new.uuid(place)[..8].to_owned();
+    for ((place, message), id) in new.messages.iter().enumerate().zip(ids) {
         let entry = json!({
             "type": "message",
             "id": id,
