@@ -138,7 +138,7 @@ def faults():
     for format, (_, limit) in IN_PLACE.items():
         if format not in CHOSEN:
             continue
-        path, _ = make(format, 80, FOLDER / "faults")
+        path, _ = make(format, 8, FOLDER / "faults")
         before = sha256(path)
         command = ("compact", path, "--in-place", "--max-tokens", limit)
 
@@ -149,7 +149,7 @@ def faults():
 
         full = FOLDER / "full"
         full.mkdir(exist_ok=True)
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100m", "tmpfs", str(full)], stderr=subprocess.DEVNULL)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "tmpfs", str(full)], stderr=subprocess.DEVNULL)
         if mounted.returncode == 0:
             try:
                 inside = full / path.name
@@ -162,7 +162,7 @@ def faults():
                 subprocess.run(["umount", str(full)], check=True)
         else:
             print("  (no right to mount a small file system: the disk is not filled)")
-        most = 40_000_000
+        most = 4_000_000
         keeps("a limit of the file size", Ran(*command, preexec=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))), "cannot write")
         path.chmod(0o444)
         if os.geteuid() == 0:

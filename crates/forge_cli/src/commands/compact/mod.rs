@@ -180,9 +180,10 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     let settings = read_configuration(arguments, Compact::default())?;
     let is_off = settings.compact.auto_compact == Some(false);
     // The limit is for the form that is written, in which the same tool schemas may be longer.
-    let tools = match draft.format() == to {
-        true => tools_tokens(&file.bytes),
-        false => tools_tokens(&draft.rewrite(&file.bytes, &[], to)?),
+    let has_tools = request_tools(&file.bytes).is_some();
+    let tools = match has_tools && draft.format() != to {
+        true => tools_tokens(&draft.rewrite(&file.bytes, &[], to)?),
+        false => tools_tokens(&file.bytes),
     };
     let mut compacted = compact_draft(arguments, &settings, tools, &draft)?;
     // The line says nothing of single messages, of which there may be hundreds of thousands.
