@@ -246,9 +246,9 @@ struct Looked {
     by_tool: BTreeMap<String, ToolShare>,
     /// The largest, the largest first.
     largest: Vec<LargeItem>,
-    /// What occurred once: its label and tokens.
+    /// The label and the tokens of each thing that occurred once.
     once: HashMap<(DuplicateKind, Digest), (Option<MessageId>, Tokens)>,
-    /// What occurred more often.
+    /// Things that occurred more often.
     same: HashMap<(DuplicateKind, Digest), Same>,
     /// Calls that have no result yet, by id: the tool, and the digest and the beginning of the arguments.
     open: HashMap<String, Vec<(String, Digest, String)>>,
@@ -377,7 +377,8 @@ impl Looked {
 }
 
 fn duplicates(same: HashMap<(DuplicateKind, Digest), Same>) -> Vec<Duplicate> {
-    let mut found: Vec<(DuplicateKind, Same)> = same.into_iter().map(|((kind, _), same)| (kind, same)).collect();
+    let mut found: Vec<(DuplicateKind, Same)> =
+        same.into_iter().map(|((kind, _), same)| (kind, same)).collect();
     // What is as wasteful stands in the order of its words, since a digest has none.
     found.sort_by(|(kind, same), (other_kind, other)| {
         let words = (kind, &same.tool, &same.what).cmp(&(other_kind, &other.tool, &other.what));

@@ -148,9 +148,8 @@ impl<'b> Archive<'b> {
 
     /// Returns the names of the pieces in a folder, in the order of their numbers.
     fn pieces(&self, folder: &str) -> Vec<String> {
-        let number = |name: &str| -> Option<usize> {
-            name.strip_prefix(folder)?.strip_suffix(".json")?.parse().ok()
-        };
+        let number =
+            |name: &str| -> Option<usize> { name.strip_prefix(folder)?.strip_suffix(".json")?.parse().ok() };
         let mut pieces: Vec<(usize, String)> =
             self.names.iter().filter_map(|name| Some((number(name)?, name.clone()))).collect();
         pieces.sort();

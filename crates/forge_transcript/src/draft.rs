@@ -114,8 +114,8 @@ impl<'a> Draft<'a> {
         messages
     }
 
-    /// Passes each message of [`Draft::messages_of`] to `visit`. Those of a session that is held as the text of
-    /// its file are in memory one after the other.
+    /// Passes each message of [`Draft::messages_of`] to `visit`. If the session is held as the text of its
+    /// file, they are in memory one after the other.
     pub fn visit_messages_of(session: &Session, visit: &mut dyn FnMut(Message)) {
         for item in open_messages(session, &session.window()) {
             visit(match item.is_outline {

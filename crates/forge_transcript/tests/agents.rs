@@ -248,7 +248,13 @@ fn gemini_cli_samples() -> Vec<Sample> {
         // An update, such as a result that was masked, stays where the message was.
         sample(
             "gemini-cli",
-            lines(&[head.clone(), user("a", "Find it."), reply(Value::Null), user("d", "Now."), reply(result.clone())]),
+            lines(&[
+                head.clone(),
+                user("a", "Find it."),
+                reply(Value::Null),
+                user("d", "Now."),
+                reply(result.clone()),
+            ]),
             "u:Find it. | a:I look.+f(c) | r(c):out | u:Now.",
         ),
         folded(
@@ -715,7 +721,8 @@ fn damaged_lines_leave_the_others() {
 fn two_formats_in_one_file_are_told_apart() {
     const MIXED: [&str; 5] = ["codex", "pi", "gemini-cli", "copilot", "openhands-events"];
     let first_of = |format: &str| {
-        let text = samples().into_iter().find(|sample| sample.format == format && sample.text.lines().count() > 2);
+        let text =
+            samples().into_iter().find(|sample| sample.format == format && sample.text.lines().count() > 2);
         text.unwrap().text
     };
     let claude = json!({"type": "user", "uuid": "1", "parentUuid": null, "sessionId": "s",
@@ -751,8 +758,20 @@ impl Numbers {
 
 /// Returns `bytes` with a few places changed, as damage, other versions and other programs do.
 fn mutated(bytes: &[u8], other: &[u8], numbers: &mut Numbers) -> Vec<u8> {
-    const WORDS: [&str; 12] =
-        ["null", "{}", "[]", "\"\"", "-1", "\"\\ud800\"", "}{", "\n", "\u{feff}", "1e999", "\"tool\"", "[[[["];
+    const WORDS: [&str; 12] = [
+        "null",
+        "{}",
+        "[]",
+        "\"\"",
+        "-1",
+        "\"\\ud800\"",
+        "}{",
+        "\n",
+        "\u{feff}",
+        "1e999",
+        "\"tool\"",
+        "[[[[",
+    ];
     let mut bytes = bytes.to_vec();
     for _ in 0..=numbers.below(4) {
         let start = numbers.below(bytes.len());
@@ -826,7 +845,9 @@ fn check_any(bytes: &[u8]) -> bool {
         breaches.retain(|breach| breach.rule != forge_domain::Rule::Empty);
         assert_eq!(breaches, []);
         let recording = session.recording();
-        assert!(recording.messages.iter().flat_map(Message::calls).all(|call| call.arguments.starts_with('{')));
+        assert!(
+            recording.messages.iter().flat_map(Message::calls).all(|call| call.arguments.starts_with('{'))
+        );
         if draft.repairs().is_empty() {
             assert_eq!(draft.rewrite(bytes, &[], draft.format()).unwrap(), bytes);
         }
@@ -879,7 +900,11 @@ fn mutations_are_read_or_refused() {
         for case in 0..cases {
             let bytes = mutated(sample.text.as_bytes(), other.as_bytes(), &mut numbers);
             let is_read = std::panic::catch_unwind(|| check_any(&bytes)).unwrap_or_else(|_| {
-                panic!("case {case} of sample {nth} ({}):\n{}", sample.format, String::from_utf8_lossy(&bytes))
+                panic!(
+                    "case {case} of sample {nth} ({}):\n{}",
+                    sample.format,
+                    String::from_utf8_lossy(&bytes)
+                )
             });
             let of_format = told.entry(sample.format).or_default();
             of_format.0 += 1;

@@ -144,9 +144,15 @@ fn a_sample_in_pieces_is_put_together() {
 fn an_archive_that_is_no_log_is_refused_by_name() {
     let other = archive(Method::Deflated, &[("word/document.xml", "<x/>".to_owned())]);
     let log = archive(Method::Deflated, &[("header.json", "{}".to_owned())]);
-    let broken = archive(Method::Deflated, &[("header.json", "{}".to_owned()), ("samples/1_epoch_1.json", "{".into())]);
+    let broken = archive(
+        Method::Deflated,
+        &[("header.json", "{}".to_owned()), ("samples/1_epoch_1.json", "{".into())],
+    );
     for (bytes, expected) in [
-        (other.as_slice(), "f looks like a ZIP archive that is not a log of Inspect, which Forge does not read\n  help: unpack it first"),
+        (
+            other.as_slice(),
+            "f looks like a ZIP archive that is not a log of Inspect, which Forge does not read\n  help: unpack it first",
+        ),
         (&log[..log.len() - 8], "f cannot be unpacked: "),
         (&broken, "f was recognized as"),
     ] {

@@ -59,9 +59,7 @@ fn pieces(format: &'static str) -> Box<dyn Iterator<Item = String>> {
             format!("{}\n{}\n", line(2 * n, "assistant", call), line(2 * n + 1, "user", result))
         }
         "codex" => {
-            let line = |item: serde_json::Value| {
-                json!({"timestamp": "2026-01-01T10:00:00Z", "type": "response_item", "payload": item})
-            };
+            let line = |item: serde_json::Value| json!({"timestamp": "2026-01-01T10:00:00Z", "type": "response_item", "payload": item});
             let call = json!({"type": "function_call", "name": "read", "arguments": "{}", "call_id": format!("c{n}")});
             let result = json!({"type": "function_call_output", "call_id": format!("c{n}"), "output": "x".repeat(RESULT)});
             format!("{}\n{}\n", line(call), line(result))

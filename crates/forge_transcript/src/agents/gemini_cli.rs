@@ -3,9 +3,9 @@
 use forge_domain::{Content, Message, Role};
 use serde_json::Value;
 
+use crate::RecordedCompaction;
 use crate::any_blocks::{answer, call, content_of, messages_of, reply, text_at};
 use crate::codec::{Effect, EntryFormat, Evidence, Fields, Listing, Trace};
-use crate::RecordedCompaction;
 use crate::format::FormatFacts;
 
 /// The tag around the summary of a compressed history.

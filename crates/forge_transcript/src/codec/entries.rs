@@ -419,8 +419,9 @@ impl Survey {
     /// has messages.
     fn window(&self) -> Window {
         let Some(last) = self.compactions.last() else { return Window::default() };
-        let of_id =
-            |id: &String| self.traces.iter().take(last.record).position(|trace| trace.id.as_deref() == Some(id));
+        let of_id = |id: &String| {
+            self.traces.iter().take(last.record).position(|trace| trace.id.as_deref() == Some(id))
+        };
         let kept = last.kept_record.or_else(|| last.kept_from.as_ref().and_then(of_id));
         let standing = self.standing.iter().copied().filter(|place| *place < last.record);
         window(standing.collect(), kept, last.record)

@@ -89,8 +89,8 @@ pub(crate) trait Codec: Sync {
         false
     }
 
-    /// Checks whether a record, the text of a line, says nothing in this format, and may be of another. A file
-    /// without a record a line has none.
+    /// Checks whether a record, the text of a line, says nothing in this format, and may be of another. Files
+    /// that do not have a record a line have none.
     fn is_lost(&self, _record: &str) -> bool {
         false
     }

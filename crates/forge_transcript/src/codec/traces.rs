@@ -93,9 +93,8 @@ impl Reading {
 
     /// Checks whether the entries that count are read in the order of the file.
     pub(crate) fn is_in_order(&self, traces: &Traces) -> bool {
-        let counts = |place: &&usize| {
-            self.presence[**place] != Presence::Gone && traces.at(**place).id.is_some()
-        };
+        let counts =
+            |place: &&usize| self.presence[**place] != Presence::Gone && traces.at(**place).id.is_some();
         self.moved.is_empty() || self.order().iter().filter(counts).is_sorted()
     }
 }
@@ -225,8 +224,10 @@ mod tests {
         ] {
             let traces = traces(text);
             let reading = reading(&traces);
-            let left = reading.order().into_iter().filter(|place| reading.presence[*place] == Presence::Active);
-            let actual: String = left.filter_map(|place| traces.at(place).id.clone()).map(String::from).collect();
+            let left =
+                reading.order().into_iter().filter(|place| reading.presence[*place] == Presence::Active);
+            let actual: String =
+                left.filter_map(|place| traces.at(place).id.clone()).map(String::from).collect();
             assert_eq!(actual, expected, "{text}");
         }
     }

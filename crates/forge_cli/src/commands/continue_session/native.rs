@@ -91,7 +91,9 @@ fn check(bytes: &Arc<Vec<u8>>, file: &Path, messages: &[Message]) -> anyhow::Res
     let sessions = read_held(None, bytes, &name)?;
     let Some(session) = sessions.first() else { bail!("{name} was not written: it would hold no session") };
     let again = Draft::open(session, 0);
-    if !again.messages().flat_map(|message| calls(&message)).eq(messages.iter().flat_map(calls)) || !again.repairs().is_empty() {
+    if !again.messages().flat_map(|message| calls(&message)).eq(messages.iter().flat_map(calls))
+        || !again.repairs().is_empty()
+    {
         bail!("{name} was not written: its calls would not be those of the session; this is a bug in Forge");
     }
     Ok(())
