@@ -293,9 +293,12 @@ fn a_file_without_a_message_is_refused() {
         .with_file("mute.jsonl", mute.repeat(20))
         .with_file("foreign.jsonl", foreign)
         .with_file("lost.json", json!(calls).to_string());
-    for file in ["mute.jsonl", "foreign.jsonl"] {
+    for (file, expected) in [
+        ("mute.jsonl", "holds no message"),
+        ("foreign.jsonl", "mixes two formats: from line 2 on there are Claude Code sessions"),
+    ] {
         let run = forge.run(&["inspect", file]);
-        assert!(run.stderr.contains("holds no message"), "{file}: {}{}", run.stdout, run.stderr);
+        assert!(run.stderr.contains(expected), "{file}: {}{}", run.stdout, run.stderr);
         assert_eq!(run.code, 1);
     }
     let run = forge.run(&["replay", "lost.json"]);
