@@ -22,6 +22,8 @@ struct Editor {
     permits: Vec<&'static str>,
     /// The files that are open in it, by their paths, as they are shown there.
     files: std::collections::BTreeMap<String, String>,
+    /// The output and the exit code of each terminal.
+    terminals: std::collections::BTreeMap<String, (String, Option<i32>)>,
     n: u64,
     folder: String,
 }
@@ -48,7 +50,17 @@ impl Editor {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (stdin, stdout) = (agent.stdin.take(), BufReader::new(agent.stdout.take().unwrap()));
         let folder = std::fs::canonicalize(forge.path(".")).unwrap().display().to_string();
-        Self { agent, stdin, stdout, heard: Vec::new(), permits: Vec::new(), files: [].into(), n: 0, folder }
+        Self {
+            agent,
+            stdin,
+            stdout,
+            heard: Vec::new(),
+            permits: Vec::new(),
+            files: [].into(),
+            terminals: [].into(),
+            n: 0,
+            folder,
+        }
     }
 
     fn send(&mut self, message: &Value) {
@@ -109,9 +121,32 @@ impl Editor {
                     self.files.insert(text("path"), text("content"));
                     self.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": null}));
                 }
+                Some(method) if method.starts_with("terminal/") => {
+                    let result = self.terminal(method, &message["params"]);
+                    self.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));
+                }
                 _ => {}
             }
             self.heard.push(message);
+        }
+    }
+
+    /// Runs a command to its end when its terminal is created.
+    fn terminal(&mut self, method: &str, params: &Value) -> Value {
+        if method == "terminal/create" {
+            let words = params["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
+            let mut command = std::process::Command::new(params["command"].as_str().unwrap());
+            let ran = command.args(words).current_dir(params["cwd"].as_str().unwrap()).output().unwrap();
+            let text = String::from_utf8(ran.stdout).unwrap();
+            let id = format!("t{}", self.terminals.len());
+            self.terminals.insert(id.clone(), (text, ran.status.code()));
+            return json!({"terminalId": id});
+        }
+        let (text, code) = &self.terminals[params["terminalId"].as_str().unwrap()];
+        match method {
+            "terminal/wait_for_exit" => json!({"exitCode": code}),
+            "terminal/output" => json!({"output": text, "truncated": false, "exitStatus": {"exitCode": code}}),
+            _ => json!({}),
         }
     }
 
@@ -326,15 +361,147 @@ fn a_session_has_modes() {
         (ids, &begun["modes"]["currentModeId"]),
         (vec!["plan", "ask", "edits", "auto"], &json!("ask"))
     );
-    // Nothing is asked in either mode: the first denies edits, the second allows them.
+    // No call is asked for in either mode: the first denies edits, the second allows them.
     for (mode, expected) in [("plan", "old\n"), ("edits", "new\n")] {
         editor.ask("session/set_mode", &json!({"sessionId": session, "modeId": mode})).unwrap();
         assert_eq!(editor.prompt(&session, "Change it.").unwrap()["stopReason"], "end_turn");
         assert_eq!(std::fs::read_to_string(forge.path("a.txt")).unwrap(), expected, "{mode}");
     }
-    assert!(editor.heard.iter().all(|message| message["method"] == "session/update"));
+    let asked = editor.heard.iter().filter(|message| message["method"] != "session/update");
+    let asked: Vec<&Value> = asked.map(|message| &message["params"]["toolCall"]["title"]).collect();
+    assert_eq!(asked, ["Carry out this plan?"]);
     let wrong = editor.ask("session/set_mode", &json!({"sessionId": session, "modeId": "fast"})).unwrap_err();
     assert!(wrong["message"].as_str().unwrap().contains("invalid mode `fast`"), "{wrong}");
+    assert_eq!(editor.leave(), 0);
+}
+
+#[test]
+fn a_plan_is_shown_and_carried_out_if_the_user_approves() {
+    for (permit, requests, mode, status) in
+        [("edits", 3, Some("edits"), "completed"), ("ask", 3, Some("ask"), "completed"), ("plan", 1, None, "pending")]
+    {
+        let forge = Forge::new().with_file("forge.yaml", YAML).with_file("a.txt", "old\n");
+        let write = Step::calls(&[("write", r#"{"path":"a.txt","content":"new\n"}"#)]);
+        let plan = Step::text("Two steps:\n\n1. Change `a.txt`\n2. Look again\n");
+        let server = ScriptedServer::start(vec![plan, write, Step::text("done")]);
+        let mut editor = Editor::start(&forge, &server);
+        let session = editor.session();
+        editor.ask("session/set_mode", &json!({"sessionId": session, "modeId": "plan"})).unwrap();
+        editor.permits = vec![permit, "once"];
+        assert_eq!(editor.prompt(&session, "Change it.").unwrap()["stopReason"], "end_turn");
+        assert_eq!(server.requests().len(), requests, "{permit}");
+        let updates = |kind: &str| -> Vec<Value> {
+            let updates = editor.heard.iter().map(|message| message["params"]["update"].clone());
+            updates.filter(|update| update["sessionUpdate"] == kind).collect()
+        };
+        let modes: Vec<Value> =
+            updates("current_mode_update").iter().map(|update| update["currentModeId"].clone()).collect();
+        assert_eq!(modes, mode.into_iter().map(Value::from).collect::<Vec<_>>(), "{permit}");
+        let plans = updates("plan");
+        let entry = |content: &str, status: &str| json!({"content": content, "priority": "medium", "status": status});
+        assert_eq!(plans[0]["entries"], json!([entry("Change a.txt", "pending"), entry("Look again", "pending")]));
+        let last = &plans.last().unwrap()["entries"];
+        assert_eq!(last, &json!([entry("Change a.txt", status), entry("Look again", status)]), "{permit}");
+        assert_eq!(editor.leave(), 0);
+    }
+}
+
+#[test]
+fn the_steps_of_a_task_are_its_plan() {
+    let forge = Forge::new().with_file("forge.yaml", YAML.replace("shell", "steps"));
+    let step = |status: &str| json!({"steps": [{"step": "Fix it", "status": status}]}).to_string();
+    let server = ScriptedServer::start(vec![
+        Step::Calls(vec![("steps".into(), step("in_progress"))]),
+        Step::Calls(vec![("steps".into(), step("completed"))]),
+        Step::text("done"),
+    ]);
+    let mut editor = Editor::start(&forge, &server);
+    let session = editor.session();
+    editor.prompt(&session, "Fix it.").unwrap();
+    let heard = editor.heard.iter().map(|message| message["params"]["update"].clone());
+    let (plans, others): (Vec<Value>, Vec<Value>) = heard.partition(|update| update["sessionUpdate"] == "plan");
+    let status: Vec<&Value> = plans.iter().map(|plan| &plan["entries"][0]["status"]).collect();
+    assert_eq!(status, ["in_progress", "completed"]);
+    assert!(others.iter().all(|update| !update["sessionUpdate"].to_string().contains("tool")), "{others:?}");
+    assert!(server.requests()[2]["messages"].to_string().contains("1 of 1 step done"));
+    assert_eq!(editor.leave(), 0);
+}
+
+#[test]
+fn a_command_without_a_sandbox_runs_in_the_terminal_of_the_editor() {
+    for (sandbox, has_terminal) in [("off", true), ("on", false)] {
+        let yaml = YAML.replace("id: one", "id: one, permissions: { shell: allow }");
+        let forge = Forge::new().with_file("forge.yaml", yaml);
+        let command = json!({"command": "echo $0 here ${OPENAI_API_KEY:-no key}; exit 3"}).to_string();
+        let server =
+            ScriptedServer::start(vec![Step::Calls(vec![("shell".into(), command)]), Step::text("done")]);
+        let mut command = forge.process();
+        command.args(["acp", "--sandbox", sandbox]);
+        let mut editor = Editor::of(command, &forge, &server);
+        let abilities = json!({"terminal": true});
+        editor.ask("initialize", &json!({"protocolVersion": 1, "clientCapabilities": abilities})).unwrap();
+        let params = json!({"cwd": editor.folder, "mcpServers": []});
+        let session = editor.ask("session/new", &params).unwrap()["sessionId"].as_str().unwrap().to_owned();
+        editor.prompt(&session, "Say it.").unwrap();
+        let result = server.requests()[1]["messages"].to_string();
+        assert!(result.contains("sh here no key\\n\\n[exit code 3]") , "{sandbox}: {result}");
+        let asked: Vec<&str> = editor.heard.iter().filter_map(|message| message["method"].as_str()).collect();
+        let of_terminal: Vec<&str> = asked.into_iter().filter(|method| method.starts_with("terminal/")).collect();
+        let expected: &[&str] = match has_terminal {
+            true => &["terminal/create", "terminal/wait_for_exit", "terminal/output", "terminal/release"],
+            false => &[],
+        };
+        assert_eq!(of_terminal, expected, "{sandbox}");
+        let updates = editor.updates("tool_call_update");
+        let shown: Vec<&Value> = updates.iter().map(|update| &update["content"][0]["type"]).collect();
+        assert_eq!(shown.contains(&&json!("terminal")), has_terminal, "{shown:?}");
+        assert_eq!(updates.last().unwrap()["status"], "failed");
+        assert_eq!(editor.leave(), 0);
+    }
+}
+
+#[test]
+fn sessions_in_several_folders_have_one_folder_each() {
+    let yaml = YAML.replace("id: one", "id: one, permissions: { write: ask }");
+    let mut forge = Forge::new();
+    for folder in ["a", "b"] {
+        std::fs::create_dir(forge.path(folder)).unwrap();
+        forge = forge
+            .with_file(&format!("{folder}/forge.yaml"), yaml.clone())
+            .with_file(&format!("{folder}/name.txt"), format!("folder {folder}\n"));
+    }
+    let read = || Step::calls(&[("read", r#"{"path":"name.txt"}"#)]);
+    let write = || Step::calls(&[("write", r#"{"path":"new.txt","content":"x"}"#)]);
+    let done = || Step::text("done");
+    let server = ScriptedServer::start(vec![read(), done(), read(), done(), write(), done(), write(), done()]);
+    let mut editor = Editor::start(&forge, &server);
+    editor.ask("initialize", &json!({"protocolVersion": 1})).unwrap();
+    let folders = ["a", "b"].map(|name| format!("{}/{name}", editor.folder));
+    let sessions = folders.clone().map(|folder| {
+        let begun = editor.ask("session/new", &json!({"cwd": folder, "mcpServers": []})).unwrap();
+        begun["sessionId"].as_str().unwrap().to_owned()
+    });
+    for (n, session) in sessions.iter().enumerate() {
+        editor.prompt(session, "Who are you?").unwrap();
+        let read = server.requests()[2 * n + 1]["messages"].to_string();
+        assert!(read.contains(&format!("folder {}", ["a", "b"][n])), "{read}");
+    }
+    // A question of either reaches the editor, and its answer the one that asked.
+    for (session, folder) in sessions.iter().zip(["a", "b"]) {
+        editor.permits = vec!["once"];
+        editor.heard.clear();
+        editor.prompt(session, "Write.").unwrap();
+        assert!(forge.path(&format!("{folder}/new.txt")).exists(), "{folder}");
+        let named = editor.heard.iter().filter_map(|message| message["params"]["sessionId"].as_str());
+        assert!(named.into_iter().all(|named| named == session));
+    }
+    for (session, folder) in sessions.iter().zip(&folders) {
+        let listed = editor.ask("session/list", &json!({"cwd": folder})).unwrap();
+        let listed: Vec<&Value> =
+            listed["sessions"].as_array().unwrap().iter().map(|listed| &listed["sessionId"]).collect();
+        assert_eq!(listed, [session]);
+    }
+    editor.ask("session/close", &json!({"sessionId": sessions[1]})).unwrap();
     assert_eq!(editor.leave(), 0);
 }
 
@@ -415,7 +582,6 @@ fn what_cannot_be_done_is_answered_with_the_reason() {
         ("session/fly", json!({}), -32601, "there is no method `session/fly`"),
         ("session/new", json!({}), -32602, "`cwd` is missing"),
         ("session/new", json!({"cwd": "/no/such/folder"}), -32602, "cannot open the folder"),
-        ("session/new", json!({"cwd": "/"}), -32602, "start another `forge acp`"),
         ("session/load", json!({"cwd": folder, "sessionId": "no-such-run"}), -32603, "no-such-run"),
         ("session/prompt", json!({"sessionId": "x", "prompt": []}), -32602, "no open session `x`"),
         ("session/prompt", json!({"sessionId": session, "prompt": []}), -32602, "the prompt is empty"),

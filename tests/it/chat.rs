@@ -345,12 +345,12 @@ fn a_call_that_needs_consent_is_asked_for_in_the_chat() {
     says(&mut terminal, "one");
     terminal.sees("reader wants to call shell:");
     terminal.sees("command: echo planted");
-    terminal.sees("[n] no, or why not");
+    terminal.sees("[n] no  [Space] why not");
     terminal.types("y\r");
     terminal.sees("← planted");
     terminal.sees("It said so.");
     says(&mut terminal, "two");
-    terminal.sees("[n] no, or why not");
+    terminal.sees("[n] no  [Space] why not");
     terminal.types("use cat\r");
     terminal.sees("the user does not want it: use cat");
     terminal.sees("Then not.");

@@ -349,6 +349,23 @@ async fn a_server_is_reached_by_http() {
     assert!(!error.contains("abcdefgh"), "{error}");
 }
 
+#[tokio::test]
+async fn a_server_that_wants_a_login_is_reported_with_what_to_do() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp?token=abcdefgh", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let _ = stream.read(&mut [0; 4_096]);
+            let head = "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer\r\ncontent-length: 0\r\n\r\n";
+            stream.write_all(head.as_bytes()).unwrap();
+        }
+    });
+    let error = Fixture::of(json!({"url": url}), tempfile::tempdir().unwrap()).prepare().await.unwrap_err();
+    for words in ["asks for a login: set `mcp_servers: { s: { headers: { authorization:", "feature `mcp-oauth`"] {
+        assert!(error.contains(words) && !error.contains("abcdefgh"), "{error}");
+    }
+}
+
 fn yaml(tools: &str, flags: &str) -> String {
     format!(
         "mcp_servers:\n  s: {{ command: {}, args: [{flags}] }}\npermissions: {{ 's__*': allow }}\nagents:\n  - {{ id: one, model: openai:scripted, tools: [{tools}] }}\n",

@@ -61,7 +61,7 @@ fn a_chat_whose_terminal_is_closed_ends_in_whatever_state_it_is() {
         });
         close(call("shell", json!({"command": "echo planted"})), session, |_, terminal| {
             terminal.types("two\r");
-            terminal.sees("[n] no, or why not");
+            terminal.sees("[n] no  [Space] why not");
         });
         close(call("ask", json!({"question": "Which colour?"})), session, |_, terminal| {
             terminal.types("two\r");
@@ -70,7 +70,7 @@ fn a_chat_whose_terminal_is_closed_ends_in_whatever_state_it_is() {
         let line = "sh -c 'echo $$ > child.new; mv child.new child; exec sleep 1000'";
         close(call("shell", json!({ "command": line })), session, |forge, terminal| {
             terminal.types("two\r");
-            terminal.sees("[n] no, or why not");
+            terminal.sees("[n] no  [Space] why not");
             terminal.types("y\r");
             read_when_there(forge, "child");
         });

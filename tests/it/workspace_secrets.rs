@@ -265,11 +265,11 @@ fn the_person_is_asked_once_for_a_file_whoever_reads_it() {
     crate::chat::says(&mut terminal, "one");
     terminal.sees("the model would be shown a secret:");
     terminal.sees(".env: an environment file");
-    terminal.sees("[n] no, or why not");
+    terminal.sees("[n] no  [Space] why not");
     terminal.types("a\r");
     // The helper reads it without another question; the next question is about another file.
     terminal.sees("config.yml: a GitHub token in line 1");
-    terminal.sees("[n] no, or why not");
+    terminal.sees("[n] no  [Space] why not");
     terminal.types("n\r");
     terminal.sees("All done.");
     terminal.types("\u{4}");

@@ -1,4 +1,4 @@
-//! Images that the user attaches to a message: by `--image FILE`, or by `@FILE` in a message of the chat.
+//! Images that the user attaches to a message: by `--image FILE`, or by `@FILE` in the message.
 
 use std::path::{Path, PathBuf};
 
@@ -23,8 +23,27 @@ pub(crate) fn attach(event: Event, files: &[PathBuf]) -> anyhow::Result<Event> {
 
 /// Returns the event of a message of the chat, with the images that it mentions.
 pub(crate) fn task(message: String) -> anyhow::Result<Event> {
-    let files: Vec<PathBuf> = mentions(&message).iter().map(|name| home_path(name)).collect();
-    attach(Event::task(message), &files).map_err(|error| {
+    let mentioned = mentioned(&message);
+    attach_with_mentioned(Event::task(message), &[], mentioned)
+}
+
+/// Returns the image files that a message mentions.
+pub(crate) fn mentioned(message: &str) -> Vec<PathBuf> {
+    mentions(message).iter().map(|name| home_path(name)).collect()
+}
+
+/// Returns the event with the images of the `given` files and of those that its message mentions.
+pub(crate) fn attach_with_mentioned(
+    event: Event,
+    given: &[PathBuf],
+    mentioned: Vec<PathBuf>,
+) -> anyhow::Result<Event> {
+    let more: Vec<PathBuf> = mentioned.into_iter().filter(|file| !given.contains(file)).collect();
+    let attached = attach(event, &[given, &more].concat());
+    if more.is_empty() {
+        return attached;
+    }
+    attached.map_err(|error| {
         let way_out =
             "the message was not sent; to write the name without attaching the file, leave out the `@`";
         Misconfigured(format!("{error}\n  help: {way_out}")).into()

@@ -42,7 +42,9 @@ pub use http::{Key, ProviderSetupError, Secret, fetch_text, install_tls_provider
 pub use json_schema::{InvalidJsonSchema, JsonSchema};
 pub use kept_copy::keep_copy;
 #[cfg(feature = "mcp")]
-pub use mcp::{McpError, McpNews, McpServerReport, McpTools, McpWatcher};
+pub use mcp::{McpError, McpNews, McpServerReport, McpTokens, McpTools, McpWatcher};
+#[cfg(feature = "mcp-oauth")]
+pub use mcp::{McpLogin, McpLoginError};
 pub use ollama::OllamaProvider;
 pub use open_file::process_writing;
 pub use openai::OpenAiProvider;

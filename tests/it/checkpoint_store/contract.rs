@@ -3,9 +3,10 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use forge_app::run_cards;
 use forge_domain::{
     Action, ActionConsent, ActionEnd, ActionKind, CheckpointFilter, CheckpointId, CheckpointInfo,
-    CheckpointKey, CheckpointReason, CheckpointStore, Claim, Conversation, Cost, Deletion, Dollars, Found,
+    CheckpointKey, CheckpointOutline, CheckpointReason, CheckpointStore, Claim, Conversation, Cost, Deletion, Dollars, Found,
     Mending, Message, MessageId, NewAction, NewCheckpoint, Progress, Pruned, Retention, SearchQuery, Spent,
     StoreError, Sweep, Takeover, Tokens, ToolCall, ToolName, Usage,
 };
@@ -299,6 +300,50 @@ async fn a_conversation_that_did_not_grow_from_its_parent_is_refused(subject: Su
     }
     assert_eq!(subject.keys(all()).await, [parent.as_u64()]);
     assert_eq!(subject.conversation(parent).await, folded);
+}
+
+async fn an_outline_is_that_of_the_whole_state(subject: Subject) {
+    let claim = subject.claim("a").await;
+    let mut late = Conversation::new();
+    for n in 0..20 {
+        append(&mut late, Message::note("a hook", format!("note {n}")));
+    }
+    append(&mut late, Message::user("the task"));
+    let logs = [Conversation::new(), one_of_everything(), compacted(&said(&["one", "two", "three"]), 0, 1, &[]), late];
+    for (n, log) in logs.iter().enumerate() {
+        let key = subject.save(&claim, checkpoint("writer", &n.to_string(), log)).await.key;
+        let expected = CheckpointOutline::of(subject.store.load(key).await.unwrap().snapshot);
+        assert_eq!(subject.store.outline(key).await.unwrap(), expected);
+        assert_eq!(expected.task.is_some(), n > 0);
+    }
+    // A fork begins in another run's branch.
+    let parent = subject.save(&claim, checkpoint("writer", "x", &said(&["one"]))).await.key;
+    let fork = subject.claim("b").await;
+    let forked = subject.save(&fork, after(parent, checkpoint("writer", "y", &said(&["one", "two"])))).await;
+    let outline = subject.store.outline(forked.key).await.unwrap();
+    assert_eq!(outline.task.map(|task| task.to_text()), Some("one".to_owned()));
+    let missing = subject.store.outline(CheckpointKey::new(99)).await;
+    assert!(matches!(missing, Err(StoreError::NotFound { .. })), "{missing:?}");
+}
+
+async fn cards_begin_with_the_runs_of_the_folder(subject: Subject) {
+    for (name, folder) in [("old", "/here"), ("new", "/there"), ("newer", "/there")] {
+        let claim = subject.claim(name).await;
+        let mut new = checkpoint("writer", "1", &said(&[&format!("the task\n of {name}")]));
+        new.snapshot.configuration.0.insert("folder".to_owned(), json!(folder));
+        subject.save(&claim, new).await;
+    }
+    for (folder, limit, expected) in [
+        (Some("/here"), 1, &["old"][..]),
+        (Some("/here"), 2, &["old", "newer"]),
+        (Some("/there"), 9, &["newer", "new", "old"]),
+        (None, 2, &["newer", "new"]),
+    ] {
+        let cards = run_cards(&*subject.store, folder, limit).await.unwrap();
+        let runs: Vec<&str> = cards.iter().map(|card| card.summary.run.as_str()).collect();
+        assert_eq!(runs, expected);
+        assert_eq!(cards[0].title, Some(format!("the task of {}", expected[0])));
+    }
 }
 
 async fn agents_of_a_run_are_kept_apart(subject: Subject) {
@@ -792,6 +837,8 @@ contract! {
     a_run_that_is_rewound_grows_another_way,
     a_fork_outlives_what_it_came_from,
     a_conversation_that_did_not_grow_from_its_parent_is_refused,
+    an_outline_is_that_of_the_whole_state,
+    cards_begin_with_the_runs_of_the_folder,
     agents_of_a_run_are_kept_apart,
     only_the_holder_of_a_run_writes_it,
     a_claim_is_confirmed_until_it_ends,

@@ -1,6 +1,6 @@
 //! A run as a person recognizes it: its first message, its folder, its age, its cost and its size.
 
-use forge_domain::{Body, CheckpointStore, ContextMessage, Conversation, Spent, StoreError};
+use forge_domain::{CheckpointStore, ContextMessage, Conversation, Message, Spent, StoreError};
 use serde::Serialize;
 
 use super::{RunSummary, runs};
@@ -22,7 +22,9 @@ pub struct RunCard {
     pub spent: Spent,
 }
 
-/// Lists every run, those of `folder` first, and of these the one that was saved last.
+/// Lists the runs, those of `folder` first, and of these the one that was saved last; at most `limit`.
+///
+/// Of a run, only its latest [`forge_domain::CheckpointOutline`] is read, so that long conversations cost nothing.
 ///
 /// # Errors
 /// [`StoreError`] if the store fails.
@@ -32,34 +34,39 @@ pub async fn run_cards(
     limit: usize,
 ) -> Result<Vec<RunCard>, StoreError> {
     let mut cards = Vec::new();
-    for summary in runs(store).await?.into_iter().take(limit) {
+    for summary in runs(store).await? {
         let Some(latest) = summary.latest.as_ref().map(|latest| latest.key) else {
             cards.push(RunCard { summary, title: None, folder: None, spent: Spent::default() });
             continue;
         };
         // The latest checkpoint of a run that is being written may be gone by now.
-        let snapshot = match store.load(latest).await {
+        let outline = match store.outline(latest).await {
             Err(StoreError::NotFound { .. }) => continue,
-            loaded => loaded?.snapshot,
+            read => read?,
         };
-        let own = snapshot.configuration.0.get("folder").and_then(|folder| folder.as_str());
+        let own = outline.configuration.0.get("folder").and_then(|folder| folder.as_str());
         cards.push(RunCard {
-            title: title(&snapshot.conversation),
+            title: outline.task.as_ref().and_then(task_title),
             folder: own.map(str::to_owned),
-            spent: snapshot.progress.spent,
+            spent: outline.progress.spent,
             summary,
         });
     }
+    // Only now is it known which runs are the folder's.
     cards.sort_by_key(|card| folder.is_some() && card.folder.as_deref() != folder);
+    cards.truncate(limit);
     Ok(cards)
 }
 
 /// Returns the beginning of the first message of the user's, on one line.
 pub fn title(conversation: &Conversation) -> Option<String> {
-    let is_task = |body: &Body| matches!(body, Body::User(_));
     let mut messages = conversation.messages().map(ContextMessage::message);
-    let first = messages.find(|message| is_task(&message.body) && message.note_by().is_none())?;
-    let text = first.to_text();
+    messages.find(|message| message.starts_turn()).and_then(task_title)
+}
+
+/// Returns the beginning of a message on one line.
+fn task_title(task: &Message) -> Option<String> {
+    let text = task.to_text();
     let words: Vec<&str> = text.split_whitespace().collect();
     let title: String = words.join(" ").chars().take(TITLE).collect();
     Some(title).filter(|title| !title.is_empty())

@@ -80,11 +80,27 @@ impl Connection {
     /// # Errors
     /// The editor's error, or that it is gone.
     pub(super) async fn request(&self, method: &str, params: &Value) -> RpcResult {
-        let id = self.n_requests.fetch_add(1, Ordering::Relaxed);
+        let id = self.next_id();
         let (answers, answer) = oneshot::channel();
         self.waiting().insert(id, answers);
         send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         answer.await.unwrap_or_else(|_| Err(RpcError::new("the editor is gone")))
+    }
+
+    /// Asks the editor for something whose answer does not matter.
+    pub(super) fn order(&self, method: &str, params: &Value) {
+        let id = self.next_id();
+        send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+    }
+
+    /// Returns the id for another request to the editor.
+    pub(super) fn next_id(&self) -> u64 {
+        self.n_requests.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Passes a message on as it is.
+    pub(super) fn pass_on(&self, message: &Value) {
+        send(message);
     }
 
     /// Hands the editor's answer to the request that waits for it.

@@ -3,10 +3,13 @@
 //! The protocol's own crates would bring 15 others for a dozen messages, so the messages are written here;
 //! `tests/acceptance/acp.sh` checks them with clients that others wrote.
 
+mod branch;
 mod connection;
 mod person;
+mod plan;
 mod prompt;
 mod session;
+mod terminal;
 mod updates;
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,11 +18,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forge_app::{Orchestrator, Resume, runs};
-use forge_domain::{ContextMessage, Conversation, McpServerConfig, McpServerId, Person, Role, StoreSetting};
+use forge_app::{Orchestrator, Resume, RunCard, run_cards};
+use forge_domain::{McpServerConfig, McpServerId, Person, StoreSetting};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 
+use self::branch::Branch;
 use self::connection::{Connection, RpcError, RpcResult};
 use self::person::EditorUser;
 use self::session::{Session, Stoppable, commands_update};
@@ -29,6 +33,8 @@ use crate::output;
 use crate::run::{RunRequest, RunView, explain_resume, interruption, prepare, runtime};
 use crate::setup::store;
 
+/// The most characters of a session's title.
+const LONGEST_TITLE: usize = 80;
 /// The version of the protocol.
 const PROTOCOL: u64 = 1;
 
@@ -42,10 +48,14 @@ struct Server {
 
 #[derive(Default)]
 struct State {
+    /// The parameters of `initialize`.
+    initialize: Value,
     abilities: EditorAbilities,
     /// The folder of the sessions.
     folder: Option<PathBuf>,
     sessions: HashMap<String, Arc<Session>>,
+    /// The processes for sessions in other folders.
+    branches: Vec<Arc<Branch>>,
 }
 
 /// Serves the editor until it closes stdin, or a signal ends the process.
@@ -72,8 +82,12 @@ pub(crate) fn serve(flags: RunFlags, store: Option<StoreSetting>) -> anyhow::Res
                 interruption = interruption() => break ExitCode::from(interruption.exit_code()),
             }
         };
-        let sessions: Vec<Arc<Session>> =
-            server.state().sessions.drain().map(|(_, session)| session).collect();
+        let (sessions, branches) = {
+            let mut state = server.state();
+            let sessions: Vec<Arc<Session>> = state.sessions.drain().map(|(_, session)| session).collect();
+            (sessions, std::mem::take(&mut state.branches))
+        };
+        branches.iter().for_each(|branch| branch.end());
         for session in sessions {
             session.close().await;
         }
@@ -107,10 +121,18 @@ impl Server {
             }
         };
         let Some(method) = message["method"].as_str().map(str::to_owned) else {
-            self.connection.settle(&message);
+            let branches = self.state().branches.clone();
+            if !branches.iter().any(|branch| branch.settle(&message)) {
+                self.connection.settle(&message);
+            }
             return;
         };
         let params = message["params"].clone();
+        match self.branch_for(&method, &params) {
+            Ok(None) => {}
+            Ok(Some(branch)) => return branch.pass_on(&message),
+            Err(error) => return self.connection.respond(&message["id"], Err(error)),
+        }
         let Some(id) = message.get("id").cloned() else {
             if method == "session/cancel"
                 && let Ok((_, session)) = self.session(&params)
@@ -135,6 +157,40 @@ impl Server {
                 session.updates.send(commands_update());
             }
         });
+    }
+
+    /// Returns the process for a message that is about another folder than that of the first session, which
+    /// becomes the working folder here.
+    fn branch_for(&self, method: &str, params: &Value) -> Result<Option<Arc<Branch>>, RpcError> {
+        let mut state = self.state();
+        state.branches.retain(|branch| !branch.is_over());
+        let id = params["sessionId"].as_str().unwrap_or_default();
+        if let Some(branch) = state.branches.iter().find(|branch| branch.has_session(id)) {
+            return Ok(Some(Arc::clone(branch)));
+        }
+        if !matches!(method, "session/new" | "session/load" | "session/resume") {
+            return Ok(None);
+        }
+        // A folder that cannot be opened is reported when the session begins.
+        let cwd = params["cwd"].as_str().unwrap_or_default();
+        let Ok(folder) = std::fs::canonicalize(cwd) else { return Ok(None) };
+        match &state.folder {
+            Some(own) if *own == folder => return Ok(None),
+            Some(_) => {}
+            None => {
+                std::env::set_current_dir(&folder)
+                    .map_err(|error| RpcError::invalid(format!("cannot enter the folder {cwd}: {error}")))?;
+                state.folder = Some(folder);
+                return Ok(None);
+            }
+        }
+        if let Some(branch) = state.branches.iter().find(|branch| branch.folder == folder) {
+            return Ok(Some(Arc::clone(branch)));
+        }
+        let branch = Branch::start(&folder, &self.connection, &state.initialize)
+            .map_err(|error| RpcError::failed(format!("no process can be started for {cwd}: {error}")))?;
+        state.branches.push(Arc::clone(&branch));
+        Ok(Some(branch))
     }
 
     async fn prompt(&self, params: &Value, prompt: Result<(Stoppable, Arc<Session>), RpcError>) -> RpcResult {
@@ -181,7 +237,10 @@ impl Server {
     }
 
     fn initialize(&self, params: &Value) -> Value {
-        self.state().abilities = EditorAbilities::of(&params["clientCapabilities"]);
+        let mut state = self.state();
+        state.abilities = EditorAbilities::of(&params["clientCapabilities"]);
+        state.initialize = params.clone();
+        drop(state);
         json!({
             "protocolVersion": PROTOCOL,
             "agentCapabilities": {
@@ -201,7 +260,7 @@ impl Server {
         params: &Value,
         resumed: Option<&str>,
     ) -> Result<(String, Arc<Session>), RpcError> {
-        let folder = self.enter(params)?;
+        let folder = folder_of(params)?;
         if let Some(id) = resumed
             && let Some(open) = self.state().sessions.get(id).cloned()
         {
@@ -233,50 +292,26 @@ impl Server {
         Ok((id, session))
     }
 
-    /// Makes the editor's folder the working folder: all sessions of a process are in one.
-    fn enter(&self, params: &Value) -> Result<PathBuf, RpcError> {
-        let named = params["cwd"].as_str().ok_or_else(|| RpcError::invalid("`cwd` is missing"))?;
-        let folder = std::fs::canonicalize(named)
-            .map_err(|error| RpcError::invalid(format!("cannot open the folder {named}: {error}")))?;
-        let mut state = self.state();
-        match &state.folder {
-            Some(known) if *known != folder && !state.sessions.is_empty() => Err(RpcError::invalid(format!(
-                "this process works in {}: start another `forge acp` for {named}",
-                known.display()
-            ))),
-            _ => {
-                std::env::set_current_dir(&folder).map_err(|error| {
-                    RpcError::invalid(format!("cannot enter the folder {named}: {error}"))
-                })?;
-                state.folder = Some(folder.clone());
-                Ok(folder)
-            }
-        }
-    }
-
     /// Lists the runs of the folder that can be loaded.
     async fn list(&self, params: &Value) -> RpcResult {
         let folder = params["cwd"].as_str().map(PathBuf::from).or_else(|| self.state().folder.clone());
         let store = self.store.as_ref().map(ToString::to_string);
         let url = store::named_or_of_runs(store.as_deref(), None)?;
         let Ok(store) = store::open_existing(&url).await else { return Ok(json!({"sessions": []})) };
-        let runs = runs(&*store).await.map_err(|error| RpcError::new(error.to_string()))?;
-        let cwd = folder.or_else(|| std::env::current_dir().ok()).unwrap_or_default();
-        let mut sessions = Vec::new();
-        for summary in runs {
-            let Some(latest) = summary.latest else { continue };
-            // A run that is being written may have a later checkpoint by now.
-            let Ok(saved) = store.load(latest.key).await else { continue };
-            let own = saved.snapshot.configuration.0.get("folder").and_then(Value::as_str);
-            if own.is_none_or(|own| own == cwd.display().to_string()) {
-                sessions.push(json!({
-                    "sessionId": summary.run,
-                    "cwd": cwd,
-                    "updatedAt": latest.created_at.to_string(),
-                    "title": title(&saved.snapshot.conversation),
-                }));
-            }
-        }
+        let cwd = folder.or_else(|| std::env::current_dir().ok()).unwrap_or_default().display().to_string();
+        let cards = run_cards(&*store, Some(&cwd), usize::MAX).await;
+        let cards = cards.map_err(|error| RpcError::new(error.to_string()))?;
+        let is_here = |card: &RunCard| card.folder.as_ref().is_none_or(|own| *own == cwd);
+        let session = |card: RunCard| {
+            let latest = card.summary.latest?;
+            Some(json!({
+                "sessionId": card.summary.run,
+                "cwd": cwd,
+                "updatedAt": latest.created_at.to_string(),
+                "title": card.title.map(|title| title.chars().take(LONGEST_TITLE).collect::<String>()),
+            }))
+        };
+        let sessions: Vec<Value> = cards.into_iter().filter(is_here).filter_map(session).collect();
         Ok(json!({"sessions": sessions}))
     }
 
@@ -293,18 +328,16 @@ impl Server {
     }
 }
 
-/// Returns the beginning of the first message of the user's, on one line.
-fn title(conversation: &Conversation) -> Option<String> {
-    const LONGEST: usize = 80;
-    let mut messages = conversation.messages().map(ContextMessage::message);
-    let first = messages.find(|message| message.role() == Role::User && message.note_by().is_none())?;
-    let text = first.to_text();
-    Some(text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(LONGEST).collect())
+/// Returns the folder that a session is to begin in.
+fn folder_of(params: &Value) -> Result<PathBuf, RpcError> {
+    let named = params["cwd"].as_str().ok_or_else(|| RpcError::invalid("`cwd` is missing"))?;
+    std::fs::canonicalize(named)
+        .map_err(|error| RpcError::invalid(format!("cannot open the folder {named}: {error}")))
 }
 
 /// Returns the id of a new session: that of its run, or one of its own if nothing is saved.
 fn id_of(orchestrator: &Orchestrator) -> String {
-    let unsaved = || format!("unsaved-{:p}", std::ptr::from_ref(orchestrator));
+    let unsaved = || format!("unsaved-{}-{:p}", std::process::id(), std::ptr::from_ref(orchestrator));
     orchestrator.checkpoints().map_or_else(unsaved, |tally| tally.run.to_string())
 }
 

@@ -4,10 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use forge_domain::{Consent, ConsentRequest, EditorFiles, NobodyThere, Person, Question};
+use forge_domain::{
+    Consent, ConsentRequest, EditorFiles, EditorTerminal, NobodyThere, Person, Question,
+};
 use serde_json::{Value, json};
 
 use super::connection::Connection;
+use super::terminal::EditorTerminals;
 use super::updates::{EditorAbilities, Updates, text_block};
 
 /// The options of a permission: an id, a name and a kind.
@@ -24,16 +27,6 @@ pub(super) struct EditorUser {
     pub(super) abilities: EditorAbilities,
 }
 
-impl EditorUser {
-    /// Asks for one of `options`, and returns its id; `None` if the question was withdrawn.
-    async fn choose(&self, call: &Value, options: &[Value]) -> Result<Option<String>, NobodyThere> {
-        let params = json!({"sessionId": self.updates.session(), "toolCall": call, "options": options});
-        let answer = self.connection.request("session/request_permission", &params).await;
-        let outcome = answer.map_err(|_| NobodyThere)?["outcome"].clone();
-        Ok(outcome["optionId"].as_str().map(str::to_owned).filter(|_| outcome["outcome"] == "selected"))
-    }
-}
-
 #[async_trait]
 impl Person for EditorUser {
     async fn answer(&self, question: &Question) -> Result<String, NobodyThere> {
@@ -47,7 +40,7 @@ impl Person for EditorUser {
             "toolCallId": "question", "title": question.text, "kind": "other", "status": "pending",
             "content": [{"type": "content", "content": text_block(&question.text)}],
         });
-        let chosen = self.choose(&call, &options).await?;
+        let chosen = self.updates.choose(&call, &options).await?;
         let chosen = chosen.and_then(|id| question.options.get(id.parse::<usize>().ok()?).cloned());
         chosen.ok_or(NobodyThere)
     }
@@ -69,7 +62,7 @@ impl Person for EditorUser {
         }
         let option =
             |(id, name, kind): (&str, &str, &str)| json!({"optionId": id, "name": name, "kind": kind});
-        let chosen = self.choose(&call, &OPTIONS.map(option)).await?;
+        let chosen = self.updates.choose(&call, &OPTIONS.map(option)).await?;
         Ok(match chosen.as_deref() {
             Some("once") => Consent::Once,
             Some("always") => Consent::ForRun,
@@ -85,6 +78,14 @@ impl Person for EditorUser {
             abilities: self.abilities,
         };
         (reads_files || writes_files).then(|| Arc::new(files) as Arc<dyn EditorFiles>)
+    }
+
+    fn terminal(&self) -> Option<Arc<dyn EditorTerminal>> {
+        let terminals = EditorTerminals {
+            connection: Arc::clone(&self.connection),
+            updates: Arc::clone(&self.updates),
+        };
+        self.abilities.terminals.then(|| Arc::new(terminals) as Arc<dyn EditorTerminal>)
     }
 }
 

@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forge_app::{Conduct, ModeRefused, NextCall, Orchestrator, RunReport, StopReason};
 use forge_domain::compaction::{Focus, Outcome};
-use forge_domain::{AgentId, Event, Mode, UnknownMode};
+use forge_domain::{AgentId, Event, Mode, StepStatus, TaskStep, UnknownMode};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::connection::{RpcError, RpcResult};
-use super::updates::Updates;
+use super::plan;
+use super::updates::{Updates, text_block};
 use crate::output::with_separators;
 use crate::run::{RunView, change, checkpoints, explain};
 
@@ -19,6 +20,16 @@ pub(super) const COMMANDS: [(&str, &str, &str); 3] = [
     ("undo", "", "Undo the last compaction"),
     ("context", "", "Show what fills the window"),
 ];
+
+/// The answers to a plan: an id, which is that of the next mode, a name and a kind.
+const PLAN_OPTIONS: [(&str, &str, &str); 3] = [
+    ("edits", "Yes, and edit without asking", "allow_always"),
+    ("ask", "Yes, but ask before edits", "allow_once"),
+    ("plan", "No, keep planning", "reject_once"),
+];
+
+/// The message with which an approved plan continues.
+const APPROVAL: &str = "The plan is approved: carry it out.";
 
 /// A session.
 pub(super) struct Session {
@@ -92,7 +103,7 @@ impl Session {
         let work = async {
             match command(&event.value) {
                 Some((name, rest)) => self.run_command(&mut orchestrator, name, rest).await.map(|()| None),
-                None => self.run_turn(&mut orchestrator, event.clone()).await.map(Some),
+                None => self.run_planned(&mut orchestrator, event.clone()).await.map(Some),
             }
         };
         let outcome = tokio::select! {
@@ -113,6 +124,43 @@ impl Session {
             }
         };
         Ok(json!({"stopReason": reason}))
+    }
+
+    /// Runs a turn. What it answers in the mode `plan` is a plan, which is carried out if the user approves.
+    async fn run_planned(
+        &self,
+        orchestrator: &mut Orchestrator,
+        event: Event,
+    ) -> Result<RunReport, RpcError> {
+        let report = self.run_turn(orchestrator, event).await?;
+        let is_plan = report.stop == StopReason::Done && !report.response.trim().is_empty();
+        if !is_plan || self.conduct.mode() != Mode::Plan {
+            return Ok(report);
+        }
+        let steps = plan::steps_of(&report.response);
+        self.updates.show_steps(steps.clone());
+        let Some(mode) = self.approved_mode(&report.response).await else { return Ok(report) };
+        // Only `auto` is ever refused.
+        let _ = self.conduct.set_mode(mode).await;
+        self.updates.send(json!({"sessionUpdate": "current_mode_update", "currentModeId": mode.as_str()}));
+        let report = self.run_turn(orchestrator, Event::task(APPROVAL)).await?;
+        // An agent that shows its own steps has said which of them are done.
+        if report.stop == StopReason::Done && self.updates.steps() == steps {
+            let done = |step: TaskStep| TaskStep { status: StepStatus::Completed, ..step };
+            self.updates.show_steps(steps.into_iter().map(done).collect());
+        }
+        Ok(report)
+    }
+
+    /// Asks whether a plan is to be carried out, and returns the mode for that.
+    async fn approved_mode(&self, plan: &str) -> Option<Mode> {
+        let call = json!({
+            "toolCallId": "plan", "title": "Carry out this plan?", "kind": "switch_mode", "status": "pending",
+            "content": [{"type": "content", "content": text_block(plan)}],
+        });
+        let option = |(id, name, kind): (&str, &str, &str)| json!({"optionId": id, "name": name, "kind": kind});
+        let chosen = self.updates.choose(&call, &PLAN_OPTIONS.map(option)).await.ok()??;
+        chosen.parse().ok().filter(|mode| matches!(mode, Mode::Ask | Mode::Edits))
     }
 
     async fn run_turn(

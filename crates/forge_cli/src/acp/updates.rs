@@ -1,17 +1,23 @@
 //! Everything that a session tells its editor: the agent's words, its tool calls, and its window.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use forge_app::{CheckpointTally, Restored, RunEvent, RunReport};
 use forge_domain::compaction::Outcome;
-use forge_domain::{Body, Cost, Message, Tokens, ToolCall, ToolResult};
+use forge_domain::{Body, Cost, Message, NobodyThere, TaskStep, Tokens, ToolCall, ToolResult};
 use serde_json::{Value, json};
 
 use super::connection::Connection;
+use super::plan;
 use crate::failure::Exit;
 use crate::run::{Break, RunView, call_text, change};
+
+/// The lines of a running command that are shown, and the least time between two updates of them.
+const OUTPUT_LINES: usize = 20;
+const OUTPUT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The abilities of the editor that change what is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +30,8 @@ pub(super) struct EditorAbilities {
     pub(super) reads_files: bool,
     /// True if it can write files.
     pub(super) writes_files: bool,
+    /// True if commands can run in its terminals.
+    pub(super) terminals: bool,
 }
 
 impl EditorAbilities {
@@ -37,6 +45,7 @@ impl EditorAbilities {
             notices: has("/session/notices"),
             reads_files: has("/fs/readTextFile"),
             writes_files: has("/fs/writeTextFile"),
+            terminals: has("/terminal"),
         }
     }
 }
@@ -59,9 +68,24 @@ struct State {
     /// unique only within a message.
     n_calls: usize,
     calls: HashMap<String, String>,
+    /// The commands that run.
+    commands: Vec<RunningCommand>,
+    /// The steps that were shown last.
+    steps: Vec<TaskStep>,
     n_compactions: usize,
     cost: Cost,
     window: Tokens,
+}
+
+/// A command that runs, and what it printed last.
+struct RunningCommand {
+    /// The provider's id of the call.
+    call: String,
+    line: String,
+    is_in_terminal: bool,
+    printed: VecDeque<String>,
+    /// The time when its output was sent.
+    sent: Option<Instant>,
 }
 
 impl Updates {
@@ -118,6 +142,68 @@ impl Updates {
         }
     }
 
+    /// Asks the user for one of `options`, and returns its id; `None` if the question was withdrawn.
+    ///
+    /// # Errors
+    /// Fails if the editor cannot ask.
+    pub(super) async fn choose(&self, call: &Value, options: &[Value]) -> Result<Option<String>, NobodyThere> {
+        let params = json!({"sessionId": self.session(), "toolCall": call, "options": options});
+        let answer = self.connection.request("session/request_permission", &params).await;
+        let outcome = answer.map_err(|_| NobodyThere)?["outcome"].clone();
+        Ok(outcome["optionId"].as_str().map(str::to_owned).filter(|_| outcome["outcome"] == "selected"))
+    }
+
+    /// Shows these steps as the plan.
+    pub(super) fn show_steps(&self, steps: Vec<TaskStep>) {
+        self.send(plan::update(&steps));
+        self.state().steps = steps;
+    }
+
+    /// Returns the steps that were shown last.
+    pub(super) fn steps(&self) -> Vec<TaskStep> {
+        self.state().steps.clone()
+    }
+
+    /// Shows the terminal in which a command runs.
+    pub(super) fn show_terminal(&self, line: &str, terminal: &str) {
+        let call = {
+            let mut state = self.state();
+            let mut commands = state.commands.iter_mut();
+            let command = commands.find(|command| command.line == line && !command.is_in_terminal);
+            command.map(|command| {
+                command.is_in_terminal = true;
+                command.call.clone()
+            })
+        };
+        if let Some(call) = call {
+            let content = json!([{"type": "terminal", "terminalId": terminal}]);
+            self.send(json!({
+                "sessionUpdate": "tool_call_update", "toolCallId": self.call_id(&call), "content": content,
+            }));
+        }
+    }
+
+    /// Shows the last lines of a command that runs, a few times a second.
+    fn show_output(&self, call: &ToolCall, line: &str) {
+        let text = {
+            let mut state = self.state();
+            let Some(command) = state.commands.iter_mut().find(|command| command.call == call.id) else { return };
+            command.printed.push_back(line.to_owned());
+            if command.printed.len() > OUTPUT_LINES {
+                command.printed.pop_front();
+            }
+            if command.sent.is_some_and(|sent| sent.elapsed() < OUTPUT_PAUSE) {
+                return;
+            }
+            command.sent = Some(Instant::now());
+            command.printed.iter().map(|line| format!("{line}\n")).collect::<String>()
+        };
+        self.send(json!({
+            "sessionUpdate": "tool_call_update", "toolCallId": self.call_id(&call.id), "status": "in_progress",
+            "content": [{"type": "content", "content": text_block(&text)}],
+        }));
+    }
+
     /// Returns the editor's form of a call, without its status.
     pub(super) fn call_json(&self, call: &ToolCall) -> Value {
         let arguments: Value =
@@ -162,6 +248,22 @@ impl Updates {
     }
 
     fn show_call(&self, call: &ToolCall, status: &str) {
+        if call.name.as_str() == TaskStep::TOOL
+            && let Some(steps) = TaskStep::of_call(&call.arguments)
+        {
+            self.show_steps(steps);
+            return;
+        }
+        if kind(call.name.as_str()) == "execute" {
+            let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+            self.state().commands.push(RunningCommand {
+                call: call.id.clone(),
+                line: arguments["command"].as_str().unwrap_or_default().to_owned(),
+                is_in_terminal: false,
+                printed: VecDeque::new(),
+                sent: None,
+            });
+        }
         let mut update = self.call_json(call);
         update["sessionUpdate"] = "tool_call".into();
         update["status"] = status.into();
@@ -169,16 +271,25 @@ impl Updates {
     }
 
     fn show_result(&self, result: &ToolResult) {
+        // The plan is shown already.
+        if result.name.as_ref().is_some_and(|name| name.as_str() == TaskStep::TOOL) && !result.is_error {
+            return;
+        }
         let id = self.call_id(&result.call_id);
-        self.state().calls.remove(&result.call_id);
+        let is_in_terminal = {
+            let mut state = self.state();
+            state.calls.remove(&result.call_id);
+            let ended = state.commands.iter().position(|command| command.call == result.call_id);
+            ended.is_some_and(|at| state.commands.swap_remove(at).is_in_terminal)
+        };
         let status = if result.is_error { "failed" } else { "completed" };
         let text = result.content.to_text();
         let is_edit = result.name.as_ref().is_some_and(|name| kind(name.as_str()) == "edit");
         let mut update = json!({
             "sessionUpdate": "tool_call_update", "toolCallId": id, "status": status, "rawOutput": {"text": text},
         });
-        // The diff of an edit stays to be seen; its text says no more.
-        if !is_edit || result.is_error {
+        // The diff of an edit stays to be seen, and so does a terminal; the text says no more.
+        if !is_in_terminal && (!is_edit || result.is_error) {
             update["content"] = json!([{"type": "content", "content": text_block(&text)}]);
         }
         self.send(update);
@@ -230,6 +341,7 @@ impl RunView for Updates {
             }
             RunEvent::ToolCall(call) => self.show_call(call, "in_progress"),
             RunEvent::ToolResult(result) => self.show_result(result),
+            RunEvent::ToolOutput { call, line } => self.show_output(call, line),
             RunEvent::Compacting { .. } if self.abilities.compactions => {
                 self.show_compaction("in_progress", None);
             }

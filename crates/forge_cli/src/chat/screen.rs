@@ -529,13 +529,19 @@ mod tests {
 
     #[test]
     fn one_key_answers_unless_something_is_being_typed() {
-        const PROMPT: &str = "[y] once  [a] always  [n] no, or why not >";
+        const PROMPT: &str = "[y] once  [a] always  [n] no  [Space] why not >";
         for (keys, expected) in [
             (vec![Key::Text("y".to_owned())], "y"),
             (vec![Key::Text("N".to_owned())], "n"),
             (vec![Key::Escape], "n"),
             (vec![Key::Enter, Key::Text("a".to_owned())], "a"),
             (vec![Key::Text("use".to_owned()), Key::Text("y".to_owned()), Key::Enter], "usey"),
+            // A reason may begin with any letter.
+            (
+                ["  ", "y", "ou may not"].map(|text| Key::Text(text.to_owned())).into_iter().chain([Key::Enter]).collect(),
+                "you may not",
+            ),
+            (vec![Key::Text(" ".to_owned()), Key::Text("a".to_owned()), Key::Enter], "a"),
             (vec![Key::Text("w".to_owned()), Key::Text("y".to_owned()), Key::Enter], "wy"),
         ] {
             let (screen, _, _) = screen(60);

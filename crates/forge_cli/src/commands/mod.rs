@@ -12,6 +12,7 @@ mod init;
 mod inspect;
 mod log;
 mod man;
+mod mcp;
 mod models;
 mod replay;
 mod run;
@@ -119,6 +120,7 @@ commands! {
         Checkpoints(checkpoints::CheckpointsArguments),
         Export(export::ExportArguments),
         Log(log::LogArguments),
+        Mcp(mcp::McpArguments),
         Models(models::ModelsArguments),
         Doctor(doctor::DoctorArguments),
         Config(config::ConfigArguments),

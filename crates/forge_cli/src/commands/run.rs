@@ -221,6 +221,7 @@ fn run_task(
     // What is piped in may come from anywhere: only what was typed names files.
     let Attached { added, notes } = task.as_deref().map(attach_files).unwrap_or_default();
     notes.iter().for_each(|note| output::note(note));
+    let mentioned = task.as_deref().map(attached_images::mentioned).unwrap_or_default();
     let task = if event.is_some() {
         None
     } else {
@@ -229,7 +230,8 @@ fn run_task(
     let view = form.view(request.answer.is_some());
     let images = &request.flags.images;
     let event = event.cloned().map(|event| attached_images::attach(event, images)).transpose()?;
-    let task = task.map(|task| attached_images::attach(Event::task(task), images)).transpose()?;
+    let with_images = |task| attached_images::attach_with_mentioned(Event::task(task), images, mentioned);
+    let task = task.map(with_images).transpose()?;
     if task.is_none() && event.is_none() && !images.is_empty() {
         return Err(Misconfigured("an image needs a task: write one beside it".to_owned()).into());
     }

@@ -1,6 +1,6 @@
 //! A tool call and its result as people write them.
 
-use forge_domain::{ToolCall, ToolResult};
+use forge_domain::{StepStatus, TaskStep, ToolCall, ToolResult};
 use serde_json::{Map, Value};
 
 /// Returns a call with its main arguments, such as `Read(src/main.py)`; the arguments as the model wrote them
@@ -16,6 +16,7 @@ pub(crate) fn call_text(call: &ToolCall) -> String {
         "patch" => of("Edit", "path"),
         "shell" => of("Shell", "command"),
         "fetch" => of("Fetch", "url"),
+        TaskStep::TOOL => TaskStep::of_call(&call.arguments).map(|steps| steps_text(&steps)),
         "search" => text("pattern").map(|pattern| {
             format!(
                 "Search({pattern:?}{})",
@@ -25,6 +26,13 @@ pub(crate) fn call_text(call: &ToolCall) -> String {
         _ => None,
     };
     written.unwrap_or_else(|| format!("{} {}", call.name, call.arguments))
+}
+
+/// Returns steps in one line: how many are done, and the one that the agent works on.
+fn steps_text(steps: &[TaskStep]) -> String {
+    let current = steps.iter().find(|step| step.status == StepStatus::InProgress);
+    let current = current.map(|step| format!(": {}", step.step)).unwrap_or_default();
+    format!("Steps({} of {} done{current})", TaskStep::count_done(steps), steps.len())
 }
 
 /// Returns a result in one line if it is an edit's, such as `Edited src/main.py (+1 −1)`.
@@ -62,6 +70,11 @@ mod tests {
             ("shell", r#"{"command": "cargo test"}"#, "Shell(cargo test)"),
             ("search", r#"{"pattern": "x", "path": "src"}"#, "Search(\"x\" in src)"),
             ("search", r#"{"pattern": "x"}"#, "Search(\"x\")"),
+            (
+                "steps",
+                r#"{"steps": [{"step": "Read", "status": "completed"}, {"step": "Fix", "status": "in_progress"}]}"#,
+                "Steps(1 of 2 done: Fix)",
+            ),
             ("read", "{", "read {"),
             ("git__log", r#"{"n": 1}"#, r#"git__log {"n": 1}"#),
         ] {

@@ -214,7 +214,8 @@ fn built_in_agent(model: &str, workflow: &Workflow, effort: Option<Effort>) -> a
 }
 
 /// The tools of the built-in agent. What changes something, or reaches the network, needs consent.
-const BUILT_IN_TOOLS: [&str; 8] = ["read", "list", "search", "write", "patch", "shell", "fetch", "ask"];
+const BUILT_IN_TOOLS: [&str; 9] =
+    ["read", "list", "search", "write", "patch", "shell", "fetch", "ask", "steps"];
 
 /// Reports that transforms of the agent do nothing if only its `compact` block is used.
 pub(crate) fn say_without_transforms(agent: &Agent) {

@@ -11,8 +11,11 @@ use forge_domain::ActionRecorder;
 use forge_domain::{Person, ToolService, Workflow, quantity};
 use forge_infra::CommandSandbox;
 #[cfg(feature = "mcp")]
-use forge_infra::{McpNews, McpTools, McpWatcher};
+use forge_infra::{McpNews, McpTokens, McpTools, McpWatcher};
 use forge_services::JoinedTools;
+
+#[cfg(feature = "mcp")]
+use crate::places;
 
 /// Joins the `built_in` tools and those of the workflow's servers. Servers get their variables from
 /// `environment`, report to `watcher` and may ask `person`; none is started yet.
@@ -50,9 +53,26 @@ fn of_servers(
         McpNews::Notice(notice) => watcher(&RunEvent::Notice(notice)),
         _ => {}
     });
-    let tools =
-        || McpTools::within(servers, environment, &told, sandbox).recorded_by(&recorder).asking(person);
-    (!servers.is_empty()).then(|| Arc::new(tools()) as Arc<dyn ToolService>)
+    if servers.is_empty() {
+        return None;
+    }
+    let tools = McpTools::within(servers, environment, &told, sandbox).recorded_by(&recorder).asking(person);
+    Some(Arc::new(logged_in(tools, environment)))
+}
+
+/// Returns the tokens of the user's logins; `None` without a home folder.
+#[cfg(feature = "mcp")]
+pub(crate) fn tokens(environment: &BTreeMap<String, String>) -> Option<McpTokens> {
+    places::state_folder(environment).map(|folder| McpTokens::in_folder(folder.join("mcp")))
+}
+
+/// Returns the servers with the user's logins.
+#[cfg(feature = "mcp")]
+fn logged_in(servers: McpTools, environment: &BTreeMap<String, String>) -> McpTools {
+    match tokens(environment) {
+        Some(tokens) => servers.logging_in_with(&tokens),
+        None => servers,
+    }
 }
 
 /// Returns no tools: this Forge was built without the feature `mcp`, so names of servers' tools are unknown.
@@ -77,6 +97,7 @@ pub(crate) async fn checks(
 ) -> Vec<Check> {
     let unwatched: McpWatcher = Arc::new(|_: McpNews<'_>| {});
     let servers = McpTools::within(&workflow.mcp_servers, environment, &unwatched, sandbox);
+    let servers = logged_in(servers, environment);
     let mut checks = Vec::new();
     for (id, examined) in servers.examine().await {
         let about = format!("MCP server {id}");

@@ -37,7 +37,7 @@ pub(crate) fn services(
         *provider = Arc::new(LoggedProvider::new(Arc::clone(provider), id.as_str(), address, actions));
     }
     let built_in = tools(&workflow)?.asking(Arc::clone(&person)).within(sandbox.cloned());
-    let built_in = built_in.editing_in(person.editor());
+    let built_in = built_in.editing_in(person.editor()).running_in(person.terminal());
     let tools = mcp::join_tools(
         &workflow,
         Arc::new(built_in),

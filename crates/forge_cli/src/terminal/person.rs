@@ -24,11 +24,12 @@ const AROUND_PAGE: usize = 6;
 /// The most characters of an argument that is shown on the line of its name.
 const INLINE: usize = 60;
 
-/// The prompt for consent to a call.
-const CONSENT_PROMPT: &str = "[y] once  [a] always in this run  [n] no, or why not >";
+/// The prompt for consent to a call. A reason begins with a space, so that its first letter is not taken for
+/// a key.
+const CONSENT_PROMPT: &str = "[y] once  [a] always in this run  [n] no  [Space] why not >";
 
 /// The prompt below a call that is not shown to its end.
-const MORE_PROMPT: &str = "[Enter] show the rest  [n] no, or why not >";
+const MORE_PROMPT: &str = "[Enter] show the rest  [n] no  [Space] why not >";
 
 /// Checks whether a user is at the terminal: stdin and stderr are one.
 pub(crate) fn is_there() -> bool {

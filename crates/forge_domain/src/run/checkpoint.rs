@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AgentId, CheckpointId, CheckpointKey, CheckpointMoment, ContextSnapshot, MessageId, RunId, Tokens,
+    AgentId, CheckpointId, CheckpointKey, CheckpointMoment, Configuration, ContextMessage, ContextSnapshot,
+    Message, MessageId, Progress, RunId, Tokens,
 };
 
 /// The reason a checkpoint was made.
@@ -112,6 +113,26 @@ pub struct Checkpoint {
     pub info: CheckpointInfo,
     /// The state.
     pub snapshot: ContextSnapshot,
+}
+
+/// The parts of a checkpoint by which people recognize its run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckpointOutline {
+    /// The first message of the user's.
+    pub task: Option<Message>,
+    /// The counters of the agent.
+    pub progress: Progress,
+    /// The configuration that the agent worked with.
+    pub configuration: Configuration,
+}
+
+impl CheckpointOutline {
+    /// Returns the outline of a state that is read anyway.
+    pub fn of(snapshot: ContextSnapshot) -> Self {
+        let mut messages = snapshot.conversation.messages().map(ContextMessage::message);
+        let task = messages.find(|message| message.starts_turn()).cloned();
+        Self { task, progress: snapshot.progress, configuration: snapshot.configuration }
+    }
 }
 
 /// A filter for checkpoints: every field that is set must match.

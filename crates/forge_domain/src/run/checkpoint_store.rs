@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, Found,
+    Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointOutline, Found,
     NewAction, NewCheckpoint, Retention, RunId, SearchQuery,
 };
 
@@ -308,6 +308,15 @@ pub trait CheckpointStore: Send + Sync {
     /// # Errors
     /// [`StoreError::NotFound`], and [`StoreError::Corrupt`] if it is not what was written.
     async fn load(&self, key: CheckpointKey) -> Result<Checkpoint, StoreError>;
+
+    /// Reads the outline of a checkpoint, without its conversation where the store can: the time does not
+    /// grow with the conversation.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], and [`StoreError::Corrupt`] if it is not what was written.
+    async fn outline(&self, key: CheckpointKey) -> Result<CheckpointOutline, StoreError> {
+        Ok(CheckpointOutline::of(self.load(key).await?.snapshot))
+    }
 
     /// Lists the checkpoints that `filter` admits, the newest first by the order of their saving.
     ///

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{AgentId, FileChange, Subject, ToolCall};
+use crate::{AgentId, EditorTerminal, FileChange, Subject, ToolCall};
 
 /// The user that a run works for, if they can be asked.
 ///
@@ -27,6 +27,11 @@ pub trait Person: Send + Sync {
 
     /// Returns the editor in which they work, if tools should use its files. The default knows of none.
     fn editor(&self) -> Option<Arc<dyn EditorFiles>> {
+        None
+    }
+
+    /// Returns the terminal of that editor, if commands should run there. The default knows of none.
+    fn terminal(&self) -> Option<Arc<dyn EditorTerminal>> {
         None
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use forge_domain::{
     Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey,
-    CheckpointStore, Claim, Deletion, Found, Mending, NewAction, NewCheckpoint, Pruned, Retention, RunId,
+    CheckpointOutline, CheckpointStore, Claim, Deletion, Found, Mending, NewAction, NewCheckpoint, Pruned, Retention, RunId,
     RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
 };
 use jiff::Timestamp;
@@ -99,6 +99,10 @@ impl CheckpointStore for OpeningCheckpointStore {
 
     async fn load(&self, key: CheckpointKey) -> Result<Checkpoint, StoreError> {
         self.store().await?.load(key).await
+    }
+
+    async fn outline(&self, key: CheckpointKey) -> Result<CheckpointOutline, StoreError> {
+        self.opened().await?.outline(key).await
     }
 
     async fn list(&self, filter: &CheckpointFilter) -> Result<Vec<CheckpointInfo>, StoreError> {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use forge_domain::{
-    Action, AgentId, CheckpointKey, CompactionEntry, Configuration, ContextMessage, ContextSnapshot,
+    Action, AgentId, CheckpointKey, CheckpointOutline, CompactionEntry, Configuration, ContextMessage, ContextSnapshot,
     Conversation, Entry, EntryId, LogReader, Message, MessageId, NewCheckpoint, PackedMessage, Progress,
     Replacement, Tokens, distinct_words, searched_text,
 };
@@ -25,6 +25,9 @@ const LEVEL: i32 = 3;
 const DICTIONARY: &[u8] = include_bytes!("dictionary.txt");
 /// The most bytes of one content. No message has as many, so a larger number means damage.
 const MAX_BYTES: usize = 1 << 29;
+
+/// The number of lines that are read at once to find the user's first message.
+pub(super) const OUTLINED_AT_ONCE: usize = 8;
 
 /// The key of a content: the first half of its SHA-256.
 pub(super) type Hash = [u8; 16];
@@ -167,6 +170,35 @@ impl Press {
         let what = format!("message m{}", row.number);
         let body = row.body.as_deref().ok_or_else(|| format!("{what} has no content"))?;
         self.json(body, &what).map(|message: Message| searched_text(&message))
+    }
+
+    /// Returns the message in `row` if it starts a turn.
+    pub(super) fn task(&mut self, row: &Row) -> Result<Option<Message>, String> {
+        if row.kind != MESSAGE {
+            return Ok(None);
+        }
+        let what = format!("message m{}", row.number);
+        let body = row.body.as_deref().ok_or_else(|| format!("{what} has no content"))?;
+        let message: Message = self.json(body, &what)?;
+        let note: Note = match &row.note {
+            Some(note) => self.json(note, &format!("the note of {what}"))?,
+            None => Note::default(),
+        };
+        let timestamp = row.made_at.map(timestamp).or(note.timestamp);
+        let message = Message { timestamp, metadata: note.metadata, ..message };
+        Ok(Some(message).filter(Message::starts_turn))
+    }
+
+    /// Rebuilds the outline from the user's first message and the checkpoint's own columns.
+    pub(super) fn outline(
+        &mut self,
+        task: Option<Message>,
+        configuration: Option<&[u8]>,
+        state: &[u8],
+    ) -> Result<CheckpointOutline, String> {
+        let configuration = configuration.ok_or("its configuration is missing")?;
+        let configuration = self.json(configuration, "the configuration")?;
+        Ok(CheckpointOutline { task, progress: self.json(state, "the state")?, configuration })
     }
 
     fn json<T: for<'de> Deserialize<'de>>(&mut self, packed: &[u8], what: &str) -> Result<T, String> {

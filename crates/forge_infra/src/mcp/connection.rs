@@ -19,9 +19,10 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::sync::watch;
 
 use super::content::{clean, shorten};
-use super::{McpError, McpNews, McpWatcher, elicitation};
+use super::{McpError, McpNews, McpTokens, McpWatcher, elicitation};
 use crate::http::{client_builder, same_server};
 use crate::process::{self, Program, Running};
 use crate::{CommandSandbox, Secret};
@@ -37,6 +38,15 @@ pub(super) struct Connection {
     pub(super) said: Said,
     /// The program, if it is one. It ends with the connection, and so does everything that it started.
     program: Option<Running>,
+}
+
+/// The parts of the user's world that a connection may use.
+#[derive(Clone, Copy)]
+pub(super) struct World<'a> {
+    /// The sandbox for a program, if any.
+    pub(super) sandbox: Option<&'a Arc<CommandSandbox>>,
+    /// The tokens for an address.
+    pub(super) tokens: Option<&'a McpTokens>,
 }
 
 /// A server's block with the environment filled in.
@@ -67,11 +77,36 @@ pub(super) struct Listener {
     pub(super) server: McpServerId,
     /// True if the server has reported that its tools changed.
     pub(super) has_other_tools: Arc<AtomicBool>,
-    /// The tools with calls in progress.
-    pub(super) calls: Arc<Mutex<HashMap<ProgressToken, ToolName>>>,
+    /// The calls in progress.
+    pub(super) calls: Arc<Mutex<HashMap<ProgressToken, RunningCall>>>,
+    /// The number of questions that the user has not answered yet.
+    pub(super) questions: watch::Sender<usize>,
     pub(super) watcher: McpWatcher,
     /// The user, whom the server may ask.
     pub(super) person: Arc<dyn Person>,
+}
+
+/// A call in progress.
+pub(super) struct RunningCall {
+    pub(super) tool: ToolName,
+    /// The number of its progress reports.
+    pub(super) reports: watch::Sender<usize>,
+}
+
+/// A question that the user has not answered yet.
+struct OpenQuestion<'a>(&'a watch::Sender<usize>);
+
+impl<'a> OpenQuestion<'a> {
+    fn begin(questions: &'a watch::Sender<usize>) -> Self {
+        questions.send_modify(|n| *n += 1);
+        Self(questions)
+    }
+}
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|n| *n -= 1);
+    }
 }
 
 impl ClientHandler for Listener {
@@ -102,6 +137,7 @@ impl ClientHandler for Listener {
         request: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
+        let _open = OpenQuestion::begin(&self.questions);
         Ok(elicitation::answer(&self.server, &*self.person, request).await)
     }
 
@@ -111,7 +147,9 @@ impl ClientHandler for Listener {
 
     async fn on_progress(&self, told: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
         let calls = self.calls.lock();
-        let Some(tool) = calls.get(&told.progress_token).cloned() else { return };
+        let Some(call) = calls.get(&told.progress_token) else { return };
+        call.reports.send_modify(|n| *n += 1);
+        let tool = call.tool.clone();
         drop(calls);
         let message = told.message.map(|message| shorten(&clean(&message).replace('\n', " "), MOST_SAID));
         let (done, of) = (told.progress, told.total);
@@ -154,17 +192,17 @@ impl Connection {
         config: &McpServerConfig,
         resolved: &Arc<Resolved>,
         listener: Listener,
-        sandbox: Option<&Arc<CommandSandbox>>,
+        world: World<'_>,
     ) -> Result<Self, McpError> {
         let said = Said::default();
         let limit = config.start_limit();
         let opening = async {
             match config.endpoint()? {
                 McpEndpoint::Program(program) => {
-                    let server = server(program, config, resolved, sandbox);
+                    let server = server(program, config, resolved, world.sandbox);
                     Self::start(server, program, resolved, listener, &said).await
                 }
-                McpEndpoint::Address(url) => Self::reach(url, resolved, listener).await,
+                McpEndpoint::Address(url) => Self::reach(url, resolved, listener, world.tokens).await,
             }
         };
         match tokio::time::timeout(limit, opening).await {
@@ -209,7 +247,12 @@ impl Connection {
         Ok(Self { service, said: said.clone(), program: Some(running) })
     }
 
-    async fn reach(url: &str, resolved: &Resolved, listener: Listener) -> Result<Self, McpError> {
+    async fn reach(
+        url: &str,
+        resolved: &Resolved,
+        listener: Listener,
+        tokens: Option<&McpTokens>,
+    ) -> Result<Self, McpError> {
         let mut headers = HashMap::new();
         for (name, value) in &resolved.values {
             let wrong = || McpError::Header(name.clone());
@@ -218,23 +261,56 @@ impl Connection {
             value.set_sensitive(true);
             headers.insert(key, value);
         }
+        // A header of the user's own counts.
+        let tokens = tokens.filter(|_| !headers.contains_key(&reqwest::header::AUTHORIZATION));
         let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
         let client =
             client_builder().redirect(same_server()).build().map_err(|error| McpError::Handshake {
                 what: format!("no client can be made on this machine: {error}"),
                 said: String::new(),
             })?;
-        let service = listener.serve(StreamableHttpClientTransport::with_client(client, config)).await;
+        let server = listener.server.clone();
+        let service = match Self::tokens_for(url, tokens).await? {
+            #[cfg(feature = "mcp-oauth")]
+            Some(manager) => {
+                let client = rmcp::transport::auth::AuthClient::new(client, manager);
+                listener.serve(StreamableHttpClientTransport::with_client(client, config)).await
+            }
+            _ => listener.serve(StreamableHttpClientTransport::with_client(client, config)).await,
+        };
         let service = service.map_err(|error| {
             let shown = forge_domain::without_secrets(url);
             // Errors repeat the address, and what stands behind it may be a key.
             let error = resolved.hide_in(error.to_string()).replace(url, &shown);
             // The crate names its own types first.
             let error = error.split_once("] error: ").map_or(error.as_str(), |(_, behind)| behind);
+            if error.starts_with("Auth required") {
+                return McpError::Login { shown, help: login_help(&server) };
+            }
             let what = format!("{shown} does not answer as an MCP server: {error}");
             McpError::Handshake { what, said: String::new() }
         })?;
         Ok(Self { service, said: Said::default(), program: None })
+    }
+
+    /// Returns the manager of the tokens for a server; `None` without a login.
+    #[cfg(feature = "mcp-oauth")]
+    async fn tokens_for(
+        url: &str,
+        tokens: Option<&McpTokens>,
+    ) -> Result<Option<rmcp::transport::auth::AuthorizationManager>, McpError> {
+        let Some(tokens) = tokens else { return Ok(None) };
+        super::login::stored(url, tokens).await.map_err(|error| {
+            let what = format!("the login cannot be used: {}", clean(&error.to_string()));
+            McpError::Handshake { what, said: String::new() }
+        })
+    }
+
+    /// Returns nothing: this crate was built without logins.
+    #[cfg(not(feature = "mcp-oauth"))]
+    #[expect(clippy::unused_async, reason = "with logins, it asks a server")]
+    async fn tokens_for(_: &str, _: Option<&McpTokens>) -> Result<Option<()>, McpError> {
+        Ok(None)
     }
 
     /// Checks whether the connection is closed.
@@ -253,6 +329,17 @@ impl Connection {
             program.end().await;
         }
     }
+}
+
+/// Returns what to do if a server wants to know who the user is.
+fn login_help(server: &McpServerId) -> String {
+    if cfg!(feature = "mcp-oauth") {
+        return format!("run `forge mcp login {server}`");
+    }
+    format!(
+        "set `mcp_servers: {{ {server}: {{ headers: {{ authorization: 'Bearer ${{TOKEN}}' }} }} }}`, or build Forge \
+         with the feature `mcp-oauth`, which has `forge mcp login`"
+    )
 }
 
 /// Returns the program of a server, ready to be started.

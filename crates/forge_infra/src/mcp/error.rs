@@ -34,6 +34,14 @@ pub enum McpError {
         /// Its last line on stderr, with an introduction; may be empty.
         said: String,
     },
+    /// It wants the user to log in.
+    #[error("{shown} asks for a login: {help}")]
+    Login {
+        /// Its address, as it may be shown.
+        shown: String,
+        /// The way to log in.
+        help: String,
+    },
     /// It does not speak the protocol, refuses to, or ended.
     #[error("{what}{said}")]
     Handshake {

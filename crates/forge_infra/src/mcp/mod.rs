@@ -9,8 +9,11 @@ mod content;
 mod elicitation;
 mod error;
 mod listing;
+#[cfg(feature = "mcp-oauth")]
+mod login;
 mod offers;
 mod server;
+mod tokens;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +26,9 @@ use forge_domain::{
 use futures::future::join_all;
 
 pub use error::McpError;
+#[cfg(feature = "mcp-oauth")]
+pub use login::{McpLogin, McpLoginError};
+pub use tokens::McpTokens;
 
 use self::server::Server;
 use crate::CommandSandbox;
@@ -109,6 +115,15 @@ impl McpTools {
     pub fn asking(self, person: &Arc<dyn Person>) -> Self {
         for server in self.servers.values() {
             server.ask_with(person);
+        }
+        self
+    }
+
+    /// Logs in to servers that have an address with these tokens, if this crate has the feature `mcp-oauth`.
+    #[must_use]
+    pub fn logging_in_with(self, tokens: &McpTokens) -> Self {
+        for server in self.servers.values() {
+            server.log_in_with(tokens);
         }
         self
     }

@@ -18,11 +18,12 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, PeerRequestOptions, RunningService, ServiceError};
 use serde_json::{Map, Value};
+use tokio::sync::watch;
 
-use super::connection::{Connection, Listener, Resolved, Said};
+use super::connection::{Connection, Listener, Resolved, RunningCall, Said, World};
 use super::content::{clean, result, shorten};
 use super::listing::Listing;
-use super::{McpError, McpNews, McpServerReport, McpWatcher, offers};
+use super::{McpError, McpNews, McpServerReport, McpTokens, McpWatcher, offers};
 use crate::CommandSandbox;
 use crate::tools::validate;
 
@@ -46,10 +47,14 @@ pub(super) struct Server {
     /// A number that grows with every changed listing.
     revision: AtomicU64,
     has_other_tools: Arc<AtomicBool>,
-    calls: Arc<Mutex<HashMap<ProgressToken, ToolName>>>,
+    calls: Arc<Mutex<HashMap<ProgressToken, RunningCall>>>,
+    /// The number of its questions that the user has not answered yet.
+    questions: watch::Sender<usize>,
     recorder: OnceLock<Arc<dyn ActionRecorder>>,
     /// The user, whom it may ask.
     person: OnceLock<Arc<dyn Person>>,
+    /// The tokens of the user's logins.
+    tokens: OnceLock<McpTokens>,
 }
 
 /// The state that is locked while the server is started or ended.
@@ -90,8 +95,10 @@ impl Server {
             revision: AtomicU64::new(0),
             has_other_tools: Arc::default(),
             calls: Arc::default(),
+            questions: watch::Sender::new(0),
             recorder: OnceLock::new(),
             person: OnceLock::new(),
+            tokens: OnceLock::new(),
         }
     }
 
@@ -103,6 +110,11 @@ impl Server {
     /// Lets it ask `person`; only the first one counts.
     pub(super) fn ask_with(&self, person: &Arc<dyn Person>) {
         drop(self.person.set(Arc::clone(person)));
+    }
+
+    /// Uses these tokens; only the first call counts.
+    pub(super) fn log_in_with(&self, tokens: &McpTokens) {
+        drop(self.tokens.set(tokens.clone()));
     }
 
     /// Returns what is started or reached, as it may be shown.
@@ -234,11 +246,13 @@ impl Server {
             server: self.id.clone(),
             has_other_tools: Arc::clone(&self.has_other_tools),
             calls: Arc::clone(&self.calls),
+            questions: self.questions.clone(),
             watcher: Arc::clone(&self.watcher),
             person: self.person.get().cloned().unwrap_or_else(|| Arc::new(Nobody)),
         };
         self.has_other_tools.store(false, Ordering::SeqCst);
-        let opening = Connection::open(&self.config, resolved, listener, self.sandbox.as_ref());
+        let world = World { sandbox: self.sandbox.as_ref(), tokens: self.tokens.get() };
+        let opening = Connection::open(&self.config, resolved, listener, world);
         let connection = match self.recorder.get() {
             None => opening.await?,
             Some(recorder) => {
@@ -402,21 +416,30 @@ impl Server {
     ) -> Result<rmcp::model::CallToolResult, Unanswered> {
         let params = CallToolRequestParams::new(theirs).with_arguments(arguments);
         let limit = self.config.call_limit();
-        let options = PeerRequestOptions::with_timeout(limit)
-            .reset_timeout_on_progress()
-            .with_max_total_timeout(limit * MOST_SILENCES);
         let request = ClientRequest::CallToolRequest(Request::new(params));
-        let handle = peer.send_request_with_option(request, options).await;
+        // The crate's own time limit does not know of questions to the user.
+        let handle = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
         let handle = handle.map_err(|error| Unanswered::Gone(error.to_string()))?;
-        let open = OpenCall {
+        let mut open = OpenCall {
             peer: peer.clone(),
             id: Some(handle.id.clone()),
             token: handle.progress_token.clone(),
             calls: Arc::clone(&self.calls),
+            end: "the run was interrupted",
         };
-        self.calls.lock().insert(handle.progress_token.clone(), tool.clone());
-        let answer = handle.await_response().await;
-        open.end();
+        let (reports, progress) = watch::channel(0);
+        let running = RunningCall { tool: tool.clone(), reports };
+        self.calls.lock().insert(handle.progress_token.clone(), running);
+        let answer = tokio::select! {
+            answer = handle.await_response() => answer,
+            () = wait_for_silence(limit, progress, self.questions.subscribe()) => {
+                open.end = "the time is up";
+                Err(ServiceError::Timeout { timeout: limit })
+            }
+        };
+        if !matches!(answer, Err(ServiceError::Timeout { .. })) {
+            open.end();
+        }
         match answer {
             Ok(ServerResult::CallToolResult(answer)) => Ok(answer),
             Ok(_) => Err(Unanswered::Refused(
@@ -444,13 +467,39 @@ impl Server {
     }
 }
 
+/// Waits until a call is silent for `limit`, or has lasted [`MOST_SILENCES`] of it. Reports of progress restart
+/// the time, and it stands still while the user has a question to answer.
+async fn wait_for_silence(
+    limit: Duration,
+    mut progress: watch::Receiver<usize>,
+    mut questions: watch::Receiver<usize>,
+) {
+    let mut left = limit * MOST_SILENCES;
+    loop {
+        // Both senders outlive the call.
+        if *questions.borrow_and_update() > 0 {
+            let _ = questions.changed().await;
+            continue;
+        }
+        let since = tokio::time::Instant::now();
+        tokio::select! {
+            () = tokio::time::sleep(limit.min(left)) => return,
+            _ = progress.changed() => {}
+            _ = questions.changed() => {}
+        }
+        left = left.saturating_sub(since.elapsed());
+    }
+}
+
 /// A call that waits for its answer. Dropping it cancels the call at the server.
 struct OpenCall {
     peer: Peer<RoleClient>,
     /// The id of the request; `None` once it is answered.
     id: Option<RequestId>,
     token: ProgressToken,
-    calls: Arc<Mutex<HashMap<ProgressToken, ToolName>>>,
+    calls: Arc<Mutex<HashMap<ProgressToken, RunningCall>>>,
+    /// The reason that the server is told if it is cancelled.
+    end: &'static str,
 }
 
 impl OpenCall {
@@ -464,9 +513,47 @@ impl Drop for OpenCall {
         self.calls.lock().remove(&self.token);
         if let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) {
             let peer = self.peer.clone();
-            let why = Some("the run was interrupted".to_owned());
+            let why = Some(self.end.to_owned());
             let notification = CancelledNotification::new(CancelledNotificationParam::new(Some(id), why));
             runtime.spawn(async move { peer.send_notification(notification.into()).await });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_has_no_time_limit_while_the_user_is_asked() {
+        let limit = Duration::from_secs(10);
+        let (reports, progress) = watch::channel(0);
+        let questions = watch::Sender::new(1);
+        let began = Instant::now();
+        let events = async {
+            sleep(Duration::from_secs(3_600)).await;
+            questions.send_modify(|n| *n -= 1);
+            sleep(Duration::from_secs(9)).await;
+            reports.send_modify(|n| *n += 1);
+        };
+        tokio::join!(wait_for_silence(limit, progress, questions.subscribe()), events);
+        assert_eq!(began.elapsed().as_secs(), 3_600 + 9 + 10);
+        // Reports do not prolong it for ever.
+        let (reports, progress) = watch::channel(0);
+        let began = Instant::now();
+        let reporting = async {
+            loop {
+                sleep(Duration::from_secs(9)).await;
+                reports.send_modify(|n| *n += 1);
+            }
+        };
+        tokio::select! {
+            () = wait_for_silence(limit, progress, questions.subscribe()) => {}
+            () = reporting => {}
+        }
+        assert_eq!(began.elapsed().as_secs(), 100);
     }
 }

@@ -7,6 +7,7 @@ mod ask;
 mod failure;
 mod files;
 mod shell;
+mod steps;
 mod web;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use forge_domain::{
-    CallScope, Content, EditorFiles, FetchSettings, FileChange, Image, Nobody, Person, Reach, ToolCall,
+    CallScope, Content, EditorFiles, EditorTerminal, FetchSettings, FileChange, Image, Nobody, Person, Reach, ToolCall,
     ToolDefinition, ToolName, ToolResult, ToolService, ToolSettings, UnknownToolError,
 };
 use serde_json::Value;
@@ -44,6 +45,7 @@ const TOOLS: &[&dyn Tool] = &[
     &web::Fetch,
     &web::WebSearch,
     &ask::Ask,
+    &steps::Steps,
 ];
 
 /// The error for a workspace folder that cannot be used.
@@ -78,6 +80,8 @@ struct Room {
     web: Arc<WebRoom>,
     search: Option<Arc<SearchRoom>>,
     person: Arc<dyn Person>,
+    /// The terminal of the editor, for commands without a sandbox.
+    terminal: Option<Arc<dyn EditorTerminal>>,
     /// The time limit for a call that works on files.
     file_limit: Duration,
 }
@@ -96,6 +100,7 @@ impl WorkspaceTools {
             web: Arc::new(WebRoom::of(&FetchSettings::default())),
             search: None,
             person: Arc::new(Nobody),
+            terminal: None,
             file_limit: files::TIME_LIMIT,
         };
         Ok(Self { room: Arc::new(room) })
@@ -144,6 +149,12 @@ impl WorkspaceTools {
             self.room.workspace.edit_in(editor);
         }
         self
+    }
+
+    /// Runs commands that have no sandbox in the terminal of this editor.
+    #[must_use]
+    pub fn running_in(self, terminal: Option<Arc<dyn EditorTerminal>>) -> Self {
+        self.with_room(|room| room.terminal = terminal)
     }
 
     /// Adds to the error how to enable a tool that exists only if an endpoint is named.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use forge_domain::{
-    Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey,
+    Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointOutline,
     CheckpointStore, Claim, Deletion, Found, Mending, NewAction, NewCheckpoint, Pruned, Retention, RunId,
     RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
 };
@@ -224,6 +224,15 @@ impl CheckpointStore for PostgresCheckpointStore {
             let mut desk = self.desk().await?;
             let (tx, press) = desk.reading(&self.place).await?;
             read::load(&tx, press, &self.place, key).await
+        })
+        .await
+    }
+
+    async fn outline(&self, key: CheckpointKey) -> Result<CheckpointOutline, StoreError> {
+        self.in_time(async {
+            let mut desk = self.desk().await?;
+            let (tx, press) = desk.reading(&self.place).await?;
+            read::outline(&tx, press, &self.place, key).await
         })
         .await
     }

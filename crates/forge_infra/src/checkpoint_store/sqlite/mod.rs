@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use forge_domain::{
-    Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey,
+    Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointOutline,
     CheckpointStore, Claim, Deletion, Found, Mending, NewAction, NewCheckpoint, Pruned, Retention, RunId,
     RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
 };
@@ -175,6 +175,10 @@ impl CheckpointStore for SqliteCheckpointStore {
 
     async fn load(&self, key: CheckpointKey) -> Result<Checkpoint, StoreError> {
         self.at_desk(move |desk| desk.reading(|tx, press, place| read::load(tx, press, place, key))).await
+    }
+
+    async fn outline(&self, key: CheckpointKey) -> Result<CheckpointOutline, StoreError> {
+        self.at_desk(move |desk| desk.reading(|tx, press, place| read::outline(tx, press, place, key))).await
     }
 
     async fn list(&self, filter: &CheckpointFilter) -> Result<Vec<CheckpointInfo>, StoreError> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use forge_domain::{
-    AgentId, Checkpoint, CheckpointFilter, CheckpointId, CheckpointInfo, CheckpointKey, CheckpointReason,
+    AgentId, Checkpoint, CheckpointFilter, CheckpointId, CheckpointInfo, CheckpointKey, CheckpointOutline, CheckpointReason,
     FencingToken, Found, Holding, MessageId, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Tokens,
 };
 use rusqlite::{OptionalExtension, Transaction, params};
@@ -13,7 +13,7 @@ use super::line::line;
 use super::schema::SCHEMA;
 use super::words;
 use crate::checkpoint_store::inspection::{Branch, Inspection, State};
-use crate::checkpoint_store::record::{Press, Row, number, timestamp};
+use crate::checkpoint_store::record::{OUTLINED_AT_ONCE, Press, Row, number, timestamp};
 
 /// The end of a checkpoint's log.
 pub(super) struct Head {
@@ -128,6 +128,35 @@ pub(super) fn load(
     let configuration = configuration.ok_or_else(|| in_checkpoint("its configuration is missing".into()))?;
     let snapshot = press.snapshot(info.agent.clone(), log, &configuration, &state).map_err(in_checkpoint)?;
     Ok(Checkpoint { info, snapshot })
+}
+
+/// Returns the outline of a checkpoint: of its log, only the lines up to the user's first message are read.
+pub(super) fn outline(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &StoreFileName,
+    key: CheckpointKey,
+) -> Result<CheckpointOutline, StoreError> {
+    let in_checkpoint = |what: String| place.corrupt(format!("checkpoint {key}: {what}"));
+    let head = head(tx, place, key)?.ok_or_else(|| place.no_such(format!("checkpoint {key}")))?;
+    let mut task = None;
+    'log: for (branch, from, to) in stretches(tx, place, &head)? {
+        for at in (from..to).step_by(OUTLINED_AT_ONCE) {
+            let end = to.min(at + OUTLINED_AT_ONCE as i64);
+            for row in rows(tx, place, branch, at, end)? {
+                task = press.task(&row).map_err(in_checkpoint)?;
+                if task.is_some() {
+                    break 'log;
+                }
+            }
+        }
+    }
+    let select = "SELECT o.body, c.state FROM checkpoint c LEFT JOIN content o ON o.id = c.configuration
+        WHERE c.key = ?1";
+    let mut statement = place.on(tx.prepare_cached(select))?;
+    let rest = statement.query_row([number(key)], |row| Ok((row.get(0)?, row.get(1)?)));
+    let (configuration, state): (Option<Vec<u8>>, Vec<u8>) = place.on(rest)?;
+    press.outline(task, configuration.as_deref(), &state).map_err(in_checkpoint)
 }
 
 /// The columns of a checkpoint that [`info_of`] reads.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use forge_domain::{CallScope, Permission, Reach};
+use forge_domain::{CallScope, EditorTerminal, Permission, Reach, TerminalCommand};
 use futures::future::{Either, select};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -99,6 +99,10 @@ impl Tool for Shell {
         let Wanted { command, timeout_seconds } = arguments.read()?;
         let limit =
             timeout_seconds.map_or(room.shell.time_limit, Duration::from_secs).min(room.shell.time_limit);
+        // In the editor's terminal nothing confines a command.
+        if let (Some(terminal), None) = (&room.terminal, &room.shell.sandbox) {
+            return run_in_terminal(&**terminal, command, room, limit, scope).await;
+        }
         let mut printed = Printed::default();
         let mut lines = Lines { scope, unfinished: Vec::new() };
         let ended = run(&command, room, limit, |bytes| {
@@ -128,6 +132,37 @@ impl Tool for Shell {
                 limit.as_secs()
             ))),
         }
+    }
+}
+
+/// Runs a command in the terminal of the user's editor.
+async fn run_in_terminal(
+    terminal: &dyn EditorTerminal,
+    line: String,
+    room: &Room,
+    limit: Duration,
+    scope: &CallScope,
+) -> Result<String, ToolFailure> {
+    let command = TerminalCommand {
+        line,
+        folder: room.workspace.root().to_owned(),
+        environment: room.shell.environment.clone(),
+        limit,
+        most_bytes: 2 * MOST_KEPT,
+    };
+    let refused = |why| ToolFailure::Refused(format!("the editor's terminal cannot run the command: {why}"));
+    let end = terminal.run(&command).await.map_err(refused)?;
+    let how = match (end.exit_code, end.is_timed_out) {
+        (_, true) => "killed at its time limit".to_owned(),
+        (Some(code), false) => format!("exit code {code}"),
+        (None, false) => "killed".to_owned(),
+    };
+    scope.note_outcome(format!("{how}, {} bytes, in the editor's terminal", end.output.len()));
+    let cut = if end.is_cut { "[the beginning is left out]\n" } else { "" };
+    let output = format!("{cut}{}", end.output);
+    match end.exit_code {
+        Some(0) if !end.is_timed_out => Ok(output),
+        _ => Err(ToolFailure::Refused(format!("{output}\n[{how}]"))),
     }
 }
 
