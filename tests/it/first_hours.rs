@@ -54,10 +54,15 @@ impl Hour {
 
     /// Starts a command of the shell at a terminal, in which `forge` is the one under test.
     fn shell(&self, line: &str, variables: &[(&str, &str)]) -> Terminal {
+        self.shell_of((80, 24), line, variables)
+    }
+
+    /// The same in a terminal of that size.
+    fn shell_of(&self, (columns, rows): (u16, u16), line: &str, variables: &[(&str, &str)]) -> Terminal {
         let inner = self.forge.process();
         let program = inner.get_program().to_owned();
         let script = format!("forge() {{ \"$FORGE\" \"$@\"; }}\n{line}");
-        Terminal::start(80, 24, |terminal| {
+        Terminal::start(columns, rows, |terminal| {
             let mut command = Command::new("setsid");
             command.args(["--ctty", "--wait", "sh", "-c", &script]).current_dir(self.forge.path(""));
             command.env_clear().env("FORGE", program).env("HOME", self.forge.path(""));
@@ -276,7 +281,7 @@ fn a_plan_is_approved_and_done() {
     terminal.sees("2. Read it again to check.");
     terminal.sees("Carry out this plan?");
     terminal.sees("[n] keep planning");
-    let words = ["plan mode", "1. Change", "Carry out this plan?", "[y] yes, edit without asking"];
+    let words = ["plan mode", "1. Change", "Carry out this plan?", "[y] yes, edit freely"];
     hour.picture(&terminal, "A plan waits for approval", &words);
     assert_eq!(fs::read_to_string(hour.forge.path("dome.txt")).unwrap(), "close at 40 km/h\n");
     terminal.types("y");
@@ -289,6 +294,63 @@ fn a_plan_is_approved_and_done() {
     assert!(first.contains("[Plan mode: read and search only."), "{first}");
     assert!(requests[2].to_string().contains("[Plan mode is over"), "{}", requests[2]);
     leaves(terminal);
+}
+
+/// An answer with everything that has a look of its own.
+const ANSWER: &str = "\
+The dome closes **too late**: the limit is compared with the *mean*, not with the gusts. I changed one line and ran the tests.
+
+## What the nights say
+
+| night | closed at | mean | gust |
+| --- | --- | ---: | ---: |
+| 2025-09-01 | 00:30 | 38 km/h | 65 km/h |
+| 2025-09-14 | never | 36 km/h | 71 km/h |
+
+1. `limit()` reads the gusts now:
+   - the mean stays in the log,
+   - the limit is the same.
+2. The test covers a night with gusts only.
+
+```python
+def must_close(wind):
+    return wind.gust >= LIMIT  # was: wind.mean
+```
+";
+
+#[test]
+fn the_chat_is_read_in_a_small_and_in_a_large_terminal() {
+    const DOME: &str = "LIMIT = 60\n\n\ndef must_close(wind):\n    return wind.mean >= LIMIT\n";
+    for (name, size) in [("chat-80x24", (80, 24)), ("chat-160x45", (160, 45))] {
+        let edits = json!([{"old_text": "wind.mean", "new_text": "wind.gust"}]);
+        let hour = Hour::new(
+            name,
+            &[("dome.py", DOME)],
+            vec![
+                Step::Calls(vec![
+                    ("read".into(), json!({"path": "dome.py"}).to_string()),
+                    ("search".into(), json!({"pattern": "must_close"}).to_string()),
+                ]),
+                call("patch", &json!({"path": "dome.py", "edits": edits})),
+                call("shell", &json!({"command": "seq -f 'test %g passes' 1 40"})),
+                Step::text(ANSWER),
+            ],
+        );
+        let key: [(&str, &str); 2] = [("OPENAI_API_KEY", "planted"), ("OPENAI_BASE_URL", &hour.server.base_url())];
+        let mut terminal = hour.shell_of(size, "forge", &key);
+        terminal.sees(PROMPT);
+        says(&mut terminal, "Why does the dome close so late? Fix it, and keep to the style of the file.");
+        terminal.sees("[Space] why not");
+        terminal.types("y");
+        terminal.sees("Edited dome.py (+1 −1)");
+        terminal.sees("seq -f");
+        terminal.sees("[Space] why not");
+        terminal.types("y");
+        terminal.sees("wind.gust >= LIMIT");
+        terminal.sees(PROMPT);
+        hour.picture(&terminal, "An answer in the chat", &["must_close", "% of the window"]);
+        leaves(terminal);
+    }
 }
 
 #[test]

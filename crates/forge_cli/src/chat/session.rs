@@ -288,7 +288,7 @@ impl ChatSession<'_> {
 
     /// Asks whether the plan that was just given is to be carried out.
     async fn offer_plan(&mut self) -> Option<End> {
-        const PROMPT: &str = "[y] yes  [a] yes, but ask before edits  [n] keep planning  [Space] what to change >";
+        const PROMPT: &str = "[y] yes, edit freely  [a] yes, but ask  [n] keep planning  [Space] change it >";
         let answer = self.attendant.screen.question("? Carry out this plan?", PROMPT);
         let answer = match self.attendant.attend_answer(answer).await {
             Attended::Done(answer) => answer.unwrap_or_default(),

@@ -13,7 +13,7 @@ use super::hidden_characters::visible;
 pub(crate) const FRAME: &str = "  │ ";
 
 /// Returns the text with its lines wrapped between words, so that none is wider than `columns`. A continued
-/// line keeps its indentation; one in a frame is broken anywhere, because each of its blanks counts.
+/// line keeps its indentation, and stands below the words after a mark; one in a frame is broken anywhere, because each of its blanks counts.
 pub(crate) fn wrap(text: &str, columns: usize) -> String {
     let lines = text.split('\n').map(|line| {
         if measure_text_width(line) <= columns {
@@ -24,11 +24,23 @@ pub(crate) fn wrap(text: &str, columns: usize) -> String {
         }
         let words = line.trim_start_matches(' ');
         // Where hardly a word fits, an indentation would only be in the way.
-        let indent = " ".repeat((line.len() - words.len()).min(columns / 4));
-        let lines = line_ranges(words, columns - indent.len()).into_iter();
-        lines.map(|range| format!("{indent}{}", &words[range])).collect::<Vec<_>>().join("\n")
+        let indent = (line.len() - words.len()).min(columns / 4);
+        let hang = (indent + mark_width(words)).min(columns / 4);
+        let lines = line_ranges(words, columns - hang).into_iter().enumerate();
+        let line = |(at, range): (usize, Range<usize>)| {
+            format!("{}{}", " ".repeat(if at == 0 { indent } else { hang }), &words[range])
+        };
+        lines.map(line).collect::<Vec<_>>().join("\n")
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the columns of the mark before a line's words, such as `→ `: continued lines stand below the words.
+fn mark_width(words: &str) -> usize {
+    let plain = console::strip_ansi_codes(words);
+    let mut chars = plain.chars();
+    let has_mark = chars.next().is_some_and(|c| !c.is_alphanumeric() && c != '`') && chars.next() == Some(' ');
+    if has_mark { 2 } else { 0 }
 }
 
 /// Returns the parts of a line, broken between words, so that none is wider than `width`; a longer word is
@@ -191,6 +203,9 @@ mod tests {
             ("\u{1b}[31merror:\u{1b}[0m one two", 10, "\u{1b}[31merror:\u{1b}[0m one\ntwo"),
             ("言葉 言葉", 5, "言葉\n言葉"),
             ("❤️ ❤️ ❤️", 5, "❤️ ❤️\n❤️"),
+            ("✗ one two", 8, "✗ one\n  two"),
+            ("  \u{1b}[2m←\u{1b}[0m one two", 16, "  \u{1b}[2m←\u{1b}[0m one two"),
+            ("  \u{1b}[2m←\u{1b}[0m one two three", 16, "  \u{1b}[2m←\u{1b}[0m one two\n    three"),
             ("a\n\nbcd ef", 4, "a\n\nbcd\nef"),
             ("abcdefgh", 4, "abcd\nefgh"),
             ("  │ ab  cd", 8, "  │ ab  \n  │ cd"),

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use console::style;
 use forge_app::{CheckpointTally, DeniedBy, DeniedCall, Restored, RunEvent, RunReport, StopReason};
 use forge_domain::compaction::{CompactionReport, Outcome};
-use forge_domain::{AgentId, Content, Progress, ToolCall, ToolResult, Usage, quantity};
+use forge_domain::{
+    AgentId, Content, Progress, ToolCall, ToolResult, Usage, quantity, without_mcp_mark,
+};
 
 use super::answer_schema::Answer;
 use super::checkpoints;
@@ -355,7 +357,7 @@ impl ConsoleWatcher {
         let text = edit_text(result).unwrap_or_else(|| Content::to_text(&result.content));
         let mark = if result.is_error { style("✗").red() } else { style("←").dim() };
         let took = style(took.unwrap_or_default()).dim().for_stderr();
-        self.say(&format!("{} {}{took}", mark.for_stderr(), one_line(&text)));
+        self.say(&format!("{} {}{took}", mark.for_stderr(), one_line(without_mcp_mark(&text))));
     }
 }
 
