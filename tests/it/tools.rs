@@ -90,7 +90,7 @@ fn rules_allow_and_forbid_by_what_a_call_is_about() {
         vec![("shell", &allowed[0]), ("write", &allowed[1]), ("write", &allowed[2])];
     assert_eq!(
         answers(&forge, &calls),
-        ["hi\n", "created `out/a` (1 lines)", "created `./out/b/c` (1 lines)"]
+        ["hi\n", "created `out/a` (1 line)", "created `./out/b/c` (1 line)"]
     );
     assert!(forge.path("allowed").exists());
 
@@ -153,7 +153,7 @@ providers: { openai: { retries: 0 } }
         ("search", r#"{"pattern": "plant", "path": "secrets"}"#),
     ];
     let actual = answers(&forge, &calls);
-    assert_eq!(actual[0], "created `a` (1 lines)");
+    assert_eq!(actual[0], "created `a` (1 line)");
     for result in actual[1..4].iter().chain(&actual[5..]) {
         assert!(result.contains("was not called for") && !result.contains("planted"), "{result}");
     }

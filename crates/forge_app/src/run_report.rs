@@ -258,8 +258,8 @@ pub enum RunError {
     },
     /// No agent subscribes to the event.
     #[error(
-        "no agent subscribes to the event `{event}`, and there are several: {known}\nhelp: name one with \
-         --agent ID, or add `subscribe: [{event}]` to one"
+        "no agent subscribes to the event `{event}`\nhelp: name the agent that is to start by --agent ID ({known}), \
+         or add `subscribe: [{event}]` to it"
     )]
     NobodyListens {
         /// The event's name.

@@ -101,6 +101,12 @@ pub(crate) fn ollama_models(environment: &BTreeMap<String, String>) -> Option<Ve
     models(&OllamaProvider::new(ProviderId::new("ollama").ok()?, &url, Key::None).ok()?)
 }
 
+/// Returns whether `OPENAI_BASE_URL` names a server of the user's own, and its model, if it serves exactly one.
+pub(crate) fn own_server(environment: &BTreeMap<String, String>) -> Option<Option<String>> {
+    let url = value(environment, "OPENAI_BASE_URL")?;
+    Some(one_model_of_openai(url, value(environment, "OPENAI_API_KEY").unwrap_or("none")))
+}
+
 /// Returns the model of a server that speaks OpenAI's protocol, if it serves exactly one.
 fn one_model_of_openai(url: &str, key: &str) -> Option<String> {
     let key = Key::Given(Secret::new(key));

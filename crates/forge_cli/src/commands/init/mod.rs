@@ -13,7 +13,7 @@ use forge_services::workflow::{Layers, Source, nearest};
 use super::config::{examine_layers, schema_text};
 use crate::consent::{self, ProjectPlace, Record};
 use crate::failure::Misconfigured;
-use crate::setup::first_model::{KNOWN, KnownProvider, ollama_models, with_keys};
+use crate::setup::first_model::{KNOWN, KnownProvider, ollama_models, own_server, with_keys};
 use crate::terminal::person::{self, read_answer};
 use crate::{output, places, setup};
 
@@ -95,6 +95,8 @@ struct Surroundings {
     with_keys: Vec<&'static str>,
     /// The models of an Ollama server on this machine, if there is one.
     ollama: Option<Vec<String>>,
+    /// The server of the user's own that stands for `openai`, if there is one: its only model, if that is known.
+    own_server: Option<Option<String>>,
 }
 
 /// Records that the file is trusted as written: the user who answered is the one who would be asked. If that
@@ -139,7 +141,9 @@ fn surroundings(arguments: &InitArguments) -> Surroundings {
         Some(provider) => provider == "ollama" && arguments.model.is_none(),
     };
     let ollama = if may_matter { ollama_models(&environment) } else { None };
-    Surroundings { with_keys, ollama }
+    let is_openai = arguments.provider.as_deref().is_none_or(|provider| provider == "openai");
+    let own_server = if is_openai && arguments.model.is_none() { own_server(&environment) } else { None };
+    Surroundings { with_keys, ollama, own_server }
 }
 
 /// A function that asks a question and returns the answer; an empty one is the default.
@@ -190,7 +194,10 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Asker<'_>) -> 
         })?),
     };
     let first_local = found.ollama.as_ref().and_then(|models| models.first()).map(String::as_str);
-    let usual = known.and_then(|known| known.model).or(first_local.filter(|_| provider == "ollama"));
+    let usual = match &found.own_server {
+        Some(model) if provider == "openai" => model.as_deref(),
+        _ => known.and_then(|known| known.model).or(first_local.filter(|_| provider == "ollama")),
+    };
     let model = match &arguments.model {
         Some(model) => model.clone(),
         None => ask(&which_model(&provider, found), usual, no_name)?.ok_or_else(|| {
@@ -396,12 +403,21 @@ mod tests {
     #[test]
     fn what_no_flag_says_is_asked_and_what_nobody_answers_is_found() {
         let nothing = Surroundings::default();
-        let key = Surroundings { with_keys: vec!["anthropic"], ollama: None };
-        let local = Surroundings { with_keys: Vec::new(), ollama: Some(vec!["llama3:8b".to_owned()]) };
+        let key = Surroundings { with_keys: vec!["anthropic"], ..Surroundings::default() };
+        let local = Surroundings { ollama: Some(vec!["llama3:8b".to_owned()]), ..Surroundings::default() };
+        let own = |model: Option<&str>| Surroundings {
+            with_keys: vec!["openai"],
+            own_server: Some(model.map(str::to_owned)),
+            ..Surroundings::default()
+        };
         let none = arguments(None, None, None);
         check(&none, &nothing, &[], Err("forge init --provider openai"));
         check(&none, &key, &[], Ok(["anthropic", "claude-sonnet-5-5", "helper"]));
         check(&none, &local, &[], Ok(["ollama", "llama3:8b", "helper"]));
+        // A server of one's own serves what it serves.
+        check(&none, &own(Some("small")), &[], Ok(["openai", "small", "helper"]));
+        check(&none, &own(None), &[], Err("no model was given for `openai`"));
+        check(&none, &own(Some("small")), &["anthropic"], Ok(["anthropic", "claude-sonnet-5-5", "helper"]));
         check(&none, &key, &["openai", "gpt-5", "me"], Ok(["openai", "gpt-5", "me"]));
         check(&none, &nothing, &["mine", "http://h/v1", "m", ""], Ok(["mine", "m", "helper"]));
         check(&arguments(Some("ollama"), None, None), &nothing, &[], Err("forge models --provider ollama"));

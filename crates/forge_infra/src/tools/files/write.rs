@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cap_std::fs::Permissions;
 use cap_tempfile::TempFile;
-use forge_domain::FileChange;
+use forge_domain::{FileChange, quantity};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -77,11 +77,11 @@ impl FileTool for Write {
         }
         let before = put(workspace, &path, content.as_bytes())?;
         limits.scope.note_outcome(format!("{} bytes", content.len()));
-        let n_lines = content.lines().count();
+        let lines = quantity(content.lines().count(), "line");
         Ok(match before {
-            Before::Nothing => format!("created `{path}` ({n_lines} lines)"),
+            Before::Nothing => format!("created `{path}` ({lines})"),
             Before::File { n_bytes } => {
-                format!("`{path}` was {n_bytes} bytes and now has {} ({n_lines} lines)", content.len())
+                format!("`{path}` was {n_bytes} bytes and now has {} ({lines})", content.len())
             }
         })
     }
@@ -182,7 +182,7 @@ mod tests {
     async fn a_file_is_made_or_replaced_whole() {
         let fixture = Fixture::new(&[("a.txt", b"old\n"), ("folder/", b"")]);
         let absolute = format!(r#"{{"path": "{}", "content": "x"}}"#, fixture.root().join("abs").display());
-        let made = format!("created `{}` (1 lines)", fixture.root().join("abs").display());
+        let made = format!("created `{}` (1 line)", fixture.root().join("abs").display());
         fixture
             .check(
                 "write",
@@ -191,7 +191,7 @@ mod tests {
                         r#"{"path": "a.txt", "content": "new\nlines\n"}"#,
                         Ok("`a.txt` was 4 bytes and now has 10 (2 lines)"),
                     ),
-                    (r#"{"path": "b/c/d.txt", "content": "é"}"#, Ok("created `b/c/d.txt` (1 lines)")),
+                    (r#"{"path": "b/c/d.txt", "content": "é"}"#, Ok("created `b/c/d.txt` (1 line)")),
                     (r#"{"path": "empty", "content": ""}"#, Ok("created `empty` (0 lines)")),
                     (&absolute, Ok(&made)),
                     (
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!((names, std::fs::read_to_string(&secret).unwrap().as_str()), (2, "outside"));
         // A link inside stays one, and what it leads to keeps its permissions.
         let inside = fixture.call("write", &to("a/inside")).await;
-        assert_eq!(inside, Ok("`a/inside` was 3 bytes and now has 7 (1 lines)".to_owned()));
+        assert_eq!(inside, Ok("`a/inside` was 3 bytes and now has 7 (1 line)".to_owned()));
         let real = fixture.root().join("real.sh");
         assert_eq!(std::fs::read_to_string(&real).unwrap(), "planted");
         assert_eq!(std::fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o755);
