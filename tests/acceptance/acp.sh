@@ -50,7 +50,7 @@ echo "== install"
     python3 -m venv "$work/venv"
     "$work/venv/bin/pip" -q install agent-client-protocol==0.12.1
 }
-cp "$root/tests/acceptance/acp/client.mjs" "$work/client.mjs"
+cp "$root/tests/acceptance/acp/client.mjs" "$root/tests/acceptance/acp/plans.mjs" "$work/"
 
 echo "== the SDK for TypeScript"
 fresh
@@ -63,6 +63,37 @@ fresh
 play "$script"
 "$work/venv/bin/python" "$root/tests/acceptance/acp/client.py" || fail "the client for Python"
 [ "$(cat answer.txt)" = Monday ] || fail "the file was not written"
+
+echo "== plans, and two folders"
+fresh
+sed -i 's/tools: \[/tools: [steps, /' forge.yaml
+"$forge" trust > /dev/null
+mkdir -p "$work/other"
+printf 'the other folder\n' > "$work/other/notes.txt"
+cp forge.yaml "$work/other/forge.yaml"
+"$forge" trust "$work/other" > /dev/null
+play '[
+  {"calls": [{"name": "steps", "arguments": {"steps": [{"step": "Do it", "status": "in_progress"}]}}]},
+  {"calls": [{"name": "steps", "arguments": {"steps": [{"step": "Do it", "status": "completed"}]}}]},
+  {"text": "Done."},
+  {"text": "1. Read it\n2. Write it\n"},
+  {"calls": [{"name": "write", "arguments": {"path": "answer.txt", "content": "Monday\n"}}]},
+  {"text": "Written."},
+  {"calls": [{"name": "read", "arguments": {"path": "notes.txt"}}]},
+  {"text": "The other one."}
+]'
+OTHER_FOLDER=$work/other node "$work/plans.mjs" || fail "plans and folders"
+[ "$(cat answer.txt)" = Monday ] || fail "the file was not written"
+
+echo "== the terminal of an editor"
+fresh
+sed -i 's/tools: \[/tools: [shell, /' forge.yaml
+"$forge" trust > /dev/null
+play '[
+  {"calls": [{"name": "shell", "arguments": {"command": "echo ran with ${OPENAI_API_KEY:-no key}"}}]},
+  {"text": "It ran."}
+]'
+"$work/venv/bin/python" "$root/tests/acceptance/acp/terminal.py" || fail "the terminal"
 
 echo "== acpx"
 fresh
