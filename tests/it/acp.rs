@@ -145,7 +145,9 @@ impl Editor {
         let (text, code) = &self.terminals[params["terminalId"].as_str().unwrap()];
         match method {
             "terminal/wait_for_exit" => json!({"exitCode": code}),
-            "terminal/output" => json!({"output": text, "truncated": false, "exitStatus": {"exitCode": code}}),
+            "terminal/output" => {
+                json!({"output": text, "truncated": false, "exitStatus": {"exitCode": code}})
+            }
             _ => json!({}),
         }
     }
@@ -377,9 +379,11 @@ fn a_session_has_modes() {
 
 #[test]
 fn a_plan_is_shown_and_carried_out_if_the_user_approves() {
-    for (permit, requests, mode, status) in
-        [("edits", 3, Some("edits"), "completed"), ("ask", 3, Some("ask"), "completed"), ("plan", 1, None, "pending")]
-    {
+    for (permit, requests, mode, status) in [
+        ("edits", 3, Some("edits"), "completed"),
+        ("ask", 3, Some("ask"), "completed"),
+        ("plan", 1, None, "pending"),
+    ] {
         let forge = Forge::new().with_file("forge.yaml", YAML).with_file("a.txt", "old\n");
         let write = Step::calls(&[("write", r#"{"path":"a.txt","content":"new\n"}"#)]);
         let plan = Step::text("Two steps:\n\n1. Change `a.txt`\n2. Look again\n");
@@ -398,8 +402,12 @@ fn a_plan_is_shown_and_carried_out_if_the_user_approves() {
             updates("current_mode_update").iter().map(|update| update["currentModeId"].clone()).collect();
         assert_eq!(modes, mode.into_iter().map(Value::from).collect::<Vec<_>>(), "{permit}");
         let plans = updates("plan");
-        let entry = |content: &str, status: &str| json!({"content": content, "priority": "medium", "status": status});
-        assert_eq!(plans[0]["entries"], json!([entry("Change a.txt", "pending"), entry("Look again", "pending")]));
+        let entry =
+            |content: &str, status: &str| json!({"content": content, "priority": "medium", "status": status});
+        assert_eq!(
+            plans[0]["entries"],
+            json!([entry("Change a.txt", "pending"), entry("Look again", "pending")])
+        );
         let last = &plans.last().unwrap()["entries"];
         assert_eq!(last, &json!([entry("Change a.txt", status), entry("Look again", status)]), "{permit}");
         assert_eq!(editor.leave(), 0);
@@ -419,7 +427,8 @@ fn the_steps_of_a_task_are_its_plan() {
     let session = editor.session();
     editor.prompt(&session, "Fix it.").unwrap();
     let heard = editor.heard.iter().map(|message| message["params"]["update"].clone());
-    let (plans, others): (Vec<Value>, Vec<Value>) = heard.partition(|update| update["sessionUpdate"] == "plan");
+    let (plans, others): (Vec<Value>, Vec<Value>) =
+        heard.partition(|update| update["sessionUpdate"] == "plan");
     let status: Vec<&Value> = plans.iter().map(|plan| &plan["entries"][0]["status"]).collect();
     assert_eq!(status, ["in_progress", "completed"]);
     assert!(others.iter().all(|update| !update["sessionUpdate"].to_string().contains("tool")), "{others:?}");
@@ -444,9 +453,10 @@ fn a_command_without_a_sandbox_runs_in_the_terminal_of_the_editor() {
         let session = editor.ask("session/new", &params).unwrap()["sessionId"].as_str().unwrap().to_owned();
         editor.prompt(&session, "Say it.").unwrap();
         let result = server.requests()[1]["messages"].to_string();
-        assert!(result.contains("sh here no key\\n\\n[exit code 3]") , "{sandbox}: {result}");
+        assert!(result.contains("sh here no key\\n\\n[exit code 3]"), "{sandbox}: {result}");
         let asked: Vec<&str> = editor.heard.iter().filter_map(|message| message["method"].as_str()).collect();
-        let of_terminal: Vec<&str> = asked.into_iter().filter(|method| method.starts_with("terminal/")).collect();
+        let of_terminal: Vec<&str> =
+            asked.into_iter().filter(|method| method.starts_with("terminal/")).collect();
         let expected: &[&str] = match has_terminal {
             true => &["terminal/create", "terminal/wait_for_exit", "terminal/output", "terminal/release"],
             false => &[],
@@ -473,7 +483,8 @@ fn sessions_in_several_folders_have_one_folder_each() {
     let read = || Step::calls(&[("read", r#"{"path":"name.txt"}"#)]);
     let write = || Step::calls(&[("write", r#"{"path":"new.txt","content":"x"}"#)]);
     let done = || Step::text("done");
-    let server = ScriptedServer::start(vec![read(), done(), read(), done(), write(), done(), write(), done()]);
+    let server =
+        ScriptedServer::start(vec![read(), done(), read(), done(), write(), done(), write(), done()]);
     let mut editor = Editor::start(&forge, &server);
     editor.ask("initialize", &json!({"protocolVersion": 1})).unwrap();
     let folders = ["a", "b"].map(|name| format!("{}/{name}", editor.folder));

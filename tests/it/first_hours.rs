@@ -336,10 +336,11 @@ fn the_chat_is_read_in_a_small_and_in_a_large_terminal() {
                 Step::text(ANSWER),
             ],
         );
-        let key: [(&str, &str); 2] = [("OPENAI_API_KEY", "planted"), ("OPENAI_BASE_URL", &hour.server.base_url())];
+        let key: [(&str, &str); 2] =
+            [("OPENAI_API_KEY", "planted"), ("OPENAI_BASE_URL", &hour.server.base_url())];
         let mut terminal = hour.shell_of(size, "forge", &key);
         terminal.sees(PROMPT);
-        says(&mut terminal, "Why does the dome close so late? Fix it, and keep to the style of the file.");
+        says(&mut terminal, "Why does the dome close so late? Fix it.");
         terminal.sees("[Space] why not");
         terminal.types("y");
         terminal.sees("Edited dome.py (+1 −1)");

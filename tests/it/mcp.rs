@@ -363,7 +363,9 @@ async fn a_server_that_wants_a_login_is_reported_with_what_to_do() {
     let error = Fixture::of(json!({"url": url}), tempfile::tempdir().unwrap()).prepare().await.unwrap_err();
     let help = match cfg!(feature = "oauth") {
         true => "asks for a login: run `forge mcp login s`",
-        false => "asks for a login: set `mcp_servers: { s: { headers: { authorization: 'Bearer ${TOKEN}' } } }`, or build Forge with the feature `mcp-oauth`",
+        false => {
+            "asks for a login: set `mcp_servers: { s: { headers: { authorization: 'Bearer ${TOKEN}' } } }`, or build Forge with the feature `mcp-oauth`"
+        }
     };
     assert!(error.contains(help) && !error.contains("abcdefgh"), "{error}");
 }

@@ -88,10 +88,7 @@ fn rules_allow_and_forbid_by_what_a_call_is_about() {
     let allowed = [shell("echo hi; touch allowed"), write("out/a"), write("./out/b/c")];
     let calls: Vec<(&str, &str)> =
         vec![("shell", &allowed[0]), ("write", &allowed[1]), ("write", &allowed[2])];
-    assert_eq!(
-        answers(&forge, &calls),
-        ["hi\n", "created `out/a` (1 line)", "created `./out/b/c` (1 line)"]
-    );
+    assert_eq!(answers(&forge, &calls), ["hi\n", "created `out/a` (1 line)", "created `./out/b/c` (1 line)"]);
     assert!(forge.path("allowed").exists());
 
     let lines = [

@@ -56,7 +56,9 @@ impl Home {
     /// The file with the token, if there is one.
     fn token_file(&self) -> Option<std::path::PathBuf> {
         let folder = std::fs::read_dir(self.0.path().join(".local/state/forge/mcp")).ok()?;
-        folder.map(|entry| entry.unwrap().path()).find(|path| path.extension().is_some_and(|end| end == "json"))
+        folder
+            .map(|entry| entry.unwrap().path())
+            .find(|path| path.extension().is_some_and(|end| end == "json"))
     }
 }
 
@@ -179,7 +181,11 @@ fn a_login_that_fails_says_why() {
     let login = Login::begin(&home);
     assert!(browse(&login.address).contains("The login failed."));
     let (code, text) = login.end();
-    assert!(code != 0 && text.contains("cannot log in to the MCP server `issues`: it was refused (access_denied)"), "{text}");
+    assert!(
+        code != 0
+            && text.contains("cannot log in to the MCP server `issues`: it was refused (access_denied)"),
+        "{text}"
+    );
     assert_eq!(home.token_file(), None);
     for (arguments, words) in [
         (["mcp", "login", "local"], "the MCP server `local` is a program, which needs no login"),
@@ -189,7 +195,10 @@ fn a_login_that_fails_says_why() {
         assert!(code != 0 && text.contains(words), "{text}");
     }
     // A server without any metadata offers no login.
-    home.set_url(&format!("{}/nothing", server.origin));
+    server.with(|state| state.has_no_metadata = true);
     let (code, text) = home.run(&["mcp", "login", "issues"]);
-    assert!(code != 0 && text.contains("cannot log in to the MCP server `issues`"), "{text}");
+    assert!(
+        code != 0 && text.contains("cannot log in to the MCP server `issues`: it offers no login"),
+        "{text}"
+    );
 }

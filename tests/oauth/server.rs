@@ -27,6 +27,8 @@ pub(crate) struct State {
     pub(crate) token: usize,
     /// True if the user says no.
     pub(crate) user_refuses: bool,
+    /// True if nothing says where to log in.
+    pub(crate) has_no_metadata: bool,
     /// True if no token is renewed any more.
     pub(crate) renews_nothing: bool,
     redirect: String,
@@ -81,6 +83,9 @@ impl OauthServer {
         state.asked.push(format!("{} {}", request.method, request.path));
         let ok = |body: Value| ("200 OK", String::new(), body.to_string());
         let refuse = |why: &str| ("400 Bad Request", String::new(), json!({"error": why}).to_string());
+        if state.has_no_metadata && request.path.starts_with("/.well-known/") {
+            return ("404 Not Found", String::new(), String::new());
+        }
         match (request.method.as_str(), request.path.as_str()) {
             ("GET", "/.well-known/oauth-protected-resource/mcp") => {
                 ok(json!({"resource": format!("{origin}/mcp"), "authorization_servers": [origin]}))
@@ -102,7 +107,10 @@ impl OauthServer {
             ("GET", "/authorize") => {
                 let asked = |name: &str| request.query.get(name).cloned().unwrap_or_default();
                 assert_eq!((asked("response_type"), asked("client_id")), ("code".into(), "client-1".into()));
-                assert_eq!((asked("code_challenge_method"), asked("redirect_uri")), ("S256".into(), state.redirect.clone()));
+                assert_eq!(
+                    (asked("code_challenge_method"), asked("redirect_uri")),
+                    ("S256".into(), state.redirect.clone())
+                );
                 state.challenge = asked("code_challenge");
                 let outcome = if state.user_refuses { "error=access_denied" } else { "code=code-1" };
                 let location = format!("{}?{outcome}&state={}", state.redirect, asked("state"));
@@ -126,7 +134,9 @@ impl OauthServer {
                 }
                 state.token += 1;
                 let (token, refresh) = (format!("token-{}", state.token), format!("refresh-{}", state.token));
-                ok(json!({"access_token": token, "token_type": "Bearer", "expires_in": 3600, "refresh_token": refresh}))
+                ok(
+                    json!({"access_token": token, "token_type": "Bearer", "expires_in": 3600, "refresh_token": refresh}),
+                )
             }
             ("POST", "/mcp") => {
                 state.authorizations.push(request.authorization.clone());

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use forge_app::run_cards;
 use forge_domain::{
     Action, ActionConsent, ActionEnd, ActionKind, CheckpointFilter, CheckpointId, CheckpointInfo,
-    CheckpointKey, CheckpointOutline, CheckpointReason, CheckpointStore, Claim, Conversation, Cost, Deletion, Dollars, Found,
-    Mending, Message, MessageId, NewAction, NewCheckpoint, Progress, Pruned, Retention, SearchQuery, Spent,
-    StoreError, Sweep, Takeover, Tokens, ToolCall, ToolName, Usage,
+    CheckpointKey, CheckpointOutline, CheckpointReason, CheckpointStore, Claim, Conversation, Cost, Deletion,
+    Dollars, Found, Mending, Message, MessageId, NewAction, NewCheckpoint, Progress, Pruned, Retention,
+    SearchQuery, Spent, StoreError, Sweep, Takeover, Tokens, ToolCall, ToolName, Usage,
 };
 use forge_infra::{MemoryCheckpointStore, PostgresCheckpointStore, SqliteCheckpointStore, SqlitePlace};
 use futures::FutureExt;
@@ -309,7 +309,12 @@ async fn an_outline_is_that_of_the_whole_state(subject: Subject) {
         append(&mut late, Message::note("a hook", format!("note {n}")));
     }
     append(&mut late, Message::user("the task"));
-    let logs = [Conversation::new(), one_of_everything(), compacted(&said(&["one", "two", "three"]), 0, 1, &[]), late];
+    let logs = [
+        Conversation::new(),
+        one_of_everything(),
+        compacted(&said(&["one", "two", "three"]), 0, 1, &[]),
+        late,
+    ];
     for (n, log) in logs.iter().enumerate() {
         let key = subject.save(&claim, checkpoint("writer", &n.to_string(), log)).await.key;
         let expected = CheckpointOutline::of(subject.store.load(key).await.unwrap().snapshot);

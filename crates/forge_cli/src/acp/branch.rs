@@ -59,7 +59,9 @@ impl Branch {
             child: Mutex::new(child),
             state: Mutex::new(State { stdin, ..State::default() }),
         });
-        branch.write(&json!({"jsonrpc": "2.0", "id": INITIALIZE, "method": "initialize", "params": initialize}));
+        branch.write(
+            &json!({"jsonrpc": "2.0", "id": INITIALIZE, "method": "initialize", "params": initialize}),
+        );
         if let Some(stdout) = stdout {
             let reader = Arc::clone(&branch);
             std::thread::spawn(move || reader.read(stdout));

@@ -4,9 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use forge_domain::{
-    Consent, ConsentRequest, EditorFiles, EditorTerminal, NobodyThere, Person, Question,
-};
+use forge_domain::{Consent, ConsentRequest, EditorFiles, EditorTerminal, NobodyThere, Person, Question};
 use serde_json::{Value, json};
 
 use super::connection::Connection;
@@ -81,10 +79,8 @@ impl Person for EditorUser {
     }
 
     fn terminal(&self) -> Option<Arc<dyn EditorTerminal>> {
-        let terminals = EditorTerminals {
-            connection: Arc::clone(&self.connection),
-            updates: Arc::clone(&self.updates),
-        };
+        let terminals =
+            EditorTerminals { connection: Arc::clone(&self.connection), updates: Arc::clone(&self.updates) };
         self.abilities.terminals.then(|| Arc::new(terminals) as Arc<dyn EditorTerminal>)
     }
 }

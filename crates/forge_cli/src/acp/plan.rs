@@ -9,7 +9,8 @@ const LONGEST: usize = 200;
 
 /// Returns the update that shows these steps.
 pub(super) fn update(steps: &[TaskStep]) -> Value {
-    let entry = |step: &TaskStep| json!({"content": step.step, "priority": "medium", "status": step.status.as_str()});
+    let entry =
+        |step: &TaskStep| json!({"content": step.step, "priority": "medium", "status": step.status.as_str()});
     let entries: Vec<Value> = steps.iter().map(entry).collect();
     json!({"sessionUpdate": "plan", "entries": entries})
 }
@@ -37,13 +38,19 @@ pub(super) fn steps_of(plan: &str) -> Vec<TaskStep> {
             Event::Text(text) | Event::Code(text) if depth == 1 => {
                 item.iter_mut().for_each(|item| *item += &text);
             }
-            Event::SoftBreak | Event::HardBreak if depth == 1 => item.iter_mut().for_each(|item| item.push(' ')),
+            Event::SoftBreak | Event::HardBreak if depth == 1 => {
+                item.iter_mut().for_each(|item| item.push(' '))
+            }
             _ => {}
         }
     }
     let steps = lists.into_iter().rev().max_by_key(Vec::len).unwrap_or_default();
-    let steps = if steps.is_empty() { vec![plan.split_whitespace().collect::<Vec<_>>().join(" ")] } else { steps };
-    let step = |text: String| TaskStep { step: text.trim().chars().take(LONGEST).collect(), status: StepStatus::Pending };
+    let steps =
+        if steps.is_empty() { vec![plan.split_whitespace().collect::<Vec<_>>().join(" ")] } else { steps };
+    let step = |text: String| TaskStep {
+        step: text.trim().chars().take(LONGEST).collect(),
+        status: StepStatus::Pending,
+    };
     steps.into_iter().map(step).filter(|step| !step.step.is_empty()).collect()
 }
 
@@ -57,7 +64,10 @@ mod tests {
     fn a_plan_in_words_has_steps() {
         for (plan, expected) in [
             ("I will fix\nthe parser.", &["I will fix the parser."][..]),
-            ("Two steps:\n\n1. Read `a.rs`\n   with care\n   - its tests\n2. Fix **it**\n\nDone.", &["Read a.rs with care", "Fix it"]),
+            (
+                "Two steps:\n\n1. Read `a.rs`\n   with care\n   - its tests\n2. Fix **it**\n\nDone.",
+                &["Read a.rs with care", "Fix it"],
+            ),
             ("- one\n\n# Then\n\n- two\n- three\n", &["two", "three"]),
             (" ", &[]),
         ] {

@@ -158,7 +158,8 @@ impl Session {
             "toolCallId": "plan", "title": "Carry out this plan?", "kind": "switch_mode", "status": "pending",
             "content": [{"type": "content", "content": text_block(plan)}],
         });
-        let option = |(id, name, kind): (&str, &str, &str)| json!({"optionId": id, "name": name, "kind": kind});
+        let option =
+            |(id, name, kind): (&str, &str, &str)| json!({"optionId": id, "name": name, "kind": kind});
         let chosen = self.updates.choose(&call, &PLAN_OPTIONS.map(option)).await.ok()??;
         chosen.parse().ok().filter(|mode| matches!(mode, Mode::Ask | Mode::Edits))
     }

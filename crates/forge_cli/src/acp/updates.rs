@@ -146,7 +146,11 @@ impl Updates {
     ///
     /// # Errors
     /// Fails if the editor cannot ask.
-    pub(super) async fn choose(&self, call: &Value, options: &[Value]) -> Result<Option<String>, NobodyThere> {
+    pub(super) async fn choose(
+        &self,
+        call: &Value,
+        options: &[Value],
+    ) -> Result<Option<String>, NobodyThere> {
         let params = json!({"sessionId": self.session(), "toolCall": call, "options": options});
         let answer = self.connection.request("session/request_permission", &params).await;
         let outcome = answer.map_err(|_| NobodyThere)?["outcome"].clone();
@@ -187,7 +191,9 @@ impl Updates {
     fn show_output(&self, call: &ToolCall, line: &str) {
         let text = {
             let mut state = self.state();
-            let Some(command) = state.commands.iter_mut().find(|command| command.call == call.id) else { return };
+            let Some(command) = state.commands.iter_mut().find(|command| command.call == call.id) else {
+                return;
+            };
             command.printed.push_back(line.to_owned());
             if command.printed.len() > OUTPUT_LINES {
                 command.printed.pop_front();

@@ -538,7 +538,11 @@ mod tests {
             (vec![Key::Text("use".to_owned()), Key::Text("y".to_owned()), Key::Enter], "usey"),
             // A reason may begin with any letter.
             (
-                ["  ", "y", "ou may not"].map(|text| Key::Text(text.to_owned())).into_iter().chain([Key::Enter]).collect(),
+                ["  ", "y", "ou may not"]
+                    .map(|text| Key::Text(text.to_owned()))
+                    .into_iter()
+                    .chain([Key::Enter])
+                    .collect(),
                 "you may not",
             ),
             (vec![Key::Text(" ".to_owned()), Key::Text("a".to_owned()), Key::Enter], "a"),

@@ -141,9 +141,8 @@ impl Remote {
 
     #[cfg(feature = "mcp")]
     fn tokens(&self) -> anyhow::Result<forge_infra::McpTokens> {
-        setup::mcp::tokens(&crate::places::environment()).ok_or_else(|| {
-            Misconfigured("tokens are kept in your home folder: set HOME".to_owned()).into()
-        })
+        setup::mcp::tokens(&crate::places::environment())
+            .ok_or_else(|| Misconfigured("tokens are kept in your home folder: set HOME".to_owned()).into())
     }
 
     /// Forgets the token; returns false if there was none.
@@ -151,7 +150,9 @@ impl Remote {
     fn forget(&self) -> anyhow::Result<bool> {
         use anyhow::Context as _;
         let tokens = self.tokens()?;
-        tokens.forget(&self.url).with_context(|| format!("cannot remove {}", tokens.file(&self.url).display()))
+        tokens
+            .forget(&self.url)
+            .with_context(|| format!("cannot remove {}", tokens.file(&self.url).display()))
     }
 
     /// Returns false: this build has no tokens.

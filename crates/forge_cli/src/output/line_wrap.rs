@@ -39,7 +39,8 @@ pub(crate) fn wrap(text: &str, columns: usize) -> String {
 fn mark_width(words: &str) -> usize {
     let plain = console::strip_ansi_codes(words);
     let mut chars = plain.chars();
-    let has_mark = chars.next().is_some_and(|c| !c.is_alphanumeric() && c != '`') && chars.next() == Some(' ');
+    let has_mark =
+        chars.next().is_some_and(|c| !c.is_alphanumeric() && c != '`') && chars.next() == Some(' ');
     if has_mark { 2 } else { 0 }
 }
 

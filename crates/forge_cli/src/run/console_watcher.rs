@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 use console::style;
 use forge_app::{CheckpointTally, DeniedBy, DeniedCall, Restored, RunEvent, RunReport, StopReason};
 use forge_domain::compaction::{CompactionReport, Outcome};
-use forge_domain::{
-    AgentId, Content, Progress, ToolCall, ToolResult, Usage, quantity, without_mcp_mark,
-};
+use forge_domain::{AgentId, Content, Progress, ToolCall, ToolResult, Usage, quantity, without_mcp_mark};
 
 use super::answer_schema::Answer;
 use super::checkpoints;

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointOutline, Found,
-    NewAction, NewCheckpoint, Retention, RunId, SearchQuery,
+    Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey,
+    CheckpointOutline, Found, NewAction, NewCheckpoint, Retention, RunId, SearchQuery,
 };
 
 /// A number for the holder of a run. A later holder has a larger one, and only the holder of the largest may

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use forge_domain::{
-    Action, AgentId, CheckpointKey, CheckpointOutline, CompactionEntry, Configuration, ContextMessage, ContextSnapshot,
-    Conversation, Entry, EntryId, LogReader, Message, MessageId, NewCheckpoint, PackedMessage, Progress,
-    Replacement, Tokens, distinct_words, searched_text,
+    Action, AgentId, CheckpointKey, CheckpointOutline, CompactionEntry, Configuration, ContextMessage,
+    ContextSnapshot, Conversation, Entry, EntryId, LogReader, Message, MessageId, NewCheckpoint,
+    PackedMessage, Progress, Replacement, Tokens, distinct_words, searched_text,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

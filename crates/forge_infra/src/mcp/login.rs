@@ -130,7 +130,8 @@ impl McpLogin {
             match &settled {
                 Ok(()) => respond(&mut stream, "200 OK", "You are logged in. You can close this page.").await,
                 Err(_) => {
-                    respond(&mut stream, "400 Bad Request", "The login failed. The terminal shows why.").await;
+                    respond(&mut stream, "400 Bad Request", "The login failed. The terminal shows why.")
+                        .await;
                 }
             }
             return settled;

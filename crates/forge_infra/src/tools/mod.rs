@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use forge_domain::{
-    CallScope, Content, EditorFiles, EditorTerminal, FetchSettings, FileChange, Image, Nobody, Person, Reach, ToolCall,
-    ToolDefinition, ToolName, ToolResult, ToolService, ToolSettings, UnknownToolError,
+    CallScope, Content, EditorFiles, EditorTerminal, FetchSettings, FileChange, Image, Nobody, Person, Reach,
+    ToolCall, ToolDefinition, ToolName, ToolResult, ToolService, ToolSettings, UnknownToolError,
 };
 use serde_json::Value;
 

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use forge_domain::{
-    Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointOutline,
-    CheckpointStore, Claim, Deletion, Found, Mending, NewAction, NewCheckpoint, Pruned, Retention, RunId,
-    RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
+    Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey,
+    CheckpointOutline, CheckpointStore, Claim, Deletion, Found, Mending, NewAction, NewCheckpoint, Pruned,
+    Retention, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
 };
 use jiff::Timestamp;
 use tokio::sync::{Mutex, MutexGuard};

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use forge_domain::{
-    AgentId, Checkpoint, CheckpointFilter, CheckpointId, CheckpointInfo, CheckpointKey, CheckpointOutline, CheckpointReason,
-    FencingToken, Found, Holding, MessageId, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Tokens,
+    AgentId, Checkpoint, CheckpointFilter, CheckpointId, CheckpointInfo, CheckpointKey, CheckpointOutline,
+    CheckpointReason, FencingToken, Found, Holding, MessageId, RunId, RunInfo, SearchQuery, StoreError,
+    StoreHealth, Tokens,
 };
 use tokio_postgres::Transaction;
 
