@@ -1,7 +1,14 @@
 //! The clients of everything that is called over HTTP.
 
+use std::sync::{Arc, OnceLock};
+
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls_platform_verifier::Verifier;
 
 /// Sets `ring` as the TLS provider of the process, unless the embedding application has chosen one. Our own
 /// clients do this themselves; others that are built on `reqwest` need it before they are made.
@@ -14,7 +21,75 @@ pub fn install_tls_provider() {
 /// prompt and its keys to an unknown address.
 pub(crate) fn client_builder() -> ClientBuilder {
     install_tls_provider();
-    Client::builder().redirect(Policy::none())
+    let builder = Client::builder().redirect(Policy::none());
+    match tls() {
+        Some(tls) => builder.tls_backend_preconfigured(tls),
+        None => builder,
+    }
+}
+
+/// Returns the TLS configuration that all clients share; `None` if this machine's provider does not allow it.
+///
+/// A client of `reqwest` reads every root certificate of the machine when it is built, which takes about ten
+/// milliseconds, and each provider has a client. Here they are read once, for the first handshake.
+fn tls() -> Option<ClientConfig> {
+    static SHARED: OnceLock<Option<ClientConfig>> = OnceLock::new();
+    let make = || {
+        let provider = Arc::clone(CryptoProvider::get_default()?);
+        let roots = SystemRoots { verifier: OnceLock::new(), provider: Arc::clone(&provider) };
+        let config =
+            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().ok()?;
+        let config = config.dangerous().with_custom_certificate_verifier(Arc::new(roots));
+        let mut config = config.with_no_client_auth();
+        // `reqwest` offers the same, but only in a configuration that it made itself.
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Some(config)
+    };
+    SHARED.get_or_init(make).clone()
+}
+
+/// The machine's root certificates, which are read when the first certificate is checked.
+#[derive(Debug)]
+struct SystemRoots {
+    verifier: OnceLock<Result<Verifier, rustls::Error>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for SystemRoots {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verifier = self.verifier.get_or_init(|| Verifier::new(Arc::clone(&self.provider)));
+        let verifier = verifier.as_ref().map_err(Clone::clone)?;
+        verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
 }
 
 /// Returns a redirect policy that stays at the configured server: `/mcp` may lead to `/mcp/`, and no header
@@ -36,7 +111,7 @@ pub(crate) fn same_server() -> Policy {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use pretty_assertions::assert_eq;
 
