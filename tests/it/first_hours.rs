@@ -339,7 +339,6 @@ fn the_chat_is_read_in_a_small_and_in_a_large_terminal() {
         let key: [(&str, &str); 2] =
             [("OPENAI_API_KEY", "planted"), ("OPENAI_BASE_URL", &hour.server.base_url())];
         let mut terminal = hour.shell_of(size, "forge", &key);
-        terminal.sees(PROMPT);
         says(&mut terminal, "Why does the dome close so late? Fix it.");
         terminal.sees("[Space] why not");
         terminal.types("y");

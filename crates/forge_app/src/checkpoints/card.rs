@@ -24,7 +24,8 @@ pub struct RunCard {
 
 /// Lists the runs, those of `folder` first, and of these the one that was saved last; at most `limit`.
 ///
-/// Of a run, only its latest [`forge_domain::CheckpointOutline`] is read, so that long conversations cost nothing.
+/// Of a run, only its latest [`forge_domain::CheckpointOutline`] is read, so that long conversations cost
+/// nothing.
 ///
 /// # Errors
 /// [`StoreError`] if the store fails.

@@ -1,5 +1,6 @@
-//! Sessions in other folders. The working folder, the workspace, the sandbox and the trust in a project belong to a
-//! process, so each further folder has a `forge acp` of its own, whose messages pass through this one.
+//! Sessions in other folders. The working folder, the workspace, the sandbox and the trust in a project
+//! belong to a process, so each further folder has a `forge acp` of its own, whose messages pass through this
+//! one.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};

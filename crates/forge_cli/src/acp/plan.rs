@@ -39,7 +39,7 @@ pub(super) fn steps_of(plan: &str) -> Vec<TaskStep> {
                 item.iter_mut().for_each(|item| *item += &text);
             }
             Event::SoftBreak | Event::HardBreak if depth == 1 => {
-                item.iter_mut().for_each(|item| item.push(' '))
+                item.iter_mut().for_each(|item| item.push(' '));
             }
             _ => {}
         }

@@ -34,8 +34,8 @@ commands! {
 
 /// Log in to a remote MCP server in a browser
 ///
-/// The token is kept in your state folder, in a file that only you may read, and renewed when it expires. It is sent to
-/// the address that you logged in to and to no other.
+/// The token is kept in your state folder, in a file that only you may read, and renewed when it expires. It
+/// is sent to the address that you logged in to and to no other.
 #[derive(Debug, Args)]
 pub(super) struct LoginArguments {
     /// The server's name in `mcp_servers` or `.mcp.json`

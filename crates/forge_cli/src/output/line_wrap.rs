@@ -13,7 +13,8 @@ use super::hidden_characters::visible;
 pub(crate) const FRAME: &str = "  │ ";
 
 /// Returns the text with its lines wrapped between words, so that none is wider than `columns`. A continued
-/// line keeps its indentation, and stands below the words after a mark; one in a frame is broken anywhere, because each of its blanks counts.
+/// line keeps its indentation, and stands below the words after a mark; one in a frame is broken anywhere,
+/// because each of its blanks counts.
 pub(crate) fn wrap(text: &str, columns: usize) -> String {
     let lines = text.split('\n').map(|line| {
         if measure_text_width(line) <= columns {
@@ -35,7 +36,8 @@ pub(crate) fn wrap(text: &str, columns: usize) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the columns of the mark before a line's words, such as `→ `: continued lines stand below the words.
+/// Returns the columns of the mark before a line's words, such as `→ `: continued lines stand below the
+/// words.
 fn mark_width(words: &str) -> usize {
     let plain = console::strip_ansi_codes(words);
     let mut chars = plain.chars();

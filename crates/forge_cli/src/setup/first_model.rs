@@ -101,7 +101,8 @@ pub(crate) fn ollama_models(environment: &BTreeMap<String, String>) -> Option<Ve
     models(&OllamaProvider::new(ProviderId::new("ollama").ok()?, &url, Key::None).ok()?)
 }
 
-/// Returns whether `OPENAI_BASE_URL` names a server of the user's own, and its model, if it serves exactly one.
+/// Returns the model of the server that `OPENAI_BASE_URL` names, if it serves exactly one; the outer `None`
+/// if no server is named.
 pub(crate) fn own_server(environment: &BTreeMap<String, String>) -> Option<Option<String>> {
     let url = value(environment, "OPENAI_BASE_URL")?;
     Some(one_model_of_openai(url, value(environment, "OPENAI_API_KEY").unwrap_or("none")))

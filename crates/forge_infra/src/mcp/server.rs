@@ -50,6 +50,12 @@ pub(super) struct Server {
     calls: Arc<Mutex<HashMap<ProgressToken, RunningCall>>>,
     /// The number of its questions that the user has not answered yet.
     questions: watch::Sender<usize>,
+    outside: Outside,
+}
+
+/// The things outside of the server that it uses, each of which is set once.
+#[derive(Default)]
+struct Outside {
     recorder: OnceLock<Arc<dyn ActionRecorder>>,
     /// The user, whom it may ask.
     person: OnceLock<Arc<dyn Person>>,
@@ -96,25 +102,23 @@ impl Server {
             has_other_tools: Arc::default(),
             calls: Arc::default(),
             questions: watch::Sender::new(0),
-            recorder: OnceLock::new(),
-            person: OnceLock::new(),
-            tokens: OnceLock::new(),
+            outside: Outside::default(),
         }
     }
 
     /// Keeps its starts with `recorder`; only the first one counts.
     pub(super) fn record_with(&self, recorder: &Arc<dyn ActionRecorder>) {
-        drop(self.recorder.set(Arc::clone(recorder)));
+        drop(self.outside.recorder.set(Arc::clone(recorder)));
     }
 
     /// Lets it ask `person`; only the first one counts.
     pub(super) fn ask_with(&self, person: &Arc<dyn Person>) {
-        drop(self.person.set(Arc::clone(person)));
+        drop(self.outside.person.set(Arc::clone(person)));
     }
 
     /// Uses these tokens; only the first call counts.
     pub(super) fn log_in_with(&self, tokens: &McpTokens) {
-        drop(self.tokens.set(tokens.clone()));
+        drop(self.outside.tokens.set(tokens.clone()));
     }
 
     /// Returns what is started or reached, as it may be shown.
@@ -248,12 +252,12 @@ impl Server {
             calls: Arc::clone(&self.calls),
             questions: self.questions.clone(),
             watcher: Arc::clone(&self.watcher),
-            person: self.person.get().cloned().unwrap_or_else(|| Arc::new(Nobody)),
+            person: self.outside.person.get().cloned().unwrap_or_else(|| Arc::new(Nobody)),
         };
         self.has_other_tools.store(false, Ordering::SeqCst);
-        let world = World { sandbox: self.sandbox.as_ref(), tokens: self.tokens.get() };
+        let world = World { sandbox: self.sandbox.as_ref(), tokens: self.outside.tokens.get() };
         let opening = Connection::open(&self.config, resolved, listener, world);
-        let connection = match self.recorder.get() {
+        let connection = match self.outside.recorder.get() {
             None => opening.await?,
             Some(recorder) => {
                 let number = recorder.begin_server(self.id.as_str(), &self.shown()).await;
@@ -467,8 +471,8 @@ impl Server {
     }
 }
 
-/// Waits until a call is silent for `limit`, or has lasted [`MOST_SILENCES`] of it. Reports of progress restart
-/// the time, and it stands still while the user has a question to answer.
+/// Waits until a call is silent for `limit`, or has lasted [`MOST_SILENCES`] of it. Reports of progress
+/// restart the time, and it stands still while the user has a question to answer.
 async fn wait_for_silence(
     limit: Duration,
     mut progress: watch::Receiver<usize>,

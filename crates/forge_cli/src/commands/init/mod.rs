@@ -95,7 +95,8 @@ struct Surroundings {
     with_keys: Vec<&'static str>,
     /// The models of an Ollama server on this machine, if there is one.
     ollama: Option<Vec<String>>,
-    /// The server of the user's own that stands for `openai`, if there is one: its only model, if that is known.
+    /// The server of the user's own that stands for `openai`, if there is one: its only model, if that is
+    /// known.
     own_server: Option<Option<String>>,
 }
 
