@@ -135,7 +135,7 @@ impl Branch {
         };
         for (id, _) in requests {
             let why = format!("the process for the folder {} has ended", self.folder.display());
-            self.connection.respond(&id, Err(RpcError::failed(why)));
+            self.connection.respond(&id, Err(RpcError::new(why)));
         }
     }
 

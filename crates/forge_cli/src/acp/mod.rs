@@ -188,7 +188,7 @@ impl Server {
             return Ok(Some(Arc::clone(branch)));
         }
         let branch = Branch::start(&folder, &self.connection, &state.initialize)
-            .map_err(|error| RpcError::failed(format!("no process can be started for {cwd}: {error}")))?;
+            .map_err(|error| RpcError::new(format!("no process can be started for {cwd}: {error}")))?;
         state.branches.push(Arc::clone(&branch));
         Ok(Some(branch))
     }

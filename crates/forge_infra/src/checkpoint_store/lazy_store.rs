@@ -102,7 +102,7 @@ impl CheckpointStore for OpeningCheckpointStore {
     }
 
     async fn outline(&self, key: CheckpointKey) -> Result<CheckpointOutline, StoreError> {
-        self.opened().await?.outline(key).await
+        self.store().await?.outline(key).await
     }
 
     async fn list(&self, filter: &CheckpointFilter) -> Result<Vec<CheckpointInfo>, StoreError> {
