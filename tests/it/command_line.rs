@@ -132,7 +132,12 @@ fn a_bad_session_is_told_with_its_place() {
     ] {
         check(&forge, &["replay", file], 1, words);
     }
-    check(&forge, &["replay", "good.json", "--session", "nine"], 2, &["no session `nine`", "good.json"]);
+    check(
+        &forge,
+        &["replay", "good.json", "--session", "nine"],
+        2,
+        &["no session is named `nine`", "good.json"],
+    );
     check(&forge, &["replay", "good.json", "--agent", "writer"], 2, &["no agent `writer`"]);
     let actual = forge.run(&["replay", "good.json"]);
     assert_eq!((actual.code, actual.stderr.as_str()), (0, ""));

@@ -183,7 +183,7 @@ enum End {
 }
 
 /// Every command of the binary, some in several ways.
-const COMMANDS: [(&[&str], End); 45] = [
+const COMMANDS: [(&[&str], End); 47] = [
     (&["run", "task"], End::Refused),
     (&["run", "--json", "task"], End::Refused),
     (&["run", "--agent", "mole", "task"], End::Refused),
@@ -197,6 +197,8 @@ const COMMANDS: [(&[&str], End); 45] = [
     (&["continue", "session.json", "--with", "pi", "--dry-run"], End::Unconcerned),
     // An editor that asks for nothing; one that begins a session: `acp.rs`.
     (&["acp"], End::Unconcerned),
+    (&["mcp", "login", "s"], End::Refused),
+    (&["mcp", "logout", "s"], End::Refused),
     (&["replay", "session.json"], End::Unconcerned),
     (&["replay", "session.json", "--agent", "mole"], End::Narrowed),
     (&["replay", "session.json", "--summarizer", "theirs:m"], End::Refused),

@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn once_stops_what_goes_on_and_twice_ends_the_chat() {
-        // When it is pressed, in tenths of a second, and where: `w`ork, `e`mpty prompt, `t`ext; `g` continues.
+        // Time of each press, in tenths of a second, and place: `w`ork, `e`mpty, `t`ext; `g` continues.
         let check = |presses: &[(u64, char)], expected: &[Stop]| {
             let mut stops = Stops::default();
             let mut actual = Vec::new();

@@ -414,14 +414,13 @@ mod tests {
     async fn unknown_tools_are_told_with_those_there_are() {
         let fixture = Fixture::new(&[]);
         let unknown = ToolName::new("delete").unwrap();
-        let expected =
-            "there is no tool `delete` (expected one of read, list, search, write, patch, shell, fetch, ask)";
+        let expected = "there is no tool `delete` (expected one of read, list, search, write, patch, shell, fetch, ask, steps)";
         let actual = fixture.tools.definitions(&[unknown]).unwrap_err().to_string();
         assert_eq!(actual, expected);
         assert_eq!(fixture.call("delete", "{}").await, Err(expected.to_owned()));
         assert_eq!(fixture.tools.definitions(&[]), Ok(Vec::new()));
         let search = ToolName::new("web_search").unwrap();
-        let expected = "there is no tool `web_search` (expected one of read, list, search, write, patch, shell, fetch, ask; this \
+        let expected = "there is no tool `web_search` (expected one of read, list, search, write, patch, shell, fetch, ask, steps; this \
                         one needs `tool_settings: { web_search: { endpoint: 'https://…{query}…' } }`)";
         assert_eq!(fixture.tools.definitions(&[search]).unwrap_err().to_string(), expected);
     }

@@ -75,7 +75,7 @@ mod tests {
                 &[
                     (r#"{"steps": [{"step": "Read", "status": "completed"}, {"step": "Write", "status": "pending"}]}"#, Ok("1 of 2 steps done")),
                     (r#"{"steps": [{"step": "Read", "status": "in_progress"}]}"#, Ok("0 of 1 step done")),
-                    (r#"{"steps": [{"step": "Read", "status": "soon"}]}"#, Err("`steps[0].status`")),
+                    (r#"{"steps": [{"step": "Read", "status": "soon"}]}"#, Err("`steps[0].status` must be one of [\"pending\",\"in_progress\",\"completed\"], not \"soon\"")),
                     ("{}", Err("`steps` is missing")),
                 ],
             )
