@@ -95,8 +95,10 @@ impl Login {
 fn get(url: &str) -> String {
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
-    write!(stream, "GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
-    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let request = format!("GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    // A server that has answered may have closed the connection.
+    let _ = stream.shutdown(std::net::Shutdown::Write);
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer

@@ -27,6 +27,8 @@ use crate::write_whole;
 
 /// The time in which the user must have logged in.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// The longest time for a browser to send its request.
+const LONGEST_REQUEST: Duration = Duration::from_secs(2);
 /// The most bytes of a request of the browser that are read.
 const MOST_REQUEST: usize = 16 << 10;
 /// The most characters of a server's error that are shown.
@@ -120,7 +122,9 @@ impl McpLogin {
     async fn serve(&self) -> Result<(), McpLoginError> {
         loop {
             let (mut stream, _) = self.listener.accept().await.map_err(McpLoginError::Listen)?;
-            let Some(address) = requested(&mut stream).await else { continue };
+            // Browsers open connections ahead, on which nothing is requested.
+            let requested = tokio::time::timeout(LONGEST_REQUEST, requested(&mut stream)).await;
+            let Ok(Some(address)) = requested else { continue };
             if !self.is_answer(&address) {
                 // Any page may send a browser here.
                 respond(&mut stream, "404 Not Found", "There is nothing here.").await;
@@ -163,10 +167,13 @@ fn parameter(address: &str, name: &str) -> Option<String> {
 }
 
 /// Returns the address that a browser requests; `None` if it requests nothing.
+///
+/// The request is read to the end of its head: a connection that is closed before is reset, and the answer with
+/// it is lost.
 async fn requested(stream: &mut TcpStream) -> Option<String> {
     let mut request = Vec::new();
     let mut bytes = [0; 1_024];
-    while !request.windows(2).any(|end| end == b"\r\n") && request.len() < MOST_REQUEST {
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < MOST_REQUEST {
         match stream.read(&mut bytes).await {
             Ok(n @ 1..) => request.extend_from_slice(&bytes[..n]),
             _ => return None,
