@@ -50,7 +50,7 @@ echo "== install"
     python3 -m venv "$work/venv"
     "$work/venv/bin/pip" -q install agent-client-protocol==0.12.1
 }
-cp "$root/tests/acceptance/acp/client.mjs" "$root/tests/acceptance/acp/plans.mjs" "$work/"
+cp "$root"/tests/acceptance/acp/*.mjs "$work/"
 
 echo "== the SDK for TypeScript"
 fresh

@@ -1,27 +1,15 @@
 // An editor by the SDK for TypeScript, which checks every message against its schema.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { Readable, Writable } from "node:stream";
 import * as acp from "@agentclientprotocol/sdk";
+import { agent, connect, permissions } from "./editor.mjs";
 
-const agent = spawn(process.env.FORGE, ["acp"], { stdio: ["pipe", "pipe", "inherit"] });
-const stream = acp.ndJsonStream(Writable.toWeb(agent.stdin), Readable.toWeb(agent.stdout));
 const kinds = [];
 let said = "";
-const permissions = [];
-const editor = acp
-  .client({ name: "editor" })
-  .onRequest(acp.methods.client.session.requestPermission, ({ params }) => {
-    permissions.push(params);
-    const allow = params.options.find((option) => option.kind === "allow_once");
-    return { outcome: { outcome: "selected", optionId: allow.optionId } };
-  })
-  .onNotification(acp.methods.client.session.update, ({ params }) => {
-    const { update } = params;
-    kinds.push(update.sessionUpdate);
-    if (update.sessionUpdate === "agent_message_chunk") said += update.content.text;
-  });
-await editor.connectWith(stream, async (context) => {
+const note = ({ update }) => {
+  kinds.push(update.sessionUpdate);
+  if (update.sessionUpdate === "agent_message_chunk") said += update.content.text;
+};
+await connect(note, async (context) => {
   const about = await context.request(acp.methods.agent.initialize, {
     protocolVersion: acp.PROTOCOL_VERSION,
     clientCapabilities: {},

@@ -1,25 +1,12 @@
-// Plans, and sessions in two folders, by the SDK for TypeScript, which checks every message against its schema.
+// Plans, and sessions in two folders, by the SDK for TypeScript.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { Readable, Writable } from "node:stream";
 import * as acp from "@agentclientprotocol/sdk";
+import { agent, connect, permissions } from "./editor.mjs";
 
-const agent = spawn(process.env.FORGE, ["acp"], { stdio: ["pipe", "pipe", "inherit"] });
-const stream = acp.ndJsonStream(Writable.toWeb(agent.stdin), Readable.toWeb(agent.stdout));
 let updates = [];
-const permissions = [];
-const editor = acp
-  .client({ name: "editor" })
-  .onRequest(acp.methods.client.session.requestPermission, ({ params }) => {
-    permissions.push(params);
-    const allow = params.options.find((option) => option.kind === "allow_once");
-    return { outcome: { outcome: "selected", optionId: allow.optionId } };
-  })
-  .onNotification(acp.methods.client.session.update, ({ params }) => {
-    updates.push({ session: params.sessionId, ...params.update });
-  });
+const note = ({ sessionId, update }) => updates.push({ session: sessionId, ...update });
 const of = (kind) => updates.filter((update) => update.sessionUpdate === kind);
-await editor.connectWith(stream, async (context) => {
+await connect(note, async (context) => {
   await context.request(acp.methods.agent.initialize, {
     protocolVersion: acp.PROTOCOL_VERSION,
     clientCapabilities: {},

@@ -1,6 +1,6 @@
 //! A run as a person recognizes it: its first message, its folder, its age, its cost and its size.
 
-use forge_domain::{CheckpointStore, ContextMessage, Conversation, Message, Spent, StoreError};
+use forge_domain::{CheckpointStore, Conversation, Message, Spent, StoreError};
 use serde::Serialize;
 
 use super::{RunSummary, runs};
@@ -61,8 +61,7 @@ pub async fn run_cards(
 
 /// Returns the beginning of the first message of the user's, on one line.
 pub fn title(conversation: &Conversation) -> Option<String> {
-    let mut messages = conversation.messages().map(ContextMessage::message);
-    messages.find(|message| message.starts_turn()).and_then(task_title)
+    conversation.task().and_then(task_title)
 }
 
 /// Returns the beginning of a message on one line.

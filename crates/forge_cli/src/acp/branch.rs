@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
+use super::begins_session;
 use super::connection::{Connection, RpcError};
 
 /// The id of the request by which a branch is initialized.
@@ -83,7 +84,7 @@ impl Branch {
     /// Passes a message of the editor on.
     pub(super) fn pass_on(&self, message: &Value) {
         if let (Some(id), Some(method)) = (message.get("id"), message["method"].as_str()) {
-            let begins_session = matches!(method, "session/new" | "session/load" | "session/resume");
+            let begins_session = begins_session(method);
             let session = message["params"]["sessionId"].as_str().map(str::to_owned);
             self.state().requests.push((id.clone(), Request { begins_session, session }));
         }

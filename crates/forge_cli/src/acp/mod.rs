@@ -168,7 +168,7 @@ impl Server {
         if let Some(branch) = state.branches.iter().find(|branch| branch.has_session(id)) {
             return Ok(Some(Arc::clone(branch)));
         }
-        if !matches!(method, "session/new" | "session/load" | "session/resume") {
+        if !begins_session(method) {
             return Ok(None);
         }
         // A folder that cannot be opened is reported when the session begins.
@@ -326,6 +326,11 @@ impl Server {
         session.close().await;
         Ok(json!({}))
     }
+}
+
+/// Checks whether a session begins with the answer to a request.
+fn begins_session(method: &str) -> bool {
+    matches!(method, "session/new" | "session/load" | "session/resume")
 }
 
 /// Returns the folder that a session is to begin in.

@@ -34,7 +34,7 @@ pub(super) fn steps_of(plan: &str) -> Vec<TaskStep> {
                     list.push(item);
                 }
             }
-            // What is below an item explains it.
+            // Nested text explains the item and is left out.
             Event::Text(text) | Event::Code(text) if depth == 1 => {
                 item.iter_mut().for_each(|item| *item += &text);
             }

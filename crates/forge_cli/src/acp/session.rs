@@ -12,7 +12,7 @@ use super::connection::{RpcError, RpcResult};
 use super::plan;
 use super::updates::{Updates, text_block};
 use crate::output::with_separators;
-use crate::run::{RunView, change, checkpoints, explain};
+use crate::run::{PLAN_APPROVAL, RunView, change, checkpoints, explain};
 
 /// The commands of a session, for the editor's menu: the name, what it takes, and what it does.
 pub(super) const COMMANDS: [(&str, &str, &str); 3] = [
@@ -27,9 +27,6 @@ const PLAN_OPTIONS: [(&str, &str, &str); 3] = [
     ("ask", "Yes, but ask before edits", "allow_once"),
     ("plan", "No, keep planning", "reject_once"),
 ];
-
-/// The message with which an approved plan continues.
-const APPROVAL: &str = "The plan is approved: carry it out.";
 
 /// A session.
 pub(super) struct Session {
@@ -143,7 +140,7 @@ impl Session {
         // Only `auto` is ever refused.
         let _ = self.conduct.set_mode(mode).await;
         self.updates.send(json!({"sessionUpdate": "current_mode_update", "currentModeId": mode.as_str()}));
-        let report = self.run_turn(orchestrator, Event::task(APPROVAL)).await?;
+        let report = self.run_turn(orchestrator, Event::task(PLAN_APPROVAL)).await?;
         // An agent that shows its own steps has said which of them are done.
         if report.stop == StopReason::Done && self.updates.steps() == steps {
             let done = |step: TaskStep| TaskStep { status: StepStatus::Completed, ..step };

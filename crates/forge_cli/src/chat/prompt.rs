@@ -23,7 +23,7 @@ impl Prompt for ChatPrompt {
     async fn ask(&self, lines: Vec<String>, prompt: &'static str) -> Result<String, NobodyThere> {
         let answer = self.0.ask(&lines, prompt);
         let _open = Open(&self.0);
-        answer.await.map(|answer| answer.trim().to_owned()).map_err(|_| NobodyThere)
+        answer.await.map_err(|_| NobodyThere)
     }
 
     fn size(&self) -> Option<(usize, usize)> {

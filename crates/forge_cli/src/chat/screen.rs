@@ -276,11 +276,7 @@ impl Screen {
                     None => drawn.typed.press(key),
                 };
                 match (entered, drawn.question.take()) {
-                    // The space that begins a reason is no part of it.
-                    (Some(text), Some(question)) if !question.keys.is_empty() => {
-                        drawn.record_answer(question, text.trim_start().to_owned());
-                    }
-                    (Some(text), Some(question)) => drawn.record_answer(question, text),
+                    (Some(text), Some(question)) => drawn.record_answer(question, text.trim().to_owned()),
                     (Some(text), None) if !text.trim().is_empty() => drawn.queue.push_back(text),
                     (_, question) => drawn.question = question,
                 }

@@ -15,7 +15,7 @@ use super::status::{Doing, mode_words};
 use super::stops::Stop;
 use crate::arguments::Source;
 use crate::output::line_wrap::FRAME;
-use crate::run::{Attached, Interruption, RunView, attach_files, explain, explain_resume};
+use crate::run::{Attached, Interruption, PLAN_APPROVAL, RunView, attach_files, explain, explain_resume};
 #[cfg(unix)]
 use crate::terminal;
 use crate::{attached_images, failure, output};
@@ -295,7 +295,7 @@ impl ChatSession<'_> {
             Attended::Stopped => return None,
             Attended::Ended(interruption) => return Some(End::Interrupted(interruption)),
         };
-        let mode = match answer.trim().to_lowercase().as_str() {
+        let mode = match answer.to_lowercase().as_str() {
             "y" | "yes" => Mode::Edits,
             "a" => Mode::Ask,
             "" | "n" | "no" => {
@@ -307,9 +307,8 @@ impl ChatSession<'_> {
         // Only `auto` is ever refused.
         let _ = self.attendant.conduct.set_mode(mode).await;
         self.attendant.screen.figures(|figures| figures.mode = mode);
-        let approval = "The plan is approved: carry it out.";
-        self.attendant.screen.echo(approval);
-        self.turn(TurnStart::Message(approval.to_owned())).await
+        self.attendant.screen.echo(PLAN_APPROVAL);
+        self.turn(TurnStart::Message(PLAN_APPROVAL.to_owned())).await
     }
 
     /// Runs the user's own command with the tool for commands, and keeps what it printed for the next

@@ -171,7 +171,7 @@ mod browser {
     use crate::output;
     use crate::terminal::person::read_answer;
 
-    /// Opens an address; returns false if there is no browser.
+    /// Opens an address in the browser; returns false if there is no browser.
     pub(super) fn open(address: &str) -> bool {
         // A server chose the address: nothing but a page is opened.
         let is_page = address.starts_with("https://") || address.starts_with("http://");

@@ -35,3 +35,6 @@ pub(crate) use self::runtime::{Runtime, block_on, runtime};
 pub(crate) use self::stream_json::StreamJsonWatcher;
 pub(crate) use self::tool_line::call_text;
 pub(crate) use self::view::{Break, RunStart, RunView, report_json, run_start};
+
+/// The message with which a plan that the user approved is carried out.
+pub(crate) const PLAN_APPROVAL: &str = "The plan is approved: carry it out.";

@@ -69,8 +69,7 @@ impl OwnRuns {
     pub(super) fn facts(&self, run: &str) -> Option<RunFacts> {
         let snapshot = self.latest(run)?.snapshot;
         let conversation = &snapshot.conversation;
-        let first = conversation.messages().find(|message| message.message().starts_turn());
-        let title = first.and_then(|first| title(&first.message().to_text()));
+        let title = conversation.task().and_then(|task| title(&task.to_text()));
         let folder = snapshot.configuration.0.get("folder").and_then(|folder| folder.as_str());
         Some(RunFacts {
             title,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use self::durable::{LogReader, RestoreError};
-use crate::{Context, ContextMessage, EntryId, Measure, MessageId};
+use crate::{Context, ContextMessage, EntryId, Measure, Message, MessageId};
 
 /// A set of messages that left the view together, and what replaces them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -227,6 +227,11 @@ impl Conversation {
     /// Returns the log, oldest first.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// Returns the user's first message.
+    pub fn task(&self) -> Option<&Message> {
+        self.messages().map(ContextMessage::message).find(|message| message.starts_turn())
     }
 
     /// Iterates over every message ever appended, oldest first.

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AgentId, CheckpointId, CheckpointKey, CheckpointMoment, Configuration, ContextMessage, ContextSnapshot,
-    Message, MessageId, Progress, RunId, Tokens,
+    AgentId, CheckpointId, CheckpointKey, CheckpointMoment, Configuration, ContextSnapshot, Message,
+    MessageId, Progress, RunId, Tokens,
 };
 
 /// The reason a checkpoint was made.
@@ -129,8 +129,7 @@ pub struct CheckpointOutline {
 impl CheckpointOutline {
     /// Returns the outline of a state that is read anyway.
     pub fn of(snapshot: ContextSnapshot) -> Self {
-        let mut messages = snapshot.conversation.messages().map(ContextMessage::message);
-        let task = messages.find(|message| message.starts_turn()).cloned();
+        let task = snapshot.conversation.task().cloned();
         Self { task, progress: snapshot.progress, configuration: snapshot.configuration }
     }
 }

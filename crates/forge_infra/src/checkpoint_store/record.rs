@@ -173,30 +173,22 @@ impl Press {
     }
 
     /// Returns the message in `row` if it starts a turn.
-    pub(super) fn task(&mut self, row: &Row) -> Result<Option<Message>, String> {
+    pub(super) fn task(&mut self, row: Row) -> Result<Option<Message>, String> {
         if row.kind != MESSAGE {
             return Ok(None);
         }
-        let what = format!("message m{}", row.number);
-        let body = row.body.as_deref().ok_or_else(|| format!("{what} has no content"))?;
-        let message: Message = self.json(body, &what)?;
-        let note: Note = match &row.note {
-            Some(note) => self.json(note, &format!("the note of {what}"))?,
-            None => Note::default(),
-        };
-        let timestamp = row.made_at.map(timestamp).or(note.timestamp);
-        let message = Message { timestamp, metadata: note.metadata, ..message };
-        Ok(Some(message).filter(Message::starts_turn))
+        let entry = self.entry(row, &LogReader::default())?;
+        let Entry::Message(message) = entry else { return Ok(None) };
+        Ok(Some(message.message().clone()).filter(Message::starts_turn))
     }
 
     /// Rebuilds the outline from the user's first message and the checkpoint's own columns.
     pub(super) fn outline(
         &mut self,
         task: Option<Message>,
-        configuration: Option<&[u8]>,
+        configuration: &[u8],
         state: &[u8],
     ) -> Result<CheckpointOutline, String> {
-        let configuration = configuration.ok_or("its configuration is missing")?;
         let configuration = self.json(configuration, "the configuration")?;
         Ok(CheckpointOutline { task, progress: self.json(state, "the state")?, configuration })
     }

@@ -168,8 +168,8 @@ fn parameter(address: &str, name: &str) -> Option<String> {
 
 /// Returns the address that a browser requests; `None` if it requests nothing.
 ///
-/// The request is read to the end of its head: a connection that is closed before is reset, and the answer with
-/// it is lost.
+/// The request is read to the end of its head: a connection that is closed earlier is reset, and the answer
+/// is lost with it.
 async fn requested(stream: &mut TcpStream) -> Option<String> {
     let mut request = Vec::new();
     let mut bytes = [0; 1_024];

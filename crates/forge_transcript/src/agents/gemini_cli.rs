@@ -57,7 +57,7 @@ impl EntryFormat for GeminiCli {
         let id = entry.get("id").and_then(Value::as_str);
         let effect = match entry.get("$rewindTo").and_then(Value::as_str) {
             Some(id) => Effect::RewindsTo(id.into()),
-            // What was compressed stays in the log.
+            // The compressed messages stay in the log.
             None if is_compression(entry) => {
                 return Trace { id: Some("$set".into()), ..Trace::default() };
             }

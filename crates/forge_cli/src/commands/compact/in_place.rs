@@ -43,10 +43,10 @@ pub(super) fn addition(
 /// that: it may be a large part of what memory holds.
 fn messages_with(file: &SessionFile, format: Format, added: &[u8]) -> anyhow::Result<Vec<Message>> {
     let name = file.path.display().to_string();
-    let end: Arc<Vec<u8>> = Arc::new(added.to_vec());
+    let end: Arc<[u8]> = added.into();
     let mut open = || -> io::Result<Box<dyn Read>> {
         let whole = Cursor::new(SharedBytes(Arc::clone(&file.bytes)));
-        Ok(Box::new(whole.chain(Cursor::new(SharedBytes(Arc::clone(&end))))))
+        Ok(Box::new(whole.chain(Cursor::new(Arc::clone(&end)))))
     };
     let mut messages = Vec::new();
     let streamed = stream(&mut open, &name, &mut |message| messages.push(message.clone()))?;
@@ -57,7 +57,7 @@ fn messages_with(file: &SessionFile, format: Format, added: &[u8]) -> anyhow::Re
     Ok(sessions.first().map(Draft::messages_of).unwrap_or_default())
 }
 
-/// Bytes that several readers hold.
+/// The bytes of a file that several readers hold.
 struct SharedBytes(Arc<Vec<u8>>);
 
 impl AsRef<[u8]> for SharedBytes {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use forge_domain::{
     AgentId, Checkpoint, CheckpointFilter, CheckpointId, CheckpointInfo, CheckpointKey, CheckpointOutline,
-    CheckpointReason, FencingToken, Found, Holding, MessageId, RunId, RunInfo, SearchQuery, StoreError,
-    StoreHealth, Tokens,
+    CheckpointReason, FencingToken, Found, Holding, Message, MessageId, RunId, RunInfo, SearchQuery,
+    StoreError, StoreHealth, Tokens,
 };
 use tokio_postgres::Transaction;
 
@@ -124,12 +124,8 @@ pub(super) async fn load(
         let what = format!("checkpoint {key} has {} of {} lines", log.len(), head.length);
         return Err(place.corrupt(what));
     }
-    let select = "SELECT o.body, c.state FROM forge_checkpoint c
-        LEFT JOIN forge_content o ON o.id = c.configuration WHERE c.key = $1";
-    let row = place.on(tx.query_one(select, &[&number(key)]).await)?;
-    let (configuration, state): (Option<Vec<u8>>, Vec<u8>) = (row.get(0), row.get(1));
     let in_checkpoint = |what: String| place.corrupt(format!("checkpoint {key}: {what}"));
-    let configuration = configuration.ok_or_else(|| in_checkpoint("its configuration is missing".into()))?;
+    let (configuration, state) = columns(tx, place, key).await?;
     let snapshot = press.snapshot(info.agent.clone(), log, &configuration, &state).map_err(in_checkpoint)?;
     Ok(Checkpoint { info, snapshot })
 }
@@ -143,23 +139,45 @@ pub(super) async fn outline(
 ) -> Result<CheckpointOutline, StoreError> {
     let in_checkpoint = |what: String| place.corrupt(format!("checkpoint {key}: {what}"));
     let head = head(tx, place, key).await?.ok_or_else(|| place.no_such(format!("checkpoint {key}")))?;
-    let mut task = None;
-    'log: for (branch, from, to) in stretches(tx, place, &head).await? {
+    let task = task(tx, press, place, (key, &head)).await?;
+    let (configuration, state) = columns(tx, place, key).await?;
+    press.outline(task, &configuration, &state).map_err(in_checkpoint)
+}
+
+/// Returns the user's first message in a log, of which only the lines up to there are read.
+async fn task(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &ServerName,
+    (key, head): (CheckpointKey, &Head),
+) -> Result<Option<Message>, StoreError> {
+    let in_checkpoint = |what: String| place.corrupt(format!("checkpoint {key}: {what}"));
+    for (branch, from, to) in stretches(tx, place, head).await? {
         for at in (from..to).step_by(OUTLINED_AT_ONCE) {
             let end = to.min(at + OUTLINED_AT_ONCE as i64);
             for row in rows(tx, place, (branch, at, end)).await? {
-                task = press.task(&row).map_err(in_checkpoint)?;
+                let task = press.task(row).map_err(in_checkpoint)?;
                 if task.is_some() {
-                    break 'log;
+                    return Ok(task);
                 }
             }
         }
     }
+    Ok(None)
+}
+
+/// Returns the configuration and the state of a checkpoint, as they are stored.
+async fn columns(
+    tx: &Transaction<'_>,
+    place: &ServerName,
+    key: CheckpointKey,
+) -> Result<(Vec<u8>, Vec<u8>), StoreError> {
     let select = "SELECT o.body, c.state FROM forge_checkpoint c
         LEFT JOIN forge_content o ON o.id = c.configuration WHERE c.key = $1";
     let row = place.on(tx.query_one(select, &[&number(key)]).await)?;
     let (configuration, state): (Option<Vec<u8>>, Vec<u8>) = (row.get(0), row.get(1));
-    press.outline(task, configuration.as_deref(), &state).map_err(in_checkpoint)
+    let missing = || place.corrupt(format!("checkpoint {key}: its configuration is missing"));
+    Ok((configuration.ok_or_else(missing)?, state))
 }
 
 /// Returns the description of one checkpoint.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use forge_domain::{
     AgentId, Checkpoint, CheckpointFilter, CheckpointId, CheckpointInfo, CheckpointKey, CheckpointOutline,
-    CheckpointReason, FencingToken, Found, Holding, MessageId, RunId, RunInfo, SearchQuery, StoreError,
-    StoreHealth, Tokens,
+    CheckpointReason, FencingToken, Found, Holding, Message, MessageId, RunId, RunInfo, SearchQuery,
+    StoreError, StoreHealth, Tokens,
 };
 use rusqlite::{OptionalExtension, Transaction, params};
 
@@ -120,13 +120,8 @@ pub(super) fn load(
         let what = format!("checkpoint {key} has {} of {} lines", log.len(), head.length);
         return Err(place.corrupt(what));
     }
-    let select = "SELECT o.body, c.state FROM checkpoint c LEFT JOIN content o ON o.id = c.configuration
-        WHERE c.key = ?1";
-    let mut statement = place.on(tx.prepare_cached(select))?;
-    let rest = statement.query_row([number(key)], |row| Ok((row.get(0)?, row.get(1)?)));
-    let (configuration, state): (Option<Vec<u8>>, Vec<u8>) = place.on(rest)?;
     let in_checkpoint = |what: String| place.corrupt(format!("checkpoint {key}: {what}"));
-    let configuration = configuration.ok_or_else(|| in_checkpoint("its configuration is missing".into()))?;
+    let (configuration, state) = columns(tx, place, key)?;
     let snapshot = press.snapshot(info.agent.clone(), log, &configuration, &state).map_err(in_checkpoint)?;
     Ok(Checkpoint { info, snapshot })
 }
@@ -140,24 +135,46 @@ pub(super) fn outline(
 ) -> Result<CheckpointOutline, StoreError> {
     let in_checkpoint = |what: String| place.corrupt(format!("checkpoint {key}: {what}"));
     let head = head(tx, place, key)?.ok_or_else(|| place.no_such(format!("checkpoint {key}")))?;
-    let mut task = None;
-    'log: for (branch, from, to) in stretches(tx, place, &head)? {
+    let task = task(tx, press, place, (key, &head))?;
+    let (configuration, state) = columns(tx, place, key)?;
+    press.outline(task, &configuration, &state).map_err(in_checkpoint)
+}
+
+/// Returns the user's first message in a log, of which only the lines up to there are read.
+fn task(
+    tx: &Transaction<'_>,
+    press: &mut Press,
+    place: &StoreFileName,
+    (key, head): (CheckpointKey, &Head),
+) -> Result<Option<Message>, StoreError> {
+    let in_checkpoint = |what: String| place.corrupt(format!("checkpoint {key}: {what}"));
+    for (branch, from, to) in stretches(tx, place, head)? {
         for at in (from..to).step_by(OUTLINED_AT_ONCE) {
             let end = to.min(at + OUTLINED_AT_ONCE as i64);
             for row in rows(tx, place, branch, at, end)? {
-                task = press.task(&row).map_err(in_checkpoint)?;
+                let task = press.task(row).map_err(in_checkpoint)?;
                 if task.is_some() {
-                    break 'log;
+                    return Ok(task);
                 }
             }
         }
     }
+    Ok(None)
+}
+
+/// Returns the configuration and the state of a checkpoint, as they are stored.
+fn columns(
+    tx: &Transaction<'_>,
+    place: &StoreFileName,
+    key: CheckpointKey,
+) -> Result<(Vec<u8>, Vec<u8>), StoreError> {
     let select = "SELECT o.body, c.state FROM checkpoint c LEFT JOIN content o ON o.id = c.configuration
         WHERE c.key = ?1";
     let mut statement = place.on(tx.prepare_cached(select))?;
     let rest = statement.query_row([number(key)], |row| Ok((row.get(0)?, row.get(1)?)));
     let (configuration, state): (Option<Vec<u8>>, Vec<u8>) = place.on(rest)?;
-    press.outline(task, configuration.as_deref(), &state).map_err(in_checkpoint)
+    let missing = || place.corrupt(format!("checkpoint {key}: its configuration is missing"));
+    Ok((configuration.ok_or_else(missing)?, state))
 }
 
 /// The columns of a checkpoint that [`info_of`] reads.
@@ -168,8 +185,8 @@ const INFO: &str =
 
 /// Returns the description of one checkpoint.
 ///
-/// It is asked for at every save. SQLite would plan a statement with ranges again for each key: a tenth of
-/// the time of a save.
+/// It is asked for at every iteration, before a replaced checkpoint is deleted. SQLite would plan a statement
+/// with ranges again for each key, in a tenth of the time that the store takes.
 pub(super) fn info(
     tx: &Transaction<'_>,
     place: &StoreFileName,
@@ -183,7 +200,7 @@ pub(super) fn info(
     }
 }
 
-/// Reads a row of [`INFO`]. Returns the key alone if its run, agent or reason is no name.
+/// Reads a row of [`INFO`]. Returns the key alone if its run, agent or reason is invalid.
 fn info_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Result<CheckpointInfo, CheckpointKey>> {
     let (run, agent, reason): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(5)?);
     let named = RunId::new(run).ok().zip(AgentId::new(agent).ok()).zip(CheckpointReason::named(&reason));

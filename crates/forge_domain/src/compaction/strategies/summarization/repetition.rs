@@ -26,15 +26,14 @@ pub(super) fn before_loop(text: &str) -> Option<&str> {
         .collect();
     let first = is_known.windows(LOOP).position(|run| run.iter().all(|known| *known))?;
     let n_known = is_known.iter().filter(|known| **known).count();
-    let ends_in_loop = is_known[is_known.len() - LOOP..].iter().all(|known| *known);
-    let repeats = n_known * 100 >= is_known.len() * PERCENT || ends_in_loop;
-    // A loop that comes after other text may begin later than the first one found.
-    let first = if n_known * 100 < is_known.len() * PERCENT {
-        is_known.iter().rposition(|known| !known).map_or(first, |last_new| last_new + 1)
-    } else {
+    let last_new = is_known.iter().rposition(|known| !known);
+    let start = if n_known * 100 >= is_known.len() * PERCENT {
         first
+    } else {
+        // The loop at the end may begin later than the first one found.
+        last_new.map(|at| at + 1).filter(|start| is_known.len() - start >= LOOP)?
     };
-    repeats.then(|| text[..words[first].0].trim_end())
+    Some(text[..words[start].0].trim_end())
 }
 
 /// Returns the words of a text with their starts. Where words are not separated by blanks, each character is
