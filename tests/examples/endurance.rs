@@ -2,8 +2,8 @@
 //! own, with a checkpoint before and after every call in SQLite: nothing is lost, and at the end memory, our own time for an
 //! iteration and the time of a save are at most 1.2 times what they were at iteration 100.
 //!
-//! Requests grow and shrink as the context does, and an iteration costs what its request does. So own time is compared
-//! between iterations whose requests have the same size; the plain means are printed, too.
+//! Requests grow and shrink as the context does, and an iteration costs what its request does. So own time is compared for
+//! each KiB of the requests; the plain means are printed, too.
 //!
 //! `cargo run --release -p forge_tests --example endurance [PROTOCOL]`
 #![allow(
@@ -13,7 +13,6 @@
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 #![allow(clippy::unwrap_used, reason = "a panic is how it fails")]
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
 use std::process::{Command, ExitCode, Stdio};
@@ -142,8 +141,12 @@ fn endure(kind: ProviderKind, base_url: &str) -> bool {
     let (early, late) = (15..185, 1_330..1_500);
     let mut ratios = Vec::new();
     for (name, unit, figure) in [
-        ("own time of an iteration", "", own_millis(&marks, &early).zip(own_millis(&marks, &late))),
-        ("own time at the same sizes of requests", "ms", own_millis_by_size(&marks, &early, &(1_000..1_500))),
+        ("own time of an iteration, in ms", "", own_millis(&marks, &early).zip(own_millis(&marks, &late))),
+        (
+            "own time of a KiB of a request",
+            "µs",
+            own_micros_of_a_kib(&marks, &early).zip(own_micros_of_a_kib(&marks, &late)),
+        ),
         ("a save, the median", "ms", save_millis(&saves, &early).zip(save_millis(&saves, &late))),
         ("memory", "KiB", resident(&marks, &early).zip(resident(&marks, &late))),
         ("tokens of a prompt", "", tokens(&marks, &early).zip(tokens(&marks, &late))),
@@ -185,30 +188,9 @@ fn own_millis(marks: &[Mark], replies: &Range<usize>) -> Option<f64> {
     Some((last.cpu_micros - first.cpu_micros) as f64 / 1_000.0 / n)
 }
 
-/// Returns the milliseconds of our own for an iteration early and late. Late ones count as often as there are early
-/// ones with requests of their size.
-fn own_millis_by_size(marks: &[Mark], early: &Range<usize>, late: &Range<usize>) -> Option<(f64, f64)> {
-    /// The size up to which two requests are of the same.
-    const STEP: usize = 32 * 1_024;
-    let millis = |replies: &Range<usize>| {
-        let mut sizes: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-        for pair in marks.windows(2).filter(|pair| replies.contains(&pair[0].replies)) {
-            // A request that is sent again belongs to the same iteration.
-            let n = (pair[1].replies - pair[0].replies).max(1) as f64;
-            let millis = (pair[1].cpu_micros - pair[0].cpu_micros) as f64 / 1_000.0 / n;
-            sizes.entry(pair[0].body_bytes / STEP).or_default().push(millis);
-        }
-        sizes
-    };
-    let (early, late) = (millis(early), millis(late));
-    let mean = |millis: &[f64]| millis.iter().sum::<f64>() / millis.len() as f64;
-    let both = early.iter().filter_map(|(size, early)| Some((early, late.get(size)?)));
-    let mut sums = (0.0, 0.0, 0.0);
-    for (early, late) in both {
-        let n = early.len() as f64;
-        sums = (sums.0 + n * mean(early), sums.1 + n * mean(late), sums.2 + n);
-    }
-    (sums.2 > 0.0).then(|| (sums.0 / sums.2, sums.1 / sums.2))
+/// Microseconds of our own for each KiB of the requests between the two.
+fn own_micros_of_a_kib(marks: &[Mark], replies: &Range<usize>) -> Option<f64> {
+    Some(own_millis(marks, replies)? * 1_000.0 / body_kib(marks, replies)?)
 }
 
 /// The median of the milliseconds of a save.
@@ -239,14 +221,17 @@ fn mean(marks: &[Mark], replies: &Range<usize>, figure: impl Fn(&Mark) -> f64) -
     (!within.is_empty()).then(|| within.iter().sum::<f64>() / within.len() as f64)
 }
 
-/// Processor time of this process, by the scheduler's own count.
+/// Processor time of this process.
+#[cfg(unix)]
 fn cpu_micros() -> u64 {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let nanos = |task: std::fs::DirEntry| {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-        text.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or_default()
-    };
-    tasks.flatten().map(nanos).sum::<u64>() / 1_000
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
+}
+
+/// Processor time is read on Unix alone.
+#[cfg(not(unix))]
+fn cpu_micros() -> u64 {
+    0
 }
 
 fn resident_kib() -> u64 {

@@ -6,10 +6,11 @@ use std::num::NonZeroU16;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
@@ -49,7 +50,6 @@ struct State {
     /// The same as text, without what steers the terminal.
     shown: String,
     stripper: Stripper,
-    n_answered: usize,
     is_over: bool,
 }
 
@@ -83,7 +83,6 @@ impl Terminal {
             raw: Vec::new(),
             shown: String::new(),
             stripper: Stripper::Text,
-            n_answered: 0,
             is_over: false,
         };
         let display = Arc::new(Display { state: Mutex::new(state), changed: Condvar::new() });
@@ -100,7 +99,10 @@ impl Terminal {
             while is_there(&output)
                 && let Ok(n @ 1..) = output.read(&mut bytes)
             {
-                let positions = shows.state.lock().unwrap().take(&bytes[..n]);
+                let mut state = shows.state.lock();
+                let positions = state.take(&bytes[..n]);
+                // Who waits has its look before the next bytes are taken.
+                MutexGuard::unlock_fair(state);
                 shows.changed.notify_all();
                 for (row, column) in positions {
                     // In one piece, or a key that is pressed meanwhile stands in the middle of it.
@@ -108,20 +110,21 @@ impl Terminal {
                     let _ = answers.write_all(answer.as_bytes());
                 }
             }
-            shows.state.lock().unwrap().is_over = true;
+            shows.state.lock().is_over = true;
             shows.changed.notify_all();
         });
         Self { keyboard: Some(keyboard), display, seen: 0, child, reading, reader: Some(reader) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.display.state.lock().unwrap()
+        self.display.state.lock()
     }
 
     /// Waits until `is_there` of what was shown.
     fn waits(&self, what: &str, is_there: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let waits = |state: &mut State| !is_there(state) && !state.is_over;
-        let (state, _) = self.display.changed.wait_timeout_while(self.state(), PATIENCE, waits).unwrap();
+        let mut state = self.state();
+        self.display.changed.wait_while_for(&mut state, waits, PATIENCE);
         if !is_there(&state) {
             let (screen, shown) = (state.screen.screen().contents(), state.shown.clone());
             drop(state);
@@ -215,10 +218,10 @@ impl Terminal {
 
     /// Waits for the process to end.
     pub(crate) fn ends(mut self) -> Ended {
-        let waits = |state: &mut State| !state.is_over;
-        let waited = self.display.changed.wait_timeout_while(self.state(), PATIENCE, waits).unwrap();
-        let (shown, is_over) = (waited.0.shown.clone(), waited.0.is_over);
-        drop(waited);
+        let mut state = self.state();
+        self.display.changed.wait_while_for(&mut state, |state| !state.is_over, PATIENCE);
+        let (shown, is_over) = (state.shown.clone(), state.is_over);
+        drop(state);
         if !is_over {
             self.child.kill().unwrap();
             panic!("it did not end after:\n{shown}");
@@ -239,12 +242,13 @@ impl State {
     /// Takes in what came; where the cursor is, for each time that this is asked.
     fn take(&mut self, bytes: &[u8]) -> Vec<(u16, u16)> {
         self.screen.process(bytes);
+        // One may be cut in two by what came before.
+        let unseen = self.raw.len().saturating_sub(WHERE.len() - 1);
         self.raw.extend_from_slice(bytes);
         let text = String::from_utf8_lossy(bytes).into_owned();
         self.shown.extend(text.chars().filter(|c| self.stripper.keeps(*c)));
-        let n_asked = self.raw.windows(WHERE.len()).filter(|window| *window == WHERE).count();
-        let n_new = n_asked - std::mem::replace(&mut self.n_answered, n_asked);
-        vec![self.screen.screen().cursor_position(); n_new]
+        let n_asked = self.raw[unseen..].windows(WHERE.len()).filter(|window| *window == WHERE).count();
+        vec![self.screen.screen().cursor_position(); n_asked]
     }
 }
 

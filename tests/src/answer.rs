@@ -321,8 +321,11 @@ fn chunk(choices: &Value, usage: &Value) -> Value {
     })
 }
 
-/// `text` in at most `n` pieces of about the same length.
+/// `text` in at most `n` pieces of about the same length, or in more if they would be longer than a server sends.
 fn split(text: &str, n: usize) -> impl Iterator<Item = String> {
+    /// The longest piece, in bytes.
+    const LONGEST: usize = 1_024;
+    let n = n.max(text.len() / LONGEST);
     let chars: Vec<char> = text.chars().collect();
     let length = chars.len().div_ceil(n).max(1);
     chars.chunks(length).map(|piece| piece.iter().collect()).collect::<Vec<_>>().into_iter()

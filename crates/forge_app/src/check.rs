@@ -1,13 +1,13 @@
 //! Checks of a workflow before anything runs.
 
-use forge_domain::compaction::Rung;
+use forge_domain::compaction::{CompactError, Rung};
 use forge_domain::{
     Agent, Budget, Compact, ContextMessage, Event, Message, Permissions, PromptPart, REQUEST_TOKENS, SECRETS,
-    StillOver, SummaryInput, Term, Tokens, ToolDefinition, ToolName,
+    StillOver, SummaryInput, Term, TokenCounter, Tokens, ToolDefinition, ToolName,
 };
 use forge_services::workflow::{Finding, check_references};
 
-use crate::engine::offered_tools;
+use crate::engine::{offered_tools, recall_tools};
 use crate::{RECALL, Services};
 
 /// The least that a system message and a summary must leave for the work itself.
@@ -50,7 +50,7 @@ fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
     findings.check_compact(&compact, services);
     let permissions = format!("{}.permissions", findings.path);
     findings.found.extend(unknown_permissions(&permissions, agent.permissions.as_ref(), services));
-    findings.check_limits(agent, &compact, tools, system.ok().flatten(), services);
+    findings.check_limits(agent, &compact, &tools, system.ok().flatten().as_deref(), services);
     findings.found
 }
 
@@ -110,29 +110,35 @@ impl Findings {
         &mut self,
         agent: &Agent,
         compact: &Compact,
-        tools: Vec<ToolDefinition>,
-        system: Option<String>,
+        tools: &[ToolDefinition],
+        system: Option<&str>,
         services: &Services,
     ) {
         // Models without a provider are among the references.
         let Some(Ok(model)) = agent.model.as_ref().map(|id| services.workflow.model(id)) else { return };
-        let named = model.reference.to_string();
-        let tools = offered_tools(agent, &model, tools, &*services.counter);
         let options = agent.chat_options(&model);
-        let budget = Budget::new(model.limits, options, tools, &*services.counter);
-        let rules = match compact.resolve(&budget) {
-            Ok(settings) => settings.rules,
-            Err(error) => return self.add(&format!(".compact.{}", error.target), error.to_string()),
-        };
-        let summary = rules.summary.model.as_ref().map_or(Tokens::ZERO, |_| rules.summary.max_tokens);
-        // The fixed text of the user prompt is in every user message, for any task.
-        let nothing = services.templates.render_event(agent, &Event::task("")).unwrap_or_default();
-        let fixed = ContextMessage::count(Message::user(nothing), &*services.counter);
-        let pinned = rules.pinned_tokens(&fixed, &*services.counter);
-        if let Some(over) = overflow(system, pinned, summary, &budget, services) {
-            let what = format!("it can never fit the window of `{named}`: {over}");
-            let hint = "make the largest of these smaller, or use a model with a larger window".to_owned();
-            self.found.push(Finding { path: self.path.clone(), what, hint: Some(hint) });
+        // An exact counter loads its vocabulary first, which takes longer than all other checks. What fits
+        // even if each byte is a token needs no other count: limits that hold in the smallest room and in the
+        // largest hold in between.
+        let widest = recall_tools(agent, tools).unwrap_or_else(|| tools.to_vec());
+        let smallest = Budget::new(model.limits, options.clone(), widest, &Bytes);
+        let largest = Budget::new(model.limits, options.clone(), Vec::new(), &Bytes);
+        if compact.resolve(&largest).is_ok()
+            && fit(agent, compact, system, &smallest, services, &Bytes).is_ok()
+        {
+            return;
+        }
+        let counter = &*services.counter;
+        let tools = offered_tools(agent, &model, tools.to_vec(), counter);
+        let budget = Budget::new(model.limits, options, tools, counter);
+        match fit(agent, compact, system, &budget, services, counter) {
+            Ok(()) => {}
+            Err(Misfit::Limits(error)) => self.add(&format!(".compact.{}", error.target), error.to_string()),
+            Err(Misfit::Window(over)) => {
+                let what = format!("it can never fit the window of `{}`: {over}", model.reference);
+                let hint = "make the largest of these smaller, or use a model with a larger window";
+                self.found.push(Finding { path: self.path.clone(), what, hint: Some(hint.to_owned()) });
+            }
         }
     }
 }
@@ -202,17 +208,44 @@ fn ineffective_keys(compact: &Compact) -> Vec<(&'static str, String)> {
     found
 }
 
-/// Returns the sum of what every prompt of the agent must hold, if that exceeds the window.
-fn overflow(
-    system: Option<String>,
-    pinned: Tokens,
-    summary: Tokens,
+/// A counter of the most tokens that a text can have: one for each byte.
+struct Bytes;
+
+impl TokenCounter for Bytes {
+    fn count(&self, text: &str) -> Tokens {
+        Tokens::new(text.len() as u64)
+    }
+}
+
+/// The reason why an agent cannot work in its window.
+enum Misfit {
+    /// The limits of its `compact` block.
+    Limits(CompactError),
+    /// The sum of what every prompt must hold.
+    Window(StillOver),
+}
+
+/// Checks that the limits of `compact` make sense in `budget`, and that what every prompt of the agent must
+/// hold fits the window, as `counter` counts.
+///
+/// # Errors
+/// The [`Misfit`] if not.
+fn fit(
+    agent: &Agent,
+    compact: &Compact,
+    system: Option<&str>,
     budget: &Budget,
     services: &Services,
-) -> Option<StillOver> {
-    let system = system.map_or(Tokens::ZERO, |text| {
-        ContextMessage::count(Message::system(text), &*services.counter).tokens()
-    });
+    counter: &dyn TokenCounter,
+) -> Result<(), Misfit> {
+    let rules = compact.resolve(budget).map_err(Misfit::Limits)?.rules;
+    let summary = rules.summary.model.as_ref().map_or(Tokens::ZERO, |_| rules.summary.max_tokens);
+    // The fixed text of the user prompt is in every user message, for any task.
+    let nothing = services.templates.render_event(agent, &Event::task("")).unwrap_or_default();
+    let fixed = ContextMessage::count(Message::user(nothing), counter);
+    let pinned = rules.pinned_tokens(&fixed, counter);
+    let system =
+        system.map_or(Tokens::ZERO, |text| ContextMessage::count(Message::system(text), counter).tokens());
     let because: Vec<Term> = [
         (PromptPart::Request, REQUEST_TOKENS),
         (PromptPart::SystemMessages, system),
@@ -227,5 +260,8 @@ fn overflow(
     .map(|(part, tokens)| Term { part, tokens })
     .collect();
     let need: Tokens = because.iter().map(|term| term.tokens).sum();
-    (need > budget.window()).then_some(StillOver { need, have: budget.window(), because })
+    if need > budget.window() {
+        return Err(Misfit::Window(StillOver { need, have: budget.window(), because }));
+    }
+    Ok(())
 }

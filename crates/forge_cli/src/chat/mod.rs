@@ -129,6 +129,7 @@ fn chat_about(first: Option<String>, request: &mut RunRequest) -> anyhow::Result
         conduct: Arc::clone(&orchestrator.engine().conduct),
     };
     attendant.screen.figures(|figures| figures.mode = attendant.conduct.mode());
+    load_vocabulary(&orchestrator);
     let mut session = ChatSession {
         orchestrator,
         attendant,
@@ -241,6 +242,12 @@ fn known_names(workflow: &Workflow) -> KnownNames {
     models.sort();
     models.dedup();
     KnownNames { agents: workflow.agents.iter().map(|agent| agent.id.to_string()).collect(), models }
+}
+
+/// Has the counter load its vocabulary while the user types, as the first request needs it.
+fn load_vocabulary(orchestrator: &Orchestrator) {
+    let counter = Arc::clone(&orchestrator.engine().services().counter);
+    std::thread::spawn(move || counter.count(""));
 }
 
 /// Prints the agents and how to get help.

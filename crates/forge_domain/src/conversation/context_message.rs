@@ -79,7 +79,8 @@ impl PartialEq for ContextMessage {
 
 impl ContextMessage {
     /// Counts `message`; it has no id until it is in a log.
-    pub fn count(message: Message, counter: &dyn TokenCounter) -> Self {
+    pub fn count(mut message: Message, counter: &dyn TokenCounter) -> Self {
+        message.shrink_to_fit();
         let bound = Bound::count(&message, counter).map(Arc::new);
         Self { bound, ..Self::open(None, message_tokens(&message, counter), message) }
     }

@@ -287,6 +287,21 @@ impl Message {
         }
     }
 
+    /// Frees the room that its texts reserved while they grew: a log keeps them for long.
+    pub(super) fn shrink_to_fit(&mut self) {
+        let content = match &mut self.body {
+            Body::System(content) | Body::User(content) => Some(content),
+            Body::Assistant { content, calls } => {
+                calls.iter_mut().for_each(|call| call.arguments.shrink_to_fit());
+                content.as_mut()
+            }
+            Body::Tool(result) => Some(&mut result.content),
+        };
+        if let Some(Content::Text(text)) = content {
+            text.shrink_to_fit();
+        }
+    }
+
     /// Returns its content, if it has any.
     pub const fn content(&self) -> Option<&Content> {
         match &self.body {

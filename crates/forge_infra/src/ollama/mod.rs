@@ -30,6 +30,8 @@ pub struct OllamaProvider {
     cards: Arc<Mutex<BTreeMap<ModelId, ModelCard>>>,
     /// The windows that fitted the server's memory after larger ones did not.
     fitting: Arc<Mutex<BTreeMap<ModelId, Tokens>>>,
+    /// The most tokens that the server has read of a prompt.
+    most_read: Arc<Mutex<BTreeMap<ModelId, Tokens>>>,
 }
 
 impl OllamaProvider {
@@ -42,7 +44,7 @@ impl OllamaProvider {
     pub fn new(id: ProviderId, base_url: &str, key: Key) -> Result<Self, ProviderSetupError> {
         let mut connection = Connection::new(id, base_url, key, KeyHeader::Bearer)?;
         connection.endpoint = connection.endpoint.above("v1");
-        Ok(Self { connection, cards: Arc::default(), fitting: Arc::default() })
+        Ok(Self { connection, cards: Arc::default(), fitting: Arc::default(), most_read: Arc::default() })
     }
 
     /// Adds headers to every request.
@@ -114,8 +116,11 @@ impl Provider for OllamaProvider {
         let pieces =
             reply(response, asked, Framing::Lines, ollama::read_answer, move |line| reader.read(line))
                 .await?;
+        let most_read = Arc::clone(&self.most_read);
         let checked = pieces.scan(false, move |is_cut, piece| {
-            let piece = if *is_cut { None } else { Some(check_piece(piece, estimate, window)) };
+            let mut most_read = most_read.lock();
+            let most_read = most_read.entry(model.clone()).or_default();
+            let piece = if *is_cut { None } else { Some(check_piece(piece, estimate, window, most_read)) };
             *is_cut |= matches!(&piece, Some(Err(_)));
             std::future::ready(piece)
         });
@@ -164,25 +169,30 @@ fn lacks_memory(error: &ProviderError) -> bool {
     message.contains("requires more system memory") || message.contains("out of memory")
 }
 
-/// Returns the piece, or an error if its usage shows that the prompt was cut.
+/// Returns the piece, or an error if its usage shows that the prompt was cut. `most_read` is the most tokens
+/// that the server has read of a prompt, this one included afterwards.
 fn check_piece(
     piece: Result<ChatCompletionMessage, ProviderError>,
     estimate: Tokens,
     window: Tokens,
+    most_read: &mut Tokens,
 ) -> Result<ChatCompletionMessage, ProviderError> {
     let piece = piece?;
-    match piece.usage.filter(|usage| is_cut(usage.prompt_tokens, estimate, window)) {
-        Some(usage) => Err(cut(estimate.max(usage.prompt_tokens), usage.prompt_tokens)),
-        None => Ok(piece),
+    let Some(count) = piece.usage.map(|usage| usage.prompt_tokens) else { return Ok(piece) };
+    if is_cut(count, estimate, window, *most_read) {
+        return Err(cut(estimate.max(count), count));
     }
+    *most_read = count.max(*most_read);
+    Ok(piece)
 }
 
 /// Checks whether a server that read `count` tokens of a prompt that was counted as `estimate` had cut it. It
 /// fills its window to the last token. A window other than the requested one is a multiple of 1,024, which a
-/// whole prompt hits once in a thousand times, and is clearly smaller than the estimate.
-fn is_cut(count: Tokens, estimate: Tokens, window: Tokens) -> bool {
+/// whole prompt hits once in a thousand times, is clearly smaller than the estimate, and is no smaller than
+/// what the server has read before.
+fn is_cut(count: Tokens, estimate: Tokens, window: Tokens, most_read: Tokens) -> bool {
     let is_round = count > Tokens::ZERO && count.as_u64().is_multiple_of(1_024);
-    count >= window || (is_round && count.share(5, 4) < estimate)
+    count >= window || (is_round && count.share(5, 4) < estimate && count >= most_read)
 }
 
 fn cut(need: Tokens, window: Tokens) -> ProviderError {
@@ -225,17 +235,22 @@ mod tests {
 
     #[test]
     fn a_cut_prompt_is_known_by_its_count() {
-        for (count, estimate, window, expected) in [
-            (4096, 3900, 4096, true),
-            (4095, 3900, 4096, false),
-            (2048, 9000, 32_768, true),
-            (2048, 2100, 32_768, false),
-            (2047, 9000, 32_768, false),
+        for (count, estimate, window, most_read, expected) in [
+            (4096, 3900, 4096, 0, true),
+            (4096, 3900, 4096, 9000, true),
+            (4095, 3900, 4096, 0, false),
+            (2048, 9000, 32_768, 0, true),
+            (2048, 9000, 32_768, 2048, true),
+            (2048, 2100, 32_768, 0, false),
+            (2047, 9000, 32_768, 0, false),
+            // It has read more before, so its window is no smaller.
+            (2048, 9000, 32_768, 2049, false),
             // Nothing was evaluated again: all of it was in the cache of an older server.
-            (0, 9000, 32_768, false),
+            (0, 9000, 32_768, 0, false),
         ] {
-            let [count, estimate, window] = [count, estimate, window].map(Tokens::new);
-            assert_eq!(is_cut(count, estimate, window), expected, "{count} of {estimate} in {window}");
+            let [count, estimate, window, most_read] = [count, estimate, window, most_read].map(Tokens::new);
+            let actual = is_cut(count, estimate, window, most_read);
+            assert_eq!(actual, expected, "{count} of {estimate} in {window}, {most_read} before");
         }
     }
 }

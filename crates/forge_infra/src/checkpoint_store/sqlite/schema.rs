@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use forge_domain::StoreError;
@@ -43,6 +44,8 @@ pub(super) fn open(
     place.on(connection.busy_timeout(at.busy_timeout))?;
     place.on(connection.pragma_update(None, "trusted_schema", false))?;
     connection.set_prepared_statement_cache_capacity(64);
+    // Plans do not depend on bound values, so SQLite need not plan again at each save.
+    place.on(connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true))?;
     // In one look: another process may be making the tables.
     let version = {
         let look = place.on(connection.transaction_with_behavior(TransactionBehavior::Deferred))?;
