@@ -42,7 +42,7 @@ pub(crate) fn diff_lines(change: &FileChange) -> Vec<String> {
     lines
 }
 
-fn diff(change: &FileChange) -> TextDiff<'_, '_, str> {
+fn diff(change: &FileChange) -> TextDiff<'_, '_, '_, str> {
     TextDiff::from_lines(change.before.as_deref().unwrap_or_default(), change.after.as_str())
 }
 

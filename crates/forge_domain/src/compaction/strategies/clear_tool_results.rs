@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
-use crate::compaction::names::{Names, Spread, names};
+use crate::compaction::names::{Names, Spread, is_table, names};
 use crate::compaction::question::Question;
 use crate::compaction::standing::{Hold, Standing};
 use crate::compaction::stub::{Stub, cleared_arguments, is_stub};
@@ -55,6 +55,10 @@ const NAMES_PERCENT: u64 = 10;
 
 /// The number of times that a token of the oldest message counts beside one of the newest.
 const OLDEST: u64 = 4;
+
+/// The number of times that a table counts as smaller: nothing but its keys tells what is in it, and they are
+/// so large a part of it that a stub has no room for them.
+const TABLE: u64 = 4;
 
 /// A result that is cleared.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,14 +134,21 @@ impl ClearToolResults {
         }
         let mut clearings = Vec::new();
         let mut saved = Tokens::ZERO;
-        for (_, position) in self.order(rules, context) {
+        for (reason, position) in self.order(rules, context) {
             if saved >= excess.max(batch) {
                 break;
             }
             let message = &context.messages()[position];
             let call = answered_call(context, position);
             let with = match &message.message().body {
-                Body::Tool(result) => Some(Stub::of(message, result, call).in_place_of(message, counter)),
+                Body::Tool(result) => {
+                    let mut stub = Stub::of(message, result, call);
+                    // A table leaves its keys behind, or is left to a strategy that reads it.
+                    if reason == Reason::Old && is_table(message.features()) {
+                        stub = stub.with_names(names(message.features(), &|_| true).names);
+                    }
+                    Some(stub.in_place_of(message, counter))
+                }
                 _ => Stub::for_images_of(message, counter),
             };
             let Some(with) = with else { continue };
@@ -210,11 +221,13 @@ impl ClearToolResults {
 }
 
 /// Returns what clearing a merely old result is worth: its tokens, which count more the older it is. Small
-/// results say much for their size, so that they stay longer.
+/// results say much for their size, so that they stay longer, and so do tables.
 fn value_of_clearing(context: &Context, position: usize) -> u64 {
+    let message = &context.messages()[position];
     let n_messages = context.messages().len() as u64;
     let age = OLDEST * n_messages - (OLDEST - 1) * position as u64;
-    context.messages()[position].tokens().as_u64() * age
+    let value = message.tokens().as_u64() * age;
+    if is_table(message.features()) { value / TABLE } else { value }
 }
 
 /// Adds names of what was there to the stubs, in at most `room` tokens: the keys of tables first, the newest
