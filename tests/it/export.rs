@@ -72,12 +72,21 @@ fn a_page_has_the_whole_conversation_and_what_each_compaction_replaced() {
         assert!(!page.contains(forbidden), "`{forbidden}` is in the page:\n{page}");
     }
 
+    // A page is written again, and nothing else is written over.
+    std::fs::write(forge.path("notes.txt"), "precious").unwrap();
+    assert_eq!(run(&["export", "--html", "page.html"]).code, 0);
+
     for (arguments, words) in [
-        (&["export", "nobody"][..], "unknown run or checkpoint `nobody`"),
-        (&["export", "--html", "no/such/folder.html"], "cannot write no/such/folder.html"),
+        (&["export", "--html", "notes.txt"][..], "notes.txt already exists and is no page of Forge"),
+        (&["export", "nobody"], "unknown run or checkpoint `nobody`"),
+        (
+            &["export", "--html", "no/such/folder.html"],
+            "cannot write no/such/folder.html\n  because No such file or directory",
+        ),
         (&["export", "--store", "none"], "no checkpoints are kept here"),
     ] {
         let refused = run(arguments);
         assert!(refused.code > 0 && refused.stderr.contains(words), "{arguments:?}: {}", refused.stderr);
     }
+    assert_eq!(std::fs::read_to_string(forge.path("notes.txt")).unwrap(), "precious");
 }

@@ -405,7 +405,8 @@ fn an_mcp_server_of_the_project() {
         .unwrap();
     let mut terminal = hour.with_key("forge");
     terminal.sees("start the MCP server `notes`");
-    terminal.types("y\n");
+    terminal.sees("[n] stop >");
+    terminal.types("y");
     terminal.sees("openai:scripted");
     says(&mut terminal, "What does @notes:notes://one say?");
     terminal.sees("notes__echo");

@@ -47,6 +47,33 @@ fn a_key_in_the_environment_says_who_serves() {
 }
 
 #[test]
+fn a_server_that_the_environment_names_has_to_be_named_again() {
+    let server = ScriptedServer::start(vec![Step::text("done")]);
+    let forge = Forge::new();
+    let mut init = forge.command(&["init", "--provider", "openai", "--model", "scripted"]);
+    let written = outcome(init.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
+    assert_eq!(written.code, 0, "{}", written.stderr);
+    let export = format!("  export OPENAI_BASE_URL={}   (in each shell)", server.base_url());
+    assert!(written.stderr.contains(&export), "{}", written.stderr);
+    let yaml = fs::read_to_string(forge.path("forge.yaml")).unwrap();
+    let line = format!("# OPENAI_BASE_URL must name the server, as it does now: {}\n", server.base_url());
+    assert!(yaml.contains(&line), "{yaml}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_place_of_a_configuration_is_an_error() {
+    for name in ["forge.yaml", ".mcp.json"] {
+        let forge = Forge::new();
+        let made = std::process::Command::new("mkfifo").arg(forge.path(name)).status().unwrap();
+        assert!(made.success());
+        let ran = forge.run(&["run", "--model", "openai:scripted", "task"]);
+        assert_eq!(ran.code, 2, "{}", ran.stderr);
+        assert!(ran.stderr.contains(&format!("{name} is a pipe")), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn without_anything_to_go_by_it_says_what_to_type() {
     let forge = Forge::new();
     for (arguments, words) in [

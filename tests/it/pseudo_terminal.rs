@@ -69,6 +69,16 @@ impl Terminal {
         rows: u16,
         command: impl FnOnce(&dyn Fn() -> Stdio) -> Command,
     ) -> Self {
+        Self::start_with_typed("", columns, rows, command)
+    }
+
+    /// The same, and `keys` were pressed before the process begins.
+    pub(crate) fn start_with_typed(
+        keys: &str,
+        columns: u16,
+        rows: u16,
+        command: impl FnOnce(&dyn Fn() -> Stdio) -> Command,
+    ) -> Self {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&terminal).unwrap();
         unlockpt(&terminal).unwrap();
@@ -76,8 +86,12 @@ impl Terminal {
         let name = ptsname(&terminal, Vec::new()).unwrap();
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let line = || -> OwnedFd { rustix::fs::open(name.as_c_str(), flags, Mode::empty()).unwrap() };
-        let child = command(&|| Stdio::from(line())).spawn().unwrap();
-        let keyboard = File::from(terminal);
+        let mut command = command(&|| Stdio::from(line()));
+        let mut keyboard = File::from(terminal);
+        keyboard.write_all(keys.as_bytes()).unwrap();
+        let child = command.spawn().unwrap();
+        // Its ends of the line are the process's alone.
+        drop(command);
         let state = State {
             screen: vt100::Parser::new(cells(rows), cells(columns), 0),
             raw: Vec::new(),

@@ -5,6 +5,8 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use crate::forge::{Forge, Outcome, outcome};
+#[cfg(target_os = "linux")]
+use crate::pseudo_terminal::Terminal;
 
 /// A folder with an agent that has these tools and keys.
 fn forge(tools: &str, keys: &str) -> Forge {
@@ -295,12 +297,6 @@ providers: { openai: { retries: 0 } }
 #[cfg(target_os = "linux")]
 #[test]
 fn a_person_at_the_terminal_is_asked() {
-    use std::io::Write as _;
-    use std::process::{Command, Stdio};
-    if Command::new("script").arg("--version").output().is_err() {
-        skipped_tests::skip("no `script`", "a person at the terminal");
-        return;
-    }
     let forge = forge("ask, shell", "");
     let lines = ["echo once >> out", "echo refused >> out", "touch for-ever"].map(shell);
     let shell = |line: &str| Step::calls(&[("shell", line)]);
@@ -313,30 +309,33 @@ fn a_person_at_the_terminal_is_asked() {
         shell(&lines[2]),
         Step::text("done"),
     ]);
-    let command = format!("{} --trust run 'Do it.'", env!("CARGO_BIN_EXE_forge_under_test"));
-    let mut child = Command::new("script")
-        .args(["-qec", &command, "/dev/null"])
-        .env_clear()
-        .env("HOME", forge.path(""))
-        .env("NO_COLOR", "1")
-        .env("OPENAI_BASE_URL", server.base_url())
-        .env("OPENAI_API_KEY", "sk-planted-1234")
-        .env("PATH", std::env::var("PATH").unwrap())
-        .current_dir(forge.path(""))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.as_mut().unwrap().write_all(b"2\ny\nuse another file\na\n").unwrap();
-    let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("? Which colour?") && said.contains("2. blue"), "{said}");
-    assert!(
-        said.contains("? worker wants to call shell:") && said.contains("command: echo once >> out"),
-        "{said}"
-    );
+    let mut terminal = Terminal::start(100, 40, |line| {
+        let mut command = forge.process();
+        command
+            .args(["run", "Do it."])
+            .env("PATH", std::env::var("PATH").unwrap())
+            .env("TERM", "xterm")
+            .env("OPENAI_BASE_URL", server.base_url())
+            .env("OPENAI_API_KEY", "sk-planted-1234");
+        command.stdin(line()).stdout(line()).stderr(line());
+        command
+    });
+    terminal.sees("? Which colour?");
+    terminal.sees("2. blue");
+    terminal.sees(">");
+    terminal.types("2\n");
+    terminal.sees("worker wants to call shell:");
+    terminal.sees("command: echo once >> out");
+    terminal.sees("[y] once");
+    terminal.types("y");
+    terminal.sees("echo refused >> out");
+    terminal.sees("[y] once");
+    terminal.types("use another file\n");
+    terminal.sees("touch for-ever");
+    terminal.sees("[y] once");
+    terminal.types("a");
+    let ended = terminal.ends();
+    assert_eq!(ended.code, Some(0), "{}", ended.shown);
     let actual = results(&server, 5);
     assert_eq!(actual[0], "blue");
     assert_eq!(actual[1], "[it printed nothing]");

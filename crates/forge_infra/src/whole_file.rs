@@ -19,6 +19,12 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_pieces(path, &[bytes])
 }
 
+/// Returns the system's error without the name of the file beside the one that was asked for.
+fn of_the_system(error: io::Error) -> io::Error {
+    let source = error.get_ref().and_then(|inner| inner.source()?.downcast_ref::<io::Error>());
+    source.and_then(io::Error::raw_os_error).map_or(error, io::Error::from_raw_os_error)
+}
+
 /// Replaces the file at `path` by `pieces`, one after the other, as [`write_whole`] does.
 ///
 /// # Errors
@@ -39,7 +45,7 @@ pub fn write_pieces(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     };
     check_size(pieces.iter().map(|piece| piece.len() as u64).sum())?;
     let folder = folder_of(&path);
-    let mut file = NamedTempFile::new_in(folder)?;
+    let mut file = NamedTempFile::new_in(folder).map_err(of_the_system)?;
     for piece in pieces {
         file.write_all(piece)?;
     }

@@ -260,7 +260,11 @@ mod at_a_terminal {
     use crate::pseudo_terminal::{Ended, Terminal};
 
     fn begin(scene: &Scene, arguments: &[&str]) -> Terminal {
-        Terminal::start(120, 40, |line| {
+        begin_with_typed("", scene, arguments)
+    }
+
+    fn begin_with_typed(keys: &str, scene: &Scene, arguments: &[&str]) -> Terminal {
+        Terminal::start_with_typed(keys, 120, 40, |line| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_forge_under_test"));
             command
                 .env_clear()
@@ -281,6 +285,21 @@ mod at_a_terminal {
         terminal.types(answer);
         let Ended { code, .. } = terminal.ends();
         code
+    }
+
+    #[test]
+    fn what_was_typed_before_the_question_is_no_answer_to_it() {
+        let scene = Scene::new(Vec::new());
+        scene.write(
+            "forge.yaml",
+            "hooks: { workflow_start: [{ command: touch ran }] }\nagents: { a: { model: 'openai:scripted' } }\n",
+        );
+        for keys in ["y", "yes please do", "y\ny\n"] {
+            let mut terminal = begin_with_typed(keys, &scene, &["run", "task", "--store", "none"]);
+            terminal.sees("[w] continue without  [n] stop >");
+            terminal.types("n");
+            assert_eq!((terminal.ends().code, scene.path("ran").exists()), (Some(10), false), "{keys:?}");
+        }
     }
 
     #[test]

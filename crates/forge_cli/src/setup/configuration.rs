@@ -75,7 +75,10 @@ pub(crate) fn layers(source: &Source) -> anyhow::Result<Layers> {
     let servers = mcp_file()?;
     let is_of_servers = file.file_name().is_some_and(|name| name == MCP_FILE);
     let project = match (source.config().is_some() || file.exists()) && !is_of_servers {
-        true => Some(read_yaml(&file)?.with_variables(shareable_variables())),
+        true => {
+            let read = if source.config().is_some() { read_yaml } else { read_found };
+            Some(read(&file)?.with_variables(shareable_variables()))
+        }
         false => None,
     };
     let (project, servers_file) = join_servers(project, servers);
@@ -94,7 +97,7 @@ fn mcp_file() -> anyhow::Result<Option<YamlSource>> {
     if !path.exists() {
         return Ok(None);
     }
-    let source = read_yaml(&path)?;
+    let source = read_found(&path)?;
     let McpFile { yaml, left_out } = McpFile::read(&source.name, &source.text)?;
     for why in &left_out {
         output::note(&output::visible(&format!("{}: {why}; it is left out", source.name)));
@@ -161,6 +164,28 @@ fn shareable_variables() -> BTreeMap<String, String> {
     environment().into_iter().map(value).collect()
 }
 
+/// Checks whether opening a path may wait for ever.
+#[cfg(unix)]
+fn waits_for_a_writer(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
+}
+
+/// Checks whether opening a path may wait for ever: no file of this system does.
+#[cfg(not(unix))]
+fn waits_for_a_writer(_: &Path) -> bool {
+    false
+}
+
+/// Reads the text of a workflow that nobody named, so that it may be anything.
+fn read_found(path: &Path) -> anyhow::Result<YamlSource> {
+    if waits_for_a_writer(path) {
+        let what = "is a pipe, which may never be written to: a configuration is a file";
+        return Err(Misconfigured(format!("{} {what}", path.display())).into());
+    }
+    read_yaml(path)
+}
+
 /// Reads the text of a workflow.
 pub(crate) fn read_yaml(path: &Path) -> anyhow::Result<YamlSource> {
     let name = path.display().to_string();
@@ -184,8 +209,7 @@ pub(crate) fn with_built_in_agent(mut workflow: Workflow, source: &Source) -> an
     let model = match source.model.clone().or_else(named) {
         Some(model) => model,
         None => {
-            let first = first_model::find(&environment);
-            let first = first.ok_or_else(|| Misconfigured(first_model::nothing_configured()))?;
+            let first = first_model::find(&environment).map_err(Misconfigured)?;
             output::note(&output::visible(&first.to_string()));
             first.reference
         }

@@ -30,8 +30,12 @@ pub(crate) const KNOWN: [KnownProvider; 5] = [
     KnownProvider { name: "ollama", variable: None, model: None },
 ];
 
-/// The longest wait for a server that may not be there.
+/// The longest wait for a local server that may not be there.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// The longest wait for a server that the user names.
+const PATIENCE_WITH_NAMED: Duration = Duration::from_secs(3);
+/// The most models that an error lists.
+const MOST_LISTED: usize = 10;
 
 /// A chosen model and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,35 +54,66 @@ impl fmt::Display for FirstModel {
 
 /// Returns the model of the first key in `environment`, else the first one of a local Ollama, which is asked
 /// for at most half a second.
-pub(crate) fn find(environment: &BTreeMap<String, String>) -> Option<FirstModel> {
-    of_keys(environment, one_model_of_openai).or_else(|| {
-        let model = ollama_models(environment)?.into_iter().next()?;
-        let why = "the first one of Ollama, as no key is set".to_owned();
-        Some(FirstModel { reference: format!("ollama:{model}"), why })
-    })
+///
+/// # Errors
+/// The reason why there is none, and what to do. A key's provider is never passed over for the next one: what
+/// the user types would go to another company.
+pub(crate) fn find(environment: &BTreeMap<String, String>) -> Result<FirstModel, String> {
+    if let Some(of_key) = of_keys(environment, models_of_openai) {
+        return of_key;
+    }
+    let first = ollama_models(environment).and_then(|models| models.into_iter().next());
+    let model = first.ok_or_else(nothing_configured)?;
+    let why = "the first one of Ollama, as no key is set".to_owned();
+    Ok(FirstModel { reference: format!("ollama:{model}"), why })
 }
 
-/// Returns the model of the first key; `own_server` knows that of a server that `OPENAI_BASE_URL` names.
+/// Returns the model of the first key; `own_server` knows those of a server that `OPENAI_BASE_URL` names.
 fn of_keys(
     environment: &BTreeMap<String, String>,
-    own_server: impl Fn(&str, &str) -> Option<String>,
-) -> Option<FirstModel> {
+    own_server: impl Fn(&str, &str) -> Result<Vec<String>, String>,
+) -> Option<Result<FirstModel, String>> {
     let set: Vec<&KnownProvider> = with_keys(environment).collect();
-    set.iter().find_map(|known| {
-        let variable = known.variable?;
-        let server = value(environment, "OPENAI_BASE_URL").filter(|_| known.name == "openai");
-        let model = match server {
-            Some(server) => own_server(server, value(environment, variable)?)?,
-            None => known.model?.to_owned(),
-        };
-        let others = set.iter().filter(|other| other.name != known.name).filter_map(|other| other.variable);
-        let others: Vec<_> = others.collect();
-        let why = match others.as_slice() {
-            [] => format!("{variable} is set"),
-            others => format!("{variable} is set, and comes before {}", others.join(", ")),
-        };
-        Some(FirstModel { reference: format!("{}:{model}", known.name), why })
-    })
+    let known = set.first()?;
+    let variable = known.variable?;
+    let server = value(environment, "OPENAI_BASE_URL").filter(|_| known.name == "openai");
+    let model = match server {
+        Some(server) => only_model(server, own_server(server, value(environment, variable)?)),
+        None => Ok(known.model?.to_owned()),
+    };
+    let others: Vec<_> = set.iter().skip(1).filter_map(|other| other.variable).collect();
+    let why = match others.as_slice() {
+        [] => format!("{variable} is set"),
+        others => format!("{variable} is set, and comes before {}", others.join(", ")),
+    };
+    Some(model.map(|model| FirstModel { reference: format!("{}:{model}", known.name), why }))
+}
+
+/// Returns the model of a server that has one alone.
+///
+/// # Errors
+/// The reason why it is not known which, and what to do.
+fn only_model(server: &str, models: Result<Vec<String>, String>) -> Result<String, String> {
+    match models {
+        Ok(models) => match models.as_slice() {
+            [only] => Ok(only.clone()),
+            [] => Err(format!(
+                "the server {server} (OPENAI_BASE_URL) lists no model: name one, as in `forge --model openai:NAME`"
+            )),
+            [first, ..] => {
+                let listed = models.iter().take(MOST_LISTED).cloned().collect::<Vec<_>>().join(", ");
+                let more = if models.len() > MOST_LISTED { ", ..." } else { "" };
+                Err(format!(
+                    "the server {server} (OPENAI_BASE_URL) has several models: {listed}{more}. Name one, as in \
+                     `forge --model openai:{first}`"
+                ))
+            }
+        },
+        Err(why) => Err(format!(
+            "the server that OPENAI_BASE_URL names cannot be asked for its models: {why}. Start it, correct the \
+             address, or name its model: `forge --model openai:NAME`"
+        )),
+    }
 }
 
 /// Returns the providers whose key is in the environment, in the order in which they count.
@@ -98,32 +133,46 @@ pub(crate) fn ollama_models(environment: &BTreeMap<String, String>) -> Option<Ve
         None => "http://localhost:11434".to_owned(),
         Some(host) => ollama_address(host),
     };
-    models(&OllamaProvider::new(ProviderId::new("ollama").ok()?, &url, Key::None).ok()?)
+    let provider = OllamaProvider::new(ProviderId::new("ollama").ok()?, &url, Key::None).ok()?;
+    models(&provider, PATIENCE).ok()
 }
 
-/// Returns the model of the server that `OPENAI_BASE_URL` names, if it serves exactly one; the outer `None`
-/// if no server is named.
-pub(crate) fn own_server(environment: &BTreeMap<String, String>) -> Option<Option<String>> {
-    let url = value(environment, "OPENAI_BASE_URL")?;
-    Some(one_model_of_openai(url, value(environment, "OPENAI_API_KEY").unwrap_or("none")))
+/// A server of the user's own, which `OPENAI_BASE_URL` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnServer {
+    pub(crate) url: String,
+    /// The model, if it has one alone.
+    pub(crate) model: Option<String>,
 }
 
-/// Returns the model of a server that speaks OpenAI's protocol, if it serves exactly one.
-fn one_model_of_openai(url: &str, key: &str) -> Option<String> {
-    let key = Key::Given(Secret::new(key));
-    let models = models(&OpenAiProvider::new(ProviderId::new("openai").ok()?, url, key).ok()?)?;
-    <[String; 1]>::try_from(models).ok().map(|[model]| model)
+/// Returns the server that `OPENAI_BASE_URL` names.
+pub(crate) fn own_server(environment: &BTreeMap<String, String>) -> Option<OwnServer> {
+    let url = value(environment, "OPENAI_BASE_URL")?.to_owned();
+    let models = models_of_openai(&url, value(environment, "OPENAI_API_KEY").unwrap_or("none"));
+    Some(OwnServer { model: only_model(&url, models).ok(), url })
 }
 
-fn models(provider: &dyn Provider) -> Option<Vec<String>> {
-    let asked = async { tokio::time::timeout(PATIENCE, provider.models()).await.ok()?.ok() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let models = runtime.block_on(asked)?;
-    Some(models.into_iter().map(|model| model.id.to_string()).collect())
+/// Returns the models of a server that speaks OpenAI's protocol.
+///
+/// # Errors
+/// The reason why it does not tell.
+fn models_of_openai(url: &str, key: &str) -> Result<Vec<String>, String> {
+    let id = ProviderId::new("openai").map_err(|error| error.to_string())?;
+    let provider = OpenAiProvider::new(id, url, Key::Given(Secret::new(key)));
+    models(&provider.map_err(|error| error.to_string())?, PATIENCE_WITH_NAMED)
+}
+
+fn models(provider: &dyn Provider, patience: Duration) -> Result<Vec<String>, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let answer = runtime.block_on(async { tokio::time::timeout(patience, provider.models()).await });
+    let answer = answer.map_err(|_| format!("it did not answer within {} s", patience.as_secs_f32()))?;
+    let models = answer.map_err(|error| error.to_string())?;
+    Ok(models.into_iter().map(|model| model.id.to_string()).collect())
 }
 
 /// Returns what to do if there is no model at all.
-pub(crate) fn nothing_configured() -> String {
+fn nothing_configured() -> String {
     let keys = KNOWN.iter().filter_map(|known| Some((known.variable?, known.model?)));
     let keys: String = keys
         .map(|(variable, model)| {
@@ -159,12 +208,31 @@ mod tests {
             (&[("OPENROUTER_API_KEY", "k"), ("GEMINI_API_KEY", "k")], Some("gemini:gemini-3.8-flash")),
             // A server of one's own serves what it serves.
             (&[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://one")], Some("openai:small")),
-            (&[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://many")], None),
+            // What it is asked is no other server's business.
+            (
+                &[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://many"), ("GEMINI_API_KEY", "k")],
+                Some(
+                    "the server http://many (OPENAI_BASE_URL) has several models: small, large. Name one, as in \
+                      `forge --model openai:small`",
+                ),
+            ),
+            (
+                &[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "down")],
+                Some(
+                    "the server that OPENAI_BASE_URL names cannot be asked for its models: it is down. Start it, \
+                      correct the address, or name its model: `forge --model openai:NAME`",
+                ),
+            ),
         ] {
             let environment: BTreeMap<_, _> =
                 environment.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-            let one = |url: &str, _: &str| (url == "http://one").then(|| "small".to_owned());
-            let actual = of_keys(&environment, one).map(|first| first.reference);
+            let models = |url: &str, _: &str| match url {
+                "http://one" => Ok(vec!["small".to_owned()]),
+                "http://many" => Ok(vec!["small".to_owned(), "large".to_owned()]),
+                _ => Err("it is down".to_owned()),
+            };
+            let actual = of_keys(&environment, models);
+            let actual = actual.map(|first| first.map_or_else(|why| why, |first| first.reference));
             assert_eq!(actual.as_deref(), expected, "{environment:?}");
         }
     }

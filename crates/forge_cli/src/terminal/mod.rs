@@ -129,24 +129,36 @@ pub(crate) fn read_key_or_line(keys: &[char]) -> std::io::Result<Option<String>>
     }
 }
 
-/// Reads the first byte that is not an Enter without meaning; `None` at the end of the input.
+/// Drops what was typed before now: keys that were pressed before a question could be read are no answer to
+/// it.
+#[cfg(unix)]
+pub(crate) fn drop_typed() {
+    // Where it is no terminal, nothing was typed.
+    let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
+}
+
+/// Drops nothing, as this system has no such call.
+#[cfg(not(unix))]
+pub(crate) fn drop_typed() {}
+
+/// Reads the first byte that is not an Enter without meaning; `None` at the end of the input. If it is a key,
+/// what came with it is dropped.
 #[cfg(unix)]
 fn read_first_key(keys: &[char]) -> std::io::Result<Option<u8>> {
     const END: u8 = 4;
     let mut input = std::io::stdin().lock();
     loop {
-        let (first, second) = {
+        let (first, n_more) = {
             let bytes = input.fill_buf()?;
-            (bytes.first().copied(), bytes.get(1).copied())
+            (bytes.first().copied(), bytes.len().saturating_sub(1))
         };
         input.consume(usize::from(first.is_some()));
         match first {
             None | Some(END) => return Ok(None),
             Some(b'\n' | b'\r') if !keys.contains(&'\n') => {}
             Some(byte) => {
-                let is_entered = matches!(second, Some(b'\n' | b'\r'));
-                if is_entered && key_of(byte, keys).is_some_and(|key| !key.is_empty()) {
-                    input.consume(1);
+                if key_of(byte, keys).is_some_and(|key| !key.is_empty()) {
+                    input.consume(n_more);
                 }
                 return Ok(Some(byte));
             }

@@ -88,6 +88,7 @@ fn ask_now(lines: &[String], prompt: &str) -> Result<String, NobodyThere> {
     if keys.is_empty() {
         return read_answer(&format!("{prompt} ")).ok().flatten().ok_or(NobodyThere);
     }
+    terminal::drop_typed();
     output::write_raw(&format!("{prompt} "));
     terminal::read_key_or_line(&keys).ok().flatten().ok_or(NobodyThere)
 }

@@ -13,7 +13,8 @@ use forge_services::workflow::{Layers, Source, nearest};
 use super::config::{examine_layers, schema_text};
 use crate::consent::{self, ProjectPlace, Record};
 use crate::failure::Misconfigured;
-use crate::setup::first_model::{KNOWN, KnownProvider, ollama_models, own_server, with_keys};
+use crate::output::visible;
+use crate::setup::first_model::{KNOWN, KnownProvider, OwnServer, ollama_models, own_server, with_keys};
 use crate::terminal::person::{self, read_answer};
 use crate::{output, places, setup};
 
@@ -84,6 +85,9 @@ const SCHEMA_FILE: &str = "forge.schema.json";
 struct Answers {
     provider: String,
     base_url: Option<String>,
+    /// The address that `OPENAI_BASE_URL` names. The file does not name it: a key is sent to another address
+    /// than its own only where the user says so.
+    own_server: Option<String>,
     model: String,
     agent: String,
 }
@@ -95,9 +99,8 @@ struct Surroundings {
     with_keys: Vec<&'static str>,
     /// The models of an Ollama server on this machine, if there is one.
     ollama: Option<Vec<String>>,
-    /// The server of the user's own that stands for `openai`, if there is one: its only model, if that is
-    /// known.
-    own_server: Option<Option<String>>,
+    /// The server of the user's own that stands for `openai`, if there is one.
+    own_server: Option<OwnServer>,
 }
 
 /// Records that the file is trusted as written: the user who answered is the one who would be asked. If that
@@ -143,7 +146,7 @@ fn surroundings(arguments: &InitArguments) -> Surroundings {
     };
     let ollama = if may_matter { ollama_models(&environment) } else { None };
     let is_openai = arguments.provider.as_deref().is_none_or(|provider| provider == "openai");
-    let own_server = if is_openai && arguments.model.is_none() { own_server(&environment) } else { None };
+    let own_server = if is_openai { own_server(&environment) } else { None };
     Surroundings { with_keys, ollama, own_server }
 }
 
@@ -181,6 +184,7 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Asker<'_>) -> 
     let provider =
         ProviderId::new(provider.trim()).map_err(|error| Misconfigured(error.to_string()))?.to_string();
     let known = KNOWN.iter().find(|known| known.name == provider);
+    let own_server = found.own_server.as_ref().filter(|_| provider == "openai");
     let base_url = match (&arguments.base_url, known) {
         (Some(url), _) => Some(url.clone()),
         (None, Some(_)) => None,
@@ -195,9 +199,9 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Asker<'_>) -> 
         })?),
     };
     let first_local = found.ollama.as_ref().and_then(|models| models.first()).map(String::as_str);
-    let usual = match &found.own_server {
-        Some(model) if provider == "openai" => model.as_deref(),
-        _ => known.and_then(|known| known.model).or(first_local.filter(|_| provider == "ollama")),
+    let usual = match own_server {
+        Some(server) => server.model.as_deref(),
+        None => known.and_then(|known| known.model).or(first_local.filter(|_| provider == "ollama")),
     };
     let model = match &arguments.model {
         Some(model) => model.clone(),
@@ -218,7 +222,8 @@ fn answers(arguments: &InitArguments, found: &Surroundings, ask: &Asker<'_>) -> 
     if model.is_empty() {
         return Err(Misconfigured("a model's name must not be empty".to_owned()).into());
     }
-    Ok(Answers { provider, base_url, model, agent })
+    let own_server = own_server.filter(|_| base_url.is_none()).map(|server| server.url.clone());
+    Ok(Answers { provider, base_url, own_server, model, agent })
 }
 
 const NO_PROVIDER: &str = "\
@@ -283,7 +288,7 @@ fn ask_terminal(question: &str, default: Option<&str>, mistake: Mistake) -> anyh
 
 /// Returns the text of the file.
 fn file_text(answers: &Answers) -> String {
-    let Answers { provider, base_url, model, agent } = answers;
+    let Answers { provider, base_url, own_server, model, agent } = answers;
     // JSON's texts are YAML's: a name may hold anything.
     let quoted = |text: &str| {
         let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -291,9 +296,13 @@ fn file_text(answers: &Answers) -> String {
             && !WORDS_OF_YAML.contains(&text.to_lowercase().as_str());
         if is_plain { text.to_owned() } else { serde_json::Value::from(text).to_string() }
     };
-    let declared = match base_url {
-        None => format!("# providers:{PROVIDER_EXAMPLE}"),
-        Some(url) => format!(
+    let declared = match (base_url, own_server) {
+        (None, None) => format!("# providers:{PROVIDER_EXAMPLE}"),
+        (None, Some(url)) => format!(
+            "# OPENAI_BASE_URL must name the server, as it does now: {}\n# providers:{PROVIDER_EXAMPLE}",
+            visible(url)
+        ),
+        (Some(url), _) => format!(
             "providers:\n  {}: {{ kind: openai, base_url: {} }}\n    # api_key_env: MY_KEY   would go into the braces: the \
              variable that holds the key",
             quoted(provider),
@@ -348,6 +357,9 @@ fn next_steps(answers: &Answers, found: &Surroundings, path: &Path) -> String {
         .and_then(|known| known.variable)
         .filter(|_| !found.with_keys.contains(&answers.provider.as_str()));
     let export = missing.map(|variable| format!("  export {variable}=...\n")).unwrap_or_default();
+    let server = answers.own_server.as_ref();
+    let server = server.map(|url| format!("  export OPENAI_BASE_URL={}   (in each shell)\n", visible(url)));
+    let server = server.unwrap_or_default();
     let has_model = found.ollama.as_ref().is_some_and(|models| models.contains(&answers.model));
     let pull = match answers.provider == "ollama" && !has_model {
         true => format!("  ollama pull {}\n", answers.model),
@@ -355,7 +367,9 @@ fn next_steps(answers: &Answers, found: &Surroundings, path: &Path) -> String {
     };
     let config =
         if path == Path::new("forge.yaml") { String::new() } else { format!(" --config {}", path.display()) };
-    format!("next:\n{export}{pull}  forge doctor{config}\n  forge run{config} \"What is in this folder?\"")
+    format!(
+        "next:\n{export}{server}{pull}  forge doctor{config}\n  forge run{config} \"What is in this folder?\""
+    )
 }
 
 #[cfg(test)]
@@ -408,7 +422,7 @@ mod tests {
         let local = Surroundings { ollama: Some(vec!["llama3:8b".to_owned()]), ..Surroundings::default() };
         let own = |model: Option<&str>| Surroundings {
             with_keys: vec!["openai"],
-            own_server: Some(model.map(str::to_owned)),
+            own_server: Some(OwnServer { url: "http://h".to_owned(), model: model.map(str::to_owned) }),
             ..Surroundings::default()
         };
         let none = arguments(None, None, None);
@@ -444,6 +458,7 @@ mod tests {
             let answers = Answers {
                 provider: provider.to_owned(),
                 base_url: url.map(str::to_owned),
+                own_server: None,
                 model: model.to_owned(),
                 agent: agent.to_owned(),
             };

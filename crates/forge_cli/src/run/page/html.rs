@@ -15,6 +15,8 @@ use crate::output::with_separators;
 use crate::run::tool_line::call_text;
 
 const STYLE: &str = include_str!("../../../../../templates/export.css");
+/// The line of a page that says who wrote it.
+pub(super) const GENERATOR: &str = "<meta name=\"generator\" content=\"forge\">";
 /// Lines of a result that are shown without unfolding it.
 const SHOWN_LINES: usize = 12;
 
@@ -27,7 +29,7 @@ pub(super) fn page(run: &RunId, agents: &[Checkpoint]) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
          base-uri 'none'; form-action 'none'\">\n\
-         <meta name=\"referrer\" content=\"no-referrer\">\n<title>{name}</title>\n<style>\n{STYLE}</style>\n</head>\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n{GENERATOR}\n<title>{name}</title>\n<style>\n{STYLE}</style>\n</head>\n\
          <body>\n<h1>{name}</h1>\n"
     );
     page += &facts(run, agents);

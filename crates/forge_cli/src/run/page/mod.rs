@@ -7,28 +7,45 @@ mod escape;
 mod html;
 mod markdown;
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use forge_domain::{Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointStore, RunId};
 use forge_infra::write_whole;
 
-use self::html::page;
+use self::html::{GENERATOR, page};
+use crate::failure::Misconfigured;
 
 /// Returns the usual name of a run's page.
 pub(crate) fn page_name(run: &str) -> PathBuf {
     PathBuf::from(format!("forge-{run}.html"))
 }
 
-/// Writes the page of `run` to `file`, and returns its size in bytes.
+/// Writes the page of `run` to `file`, and returns its size in bytes. An earlier page is replaced.
+///
+/// # Errors
+/// [`Misconfigured`] if the file is something else, and any error of reading the run or writing the file.
 pub(crate) async fn export_page(
     store: &dyn CheckpointStore,
     run: &RunId,
     file: &Path,
 ) -> anyhow::Result<usize> {
+    if is_of_others(file) {
+        let what = "already exists and is no page of Forge; nothing was written. Name another file";
+        return Err(Misconfigured(format!("{} {what}", file.display())).into());
+    }
     let page = page(run, &latest_of_agents(store, run).await?);
     write_whole(file, page.as_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(page.len())
+}
+
+/// Checks whether there is a file that is no page of Forge. An empty one may be written, and so may a pipe.
+fn is_of_others(file: &Path) -> bool {
+    let is_file = std::fs::metadata(file).is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0);
+    let mut head = Vec::new();
+    let read = std::fs::File::open(file).and_then(|file| file.take(1 << 10).read_to_end(&mut head));
+    is_file && (read.is_err() || !String::from_utf8_lossy(&head).contains(GENERATOR))
 }
 
 /// Returns the latest checkpoint of each agent of a run, the one that began first first.
