@@ -83,6 +83,7 @@ fn auto_is_refused_without_a_sandbox_and_a_rule_that_is_none_is_refused() {
         (&["--mode", "eidts"], "invalid mode `eidts` (expected plan, ask, edits or auto)"),
         (&["--allow", "secrets"], "secrets are allowed only by `permissions`"),
         (&["--allow", "shell:"], "expected a tool, or a tool and a pattern"),
+        (&["--allow", "shel:ls *"], "--allow: there is no tool `shel`"),
     ] {
         let (ran, report, written) = run("", arguments);
         assert_eq!((ran.code, written), (2, Vec::new()), "{arguments:?}: {}", ran.stderr);

@@ -143,8 +143,8 @@ impl Findings {
     }
 }
 
-/// Returns the permission rules that name an unknown tool.
-fn unknown_permissions(path: &str, rules: Option<&Permissions>, services: &Services) -> Vec<Finding> {
+/// Returns the permission rules that name an unknown tool, each as a key below `path`.
+pub fn unknown_permissions(path: &str, rules: Option<&Permissions>, services: &Services) -> Vec<Finding> {
     let named = rules
         .into_iter()
         .flat_map(Permissions::tools)

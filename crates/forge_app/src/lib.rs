@@ -49,7 +49,7 @@ mod turn;
 
 pub use actions::ActionLog;
 pub use builder::{BuildError, OrchestratorBuilder};
-pub use check::check_workflow;
+pub use check::{check_workflow, unknown_permissions};
 pub use checkpointing::{CheckpointTally, Checkpointing, TakeFrom};
 pub use checkpoints::{
     ArchiveError, CheckpointDifference, CheckpointReport, CheckpointsError, CompactRun, CompactRunError,

@@ -109,7 +109,7 @@ fn start_time(process: u32) -> Option<u64> {
 }
 
 fn digest(text: &str) -> String {
-    Sha256::digest(text).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&Sha256::digest(text)[..4])
 }
 
 #[cfg(test)]

@@ -114,7 +114,7 @@ fn before<'b>(bytes: &'b [u8], start: usize, after: usize, mark: &Mark) -> Resul
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    format!("{:x}", Sha256::digest(bytes))
+    hex::encode(Sha256::digest(bytes))
 }
 
 #[cfg(test)]

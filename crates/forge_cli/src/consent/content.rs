@@ -50,7 +50,7 @@ fn hash_of(path: &Path) -> Option<String> {
     }
     loop {
         match file.read(&mut buffer) {
-            Ok(0) => return Some(format!("{:x}", hash.finalize())),
+            Ok(0) => return Some(hex::encode(hash.finalize())),
             Ok(n) => hash.update(buffer.get(..n)?),
             // What cannot be read is told apart from what was consented to.
             Err(error) => return Some(format!("unreadable: {}", error.kind())),

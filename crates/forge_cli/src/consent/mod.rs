@@ -123,7 +123,7 @@ pub(crate) fn demands(layers: &Layers, place: &ProjectPlace) -> Vec<Demand> {
 
 /// Returns the hash of a key's whole value, which may hold text that should not be stored twice.
 fn mark(says: &Value) -> String {
-    format!("{:x}", Sha256::digest(says.to_string()))
+    hex::encode(Sha256::digest(says.to_string()))
 }
 
 /// Decides whether the project's file of `layers`, read from `file`, is trusted as far as a command needs it.

@@ -91,7 +91,7 @@ fn path_of(place: &ProjectPlace) -> Option<PathBuf> {
     hash.update(place.folder.as_os_str().as_encoded_bytes());
     hash.update([0]);
     hash.update(place.file.as_os_str().as_encoded_bytes());
-    Some(places::state_file(FOLDER)?.join(format!("{:x}", hash.finalize())).with_extension("json"))
+    Some(places::state_file(FOLDER)?.join(hex::encode(hash.finalize())).with_extension("json"))
 }
 
 fn read(path: &Path) -> Option<Record> {

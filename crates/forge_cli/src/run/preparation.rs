@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use forge_app::{ActionLog, Engine, History, Orchestrator, Resume, RunEvent, Watcher};
+use forge_app::{ActionLog, Engine, History, Orchestrator, Resume, RunEvent, Watcher, unknown_permissions};
 use forge_domain::compaction::ContextCompactor;
 use forge_domain::{
     MCP_SEPARATOR, McpServerConfig, McpServerId, Mode, Person, SessionSink, StoreSetting, ToolName, Workflow,
@@ -95,7 +95,12 @@ pub(crate) fn prepare(
     let hooks = setup::hooks(&services.workflow, layers, sandbox.as_ref(), &actions);
     let held = sandbox.as_ref().map(sandbox::confinement);
     let engine = Engine::new(services, ContextCompactor::new(), tell).with_hooks(hooks).with_actions(actions);
-    engine.conduct.begin(flags.consent.discretion()?, held);
+    let discretion = flags.consent.discretion()?;
+    let unknown = unknown_permissions("--allow", Some(&discretion.allowed), engine.services());
+    if let Some(finding) = unknown.first() {
+        return Err(Misconfigured(format!("--allow: {}", finding.what)).into());
+    }
+    engine.conduct.begin(discretion, held);
     check_mode(&engine)?;
     Ok(Orchestrator::new(match checkpoints::checkpointing(&engine.services().workflow)? {
         Some(checkpointing) => engine.with_checkpoints(checkpointing),

@@ -166,7 +166,7 @@ pub(super) fn is_about(session: &AgentSession, folder: &Path, runs: Option<&OwnR
         read_ends(&session.path, HEADS[0], 0).map(|ends| folder_in(&ends.head)).unwrap_or_default()
     };
     path.is_some_and(|known| is_same(&known, folder))
-        || hash.is_some_and(|hash| hash == format!("{:x}", Sha256::digest(name.as_bytes())))
+        || hash.is_some_and(|hash| hash == hex::encode(Sha256::digest(name.as_bytes())))
 }
 
 /// Checks whether a recorded path means the folder.

@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn the_dictionary_is_the_one_that_stores_are_packed_with() {
-        let hex: String = hash(DICTIONARY).iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex::encode(hash(DICTIONARY));
         assert_eq!(
             hex, "58448327612f40dad29e9eda6ae3067f",
             "another one needs another version of the schema"

@@ -23,7 +23,7 @@ impl McpTokens {
     /// Returns the file for the server at `url`.
     pub fn file(&self, url: &str) -> PathBuf {
         let digest = Sha256::digest(url.as_bytes());
-        let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let name = hex::encode(&digest[..16]);
         self.folder.join(format!("{name}.json"))
     }
 

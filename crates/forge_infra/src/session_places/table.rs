@@ -244,5 +244,5 @@ fn folder(path: &Path) -> Option<String> {
 /// Returns a short name for a file that has none of its own.
 fn hash_of_path(path: &Path) -> Option<String> {
     let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
-    Some(digest[..4].iter().map(|byte| format!("{byte:02x}")).collect())
+    Some(hex::encode(&digest[..4]))
 }

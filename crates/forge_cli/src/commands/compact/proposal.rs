@@ -116,5 +116,5 @@ impl Proposal {
 }
 
 fn hash(input: &[u8]) -> String {
-    format!("{:x}", Sha256::digest(input))
+    hex::encode(Sha256::digest(input))
 }
