@@ -565,7 +565,7 @@ mod tests {
         assert_eq!(report.breaches, Vec::<String>::new());
         let before = |n: usize| -> Tokens { sizes[..n].iter().map(|size| size.tokens).sum() };
         assert_eq!(prompts, [3, 5, 7, 9].map(|n| before(n) + REQUEST_TOKENS + Tokens::new(7)));
-        assert_eq!((sizes[4].tool.as_deref(), sizes[1].is_note), (Some("read"), true));
+        assert_eq!((sizes[4].tool, sizes[1].is_note), (Some("read"), true));
     }
 
     #[test]
