@@ -24,7 +24,7 @@ pub(crate) struct Trace {
 /// its digest.
 #[derive(Debug, Default)]
 pub(crate) struct Traces {
-    /// Whether a turn begins with an entry, and whether it was taken out.
+    /// The bits [`IS_TURN`] and [`IS_FOLDED`] of each entry.
     facts: Vec<u8>,
     /// The ids; none if no entry has one.
     ids: Vec<Option<IdDigest>>,
