@@ -1,6 +1,5 @@
 //! Compacts a recorded session once, and reports the fate of each of its messages.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use forge_domain::compaction::{
@@ -12,7 +11,7 @@ use forge_domain::{
     Message, MessageId, ModelId, ModelLimits, ModelRef, PromptPart, ProviderId, RecordError, Replacement,
     RestoreError, Role, StillOver, StrategyId, Term, TokenLimit, Tokens, added_breach,
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// The settings of one compaction of a session.
 #[derive(Clone, Debug)]
@@ -80,8 +79,9 @@ pub struct SessionReport {
 /// The fate of one message, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MessageReport {
-    /// Its label, such as `m12`.
-    pub id: String,
+    /// Its label, such as `m12`; `None` if it is in no log.
+    #[serde(serialize_with = "label")]
+    pub id: Option<MessageId>,
     /// Its role.
     pub role: Role,
     /// Its tokens before.
@@ -93,7 +93,14 @@ pub struct MessageReport {
     pub by: Option<Arc<str>>,
     /// Its replacement, in words; `None` if it was kept.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
+    pub why: Option<Arc<str>>,
+}
+
+fn label<S: Serializer>(id: &Option<MessageId>, serializer: S) -> Result<S::Ok, S::Error> {
+    match id {
+        Some(id) => serializer.collect_str(id),
+        None => serializer.serialize_str(""),
+    }
 }
 
 /// The fate of a message.
@@ -180,7 +187,7 @@ pub async fn compact_session(
 const AT_ONCE: Tokens = Tokens::new(500_000);
 
 /// The number of rounds that the log keeps apart: each names all messages that left so far.
-const ROUNDS_IN_LOG: usize = 8;
+const ROUNDS_IN_LOG: usize = 4;
 
 /// Returns how many messages the next round compacts: all if they are at most `most` tokens. A round
 /// ends between groups.
@@ -351,21 +358,17 @@ fn fates(
     by: &Arc<str>,
     number_of: fn(&Message) -> Option<usize>,
 ) -> Vec<MessageReport> {
-    let mut place: HashMap<MessageId, usize> = HashMap::new();
-    let mut reports = Vec::with_capacity(conversation.entries().len());
-    for (number, message) in conversation.messages().enumerate() {
-        let id = message.id().unwrap_or(MessageId::FIRST);
-        place.insert(id, number);
-        reports.push(MessageReport {
-            id: id.to_string(),
-            role: message.role(),
-            tokens: message.tokens(),
-            fate: Fate::Kept,
-            by: None,
-            why: None,
-        });
-    }
     let before: Vec<&ContextMessage> = conversation.messages().collect();
+    let id = |message: &ContextMessage| message.id().unwrap_or(MessageId::FIRST);
+    let report = |message: &&ContextMessage| MessageReport {
+        id: Some(id(message)),
+        role: message.role(),
+        tokens: message.tokens(),
+        fate: Fate::Kept,
+        by: None,
+        why: None,
+    };
+    let mut reports: Vec<MessageReport> = before.iter().map(report).collect();
     let new: Vec<&ContextMessage> = replacements
         .iter()
         .flat_map(|replacement| &replacement.with)
@@ -374,9 +377,15 @@ fn fates(
     // A record or a marker of omission stands where the first left, for all of them.
     let for_all = new.iter().copied().find(|with| with.message().role() == Role::User);
     for replacement in replacements {
-        for number in replacement.replaces.iter().filter_map(|id| place.get(id)) {
-            let (fate, why) = fate(before[*number], *number, replacement, for_all, number_of);
-            let report = &mut reports[*number];
+        // Nearly all have the same reason.
+        let mut same: Option<Arc<str>> = None;
+        for replaced in &replacement.replaces {
+            // A log gives its messages ascending ids.
+            let Ok(number) = before.binary_search_by_key(replaced, |message| id(message)) else { continue };
+            let (fate, why) = fate(before[number], number, replacement, for_all, number_of);
+            let why = same.take_if(|same| **same == *why).unwrap_or_else(|| why.into());
+            same = Some(Arc::clone(&why));
+            let report = &mut reports[number];
             (report.fate, report.by, report.why) = (fate, Some(Arc::clone(by)), Some(why));
         }
     }

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 
 use forge_domain::{
-    Body, Content, Context, ContextMessage, Conversation, GroupKind, Groups, Message, MessageId, NOTE_BY,
-    Part, REQUEST_TOKENS, Role, Rule, RuleSet, TokenCounter, Tokens, ToolCall, ToolResult, breaches,
+    Body, BreachScan, Content, Context, GroupKind, GroupTally, Message, MessageId, NOTE_BY, Part,
+    REQUEST_TOKENS, Role, Rule, RuleSet, TokenCounter, Tokens, ToolCall, ToolName, ToolResult,
     breaches_in_words, message_tokens,
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
+
+use crate::message_sizes::{MessageSizes, packed};
 
 /// Number of the largest items that are reported.
 const N_LARGEST: usize = 10;
@@ -45,23 +46,6 @@ pub struct InspectReport {
     /// The breaches of the rules of other protocols only. They matter if the session continues with such a
     /// model.
     pub breaches_elsewhere: Vec<String>,
-}
-
-/// The size of a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MessageSize {
-    /// Its label, if it has one.
-    pub id: Option<MessageId>,
-    /// The role of its author.
-    pub role: Role,
-    /// The tool that it comes from, or that it calls first.
-    pub tool: Option<Arc<str>>,
-    /// Its tokens.
-    pub tokens: Tokens,
-    /// True if a harness wrote it under the user's role.
-    pub is_note: bool,
-    /// True if a compaction made it.
-    pub is_compacted: bool,
 }
 
 /// The numbers of groups by kind.
@@ -131,8 +115,9 @@ pub struct Duplicate {
     pub tool: String,
     /// The arguments of the call, or the first line of the result.
     pub what: String,
-    /// The labels of all occurrences.
-    pub ids: Vec<String>,
+    /// The messages of all occurrences. A message that is in no log has no label.
+    #[serde(serialize_with = "labels")]
+    pub ids: Vec<Option<MessageId>>,
     /// Tokens of all results but the last.
     pub tokens: Tokens,
 }
@@ -147,12 +132,11 @@ pub enum DuplicateKind {
     SameCall,
 }
 
-/// An inspector of messages, one by one. Of each it stores only what the report needs, so that a session may
-/// be larger than the memory.
+/// An inspector of messages, one by one. It adds up what the report needs and keeps of each message some tens
+/// of bytes: its size, and a digest of its result and of its call. So a session may be larger than the
+/// memory.
 pub struct Inspector<'c> {
     counter: &'c dyn TokenCounter,
-    /// The messages with hardly any text: their order, calls and results.
-    outline: Conversation,
     next: MessageId,
     looked: Looked,
 }
@@ -160,25 +144,20 @@ pub struct Inspector<'c> {
 impl<'c> Inspector<'c> {
     /// Creates an inspector that has seen nothing.
     pub fn new(counter: &'c dyn TokenCounter) -> Self {
-        Self { counter, outline: Conversation::new(), next: MessageId::FIRST, looked: Looked::default() }
+        Self { counter, next: MessageId::FIRST, looked: Looked::default() }
     }
 
     /// Inspects the next message.
     pub fn push(&mut self, message: &Message) {
-        let (id, tokens) = (self.next, message_tokens(message, self.counter));
-        self.looked.look(Some(id), message, tokens, self.counter);
-        self.outline.append(ContextMessage::restored(id, tokens, outline(message)));
+        let id = self.next;
+        self.looked.look(Some(id), message, message_tokens(message, self.counter), self.counter);
         self.next = id.next();
     }
 
-    /// Returns the size of each message so far.
-    pub fn sizes(&self) -> Vec<MessageSize> {
-        message_sizes(&self.outline.view())
-    }
-
-    /// Returns the report. `tools_tokens` are those of the tool schemas beside the messages.
-    pub fn finish(self, tools_tokens: Tokens) -> InspectReport {
-        self.looked.report(&self.outline.view(), tools_tokens)
+    /// Returns the report, and the size of each message. `tools_tokens` are those of the tool schemas beside
+    /// the messages.
+    pub fn finish(self, tools_tokens: Tokens) -> (InspectReport, MessageSizes) {
+        self.looked.report(tools_tokens)
     }
 }
 
@@ -190,165 +169,125 @@ pub fn inspect(
 ) -> InspectReport {
     let mut inspector = Inspector::new(counter);
     messages.into_iter().for_each(|message| inspector.push(&message));
-    inspector.finish(tools_tokens)
-}
-
-/// Returns the size of each message of a view, in order.
-pub fn message_sizes(view: &Context) -> Vec<MessageSize> {
-    let mut names: HashSet<Arc<str>> = HashSet::new();
-    let size = |message: &ContextMessage| {
-        let said = message.message();
-        let tool = tool_of(said).map(|name| match names.get(name.as_str()) {
-            Some(known) => Arc::clone(known),
-            None => {
-                let name: Arc<str> = name.into();
-                names.insert(Arc::clone(&name));
-                name
-            }
-        });
-        MessageSize {
-            id: message.id(),
-            role: said.role(),
-            tool,
-            tokens: message.tokens(),
-            is_note: said.note_by().is_some(),
-            is_compacted: said.is_compacted,
-        }
-    };
-    view.messages().iter().map(size).collect()
+    inspector.finish(tools_tokens).0
 }
 
 /// Returns the counted tokens of the prompt of each reply.
-pub fn prompts(sizes: &[MessageSize], tools_tokens: Tokens) -> Vec<Tokens> {
+pub fn prompts(sizes: &MessageSizes, tools_tokens: Tokens) -> impl Iterator<Item = Tokens> {
     let mut before = REQUEST_TOKENS + tools_tokens;
-    let mut prompts = Vec::new();
-    for size in sizes {
-        if size.role == Role::Assistant && !size.is_compacted {
-            prompts.push(before);
-        }
+    sizes.iter().filter_map(move |size| {
+        let prompt = before;
         before += size.tokens;
-    }
-    prompts
+        (size.role == Role::Assistant && !size.is_compacted).then_some(prompt)
+    })
 }
 
 /// Inspects a view as it is: messages keep the labels of their log.
 pub fn inspect_view(view: &Context, tools_tokens: Tokens, counter: &dyn TokenCounter) -> InspectReport {
+    inspect_sizes(view, tools_tokens, counter).0
+}
+
+/// Inspects a view as [`inspect_view`] does, and returns the size of each message as well.
+pub fn inspect_sizes(
+    view: &Context,
+    tools_tokens: Tokens,
+    counter: &dyn TokenCounter,
+) -> (InspectReport, MessageSizes) {
     let mut looked = Looked::default();
     for message in view.messages() {
         looked.look(message.id(), message.message(), message.tokens(), counter);
     }
-    looked.report(view, tools_tokens)
+    looked.report(tools_tokens)
 }
 
 /// The findings about the messages so far.
 #[derive(Default)]
 struct Looked {
+    sizes: MessageSizes,
+    turns: usize,
+    notes: usize,
+    tokens: Tokens,
+    by_role: BTreeMap<Role, RoleShare>,
     by_tool: BTreeMap<String, ToolShare>,
+    groups: GroupTally,
+    breaches: BreachScan,
     /// The largest, the largest first.
     largest: Vec<LargeItem>,
-    /// The label and the tokens of each thing that occurred once.
-    once: HashMap<(DuplicateKind, Digest), (Option<MessageId>, Tokens)>,
+    repeats: Repeats,
+}
+
+/// The results and calls so far, and those that are there more than once.
+#[derive(Default)]
+struct Repeats {
+    /// The place and the tokens of each thing that occurred once. Nearly everything does, so there may be a
+    /// million.
+    once: HashMap<Digest, (u32, u32)>,
     /// Things that occurred more often.
-    same: HashMap<(DuplicateKind, Digest), Same>,
+    same: HashMap<Digest, Same>,
     /// Calls that have no result yet, by id: the tool, and the digest and the beginning of the arguments.
     open: HashMap<String, Vec<(String, Digest, String)>>,
 }
 
-/// A digest that distinguishes two texts in a few bytes.
-type Digest = (u64, u64);
+/// A digest that distinguishes a million texts in a few bytes.
+type Digest = u64;
 
 /// The occurrences of a duplicate.
-#[derive(Default)]
 struct Same {
+    kind: DuplicateKind,
     tool: String,
     what: String,
-    ids: Vec<String>,
+    /// The places of the messages.
+    places: Vec<u32>,
     /// The tokens of all but the last, and of the last.
     tokens: (Tokens, Tokens),
 }
 
 impl Same {
     /// Adds an occurrence.
-    fn add(&mut self, id: Option<MessageId>, tokens: Tokens) {
+    fn add(&mut self, place: u32, tokens: Tokens) {
         self.tokens = (self.tokens.0 + self.tokens.1, tokens);
-        self.ids.push(id.map(|id| id.to_string()).unwrap_or_default());
+        self.places.push(place);
     }
 }
 
 impl Looked {
     fn look(&mut self, id: Option<MessageId>, message: &Message, tokens: Tokens, counter: &dyn TokenCounter) {
+        let place = self.sizes.push(id, message, tool_of(message), tokens);
+        self.turns += usize::from(message.starts_turn());
+        self.notes += usize::from(message.note_by().is_some());
+        self.tokens += tokens;
+        let role = message.role();
+        let none = RoleShare { role, messages: 0, tokens: Tokens::ZERO };
+        let share = self.by_role.entry(role).or_insert(none);
+        share.messages += 1;
+        share.tokens += tokens;
+        self.groups.push(message);
+        self.breaches.push(outline(message));
         for call in message.calls() {
             let share = self.by_tool.entry(call.name.to_string()).or_default();
             share.calls += 1;
             share.argument_tokens += counter.count(&call.arguments);
-            let called = (call.name.to_string(), digest(&call.arguments), head(&call.arguments));
-            self.open.entry(call.id.clone()).or_default().push(called);
+            self.repeats.add_call(call);
         }
         if let Body::Tool(result) = &message.body {
-            self.look_at_result(id, message, result, tokens);
+            let tool = result_tool(message).unwrap_or_default().to_owned();
+            let share = self.by_tool.entry(tool.clone()).or_default();
+            share.results += 1;
+            share.result_tokens += tokens;
+            self.repeats.add_result(place, tool, result, tokens);
         }
         if self.largest.len() < N_LARGEST || self.largest.last().is_some_and(|last| last.tokens < tokens) {
             let at = self.largest.partition_point(|item| item.tokens >= tokens);
-            let tool = tool_of(message);
+            let tool = tool_of(message).map(str::to_owned);
             let first_line = first_line(message);
-            let id = id.map(|id| id.to_string()).unwrap_or_default();
-            self.largest.insert(at, LargeItem { id, role: message.role(), tool, tokens, first_line });
+            self.largest.insert(at, LargeItem { id: label(id), role, tool, tokens, first_line });
             self.largest.truncate(N_LARGEST);
         }
     }
 
-    fn look_at_result(
-        &mut self,
-        id: Option<MessageId>,
-        message: &Message,
-        result: &ToolResult,
-        tokens: Tokens,
-    ) {
-        let tool = result_tool(message).unwrap_or_default();
-        let share = self.by_tool.entry(tool.clone()).or_default();
-        share.results += 1;
-        share.result_tokens += tokens;
-        let called = self.open.get_mut(result.call_id.as_str()).and_then(Vec::pop);
-        if self.open.get(result.call_id.as_str()).is_some_and(Vec::is_empty) {
-            self.open.remove(result.call_id.as_str());
-        }
-        if let Some((tool, arguments, what)) = called {
-            let key = (DuplicateKind::SameCall, digest(&(&tool, arguments)));
-            self.note(key, id, tokens, || (tool, what));
-        }
-        if tokens >= LEAST_DUPLICATE {
-            let text = result.content.to_text();
-            let key = (DuplicateKind::SameResult, digest(&(&tool, &text)));
-            self.note(key, id, tokens, || (tool, head(&text)));
-        }
-    }
-
-    /// Notes an occurrence of `key`, of which `words` are the tool and a description. Most things occur once,
-    /// and of these there may be a million.
-    fn note(
-        &mut self,
-        key: (DuplicateKind, Digest),
-        id: Option<MessageId>,
-        tokens: Tokens,
-        words: impl FnOnce() -> (String, String),
-    ) {
-        if let Some(same) = self.same.get_mut(&key) {
-            same.add(id, tokens);
-        } else if let Some((first, first_tokens)) = self.once.remove(&key) {
-            let (tool, what) = words();
-            let mut same = Same { tool, what, ..Same::default() };
-            same.add(first, first_tokens);
-            same.add(id, tokens);
-            self.same.insert(key, same);
-        } else {
-            self.once.insert(key, (id, tokens));
-        }
-    }
-
-    /// Returns the report on the messages, which `view` holds or outlines.
-    fn report(self, view: &Context, tools_tokens: Tokens) -> InspectReport {
-        let messages = view.messages();
-        let found = breaches(messages);
+    /// Returns the report on the messages, and their sizes.
+    fn report(self, tools_tokens: Tokens) -> (InspectReport, MessageSizes) {
+        let found = self.breaches.finish();
         let openai: HashSet<(usize, &Rule)> = found
             .iter()
             .filter(|breach| breach.protocol == RuleSet::OpenAi)
@@ -359,50 +298,120 @@ impl Looked {
         let mut by_tool: Vec<ToolShare> =
             self.by_tool.into_iter().map(|(tool, share)| ToolShare { tool, ..share }).collect();
         by_tool.sort_by_key(|share| std::cmp::Reverse(share.argument_tokens + share.result_tokens));
-        InspectReport {
-            messages: view.size().messages,
-            turns: view.size().turns,
-            notes: messages.iter().filter(|message| message.message().note_by().is_some()).count(),
-            groups: groups(messages),
-            tokens: view.size().tokens.max(REQUEST_TOKENS) + tools_tokens,
+        let report = InspectReport {
+            messages: self.sizes.len(),
+            turns: self.turns,
+            notes: self.notes,
+            groups: GroupCounts::of(self.groups),
+            tokens: self.tokens + REQUEST_TOKENS + tools_tokens,
             tools_tokens,
-            by_role: by_role(messages),
+            by_role: self.by_role.into_values().collect(),
             by_tool,
             largest: self.largest,
-            duplicates: duplicates(self.same),
+            duplicates: self.repeats.finish(&self.sizes),
             breaches: breaches_in_words(&openai),
             breaches_elsewhere: breaches_in_words(&elsewhere),
+        };
+        (report, self.sizes)
+    }
+}
+
+impl GroupCounts {
+    fn of(tally: GroupTally) -> Self {
+        let counts = tally.finish();
+        let count = |kind| counts.get(&kind).copied().unwrap_or_default();
+        Self {
+            all: counts.values().sum(),
+            exchanges: count(GroupKind::Exchange),
+            assistant: count(GroupKind::Assistant),
+            user: count(GroupKind::User),
+            system: count(GroupKind::System),
+            orphans: count(GroupKind::Orphan),
         }
     }
 }
 
-fn duplicates(same: HashMap<(DuplicateKind, Digest), Same>) -> Vec<Duplicate> {
-    let mut found: Vec<(DuplicateKind, Same)> =
-        same.into_iter().map(|((kind, _), same)| (kind, same)).collect();
-    // What is as wasteful stands in the order of its words, since a digest has none.
-    found.sort_by(|(kind, same), (other_kind, other)| {
-        let words = (kind, &same.tool, &same.what).cmp(&(other_kind, &other.tool, &other.what));
-        other.tokens.0.cmp(&same.tokens.0).then(words).then_with(|| same.ids.cmp(&other.ids))
-    });
-    found
-        .into_iter()
-        .map(|(kind, same)| Duplicate {
-            kind,
+impl Repeats {
+    fn add_call(&mut self, call: &ToolCall) {
+        let called = (call.name.to_string(), digest(&call.arguments), head(&call.arguments));
+        self.open.entry(call.id.clone()).or_default().push(called);
+    }
+
+    fn add_result(&mut self, place: u32, tool: String, result: &ToolResult, tokens: Tokens) {
+        let called = self.open.get_mut(result.call_id.as_str()).and_then(Vec::pop);
+        if self.open.get(result.call_id.as_str()).is_some_and(Vec::is_empty) {
+            self.open.remove(result.call_id.as_str());
+        }
+        if let Some((tool, arguments, what)) = called {
+            self.note(DuplicateKind::SameCall, arguments, place, tokens, tool, || what);
+        }
+        if tokens >= LEAST_DUPLICATE {
+            let text = result.content.to_text();
+            let text_digest = digest(&*text);
+            self.note(DuplicateKind::SameResult, text_digest, place, tokens, tool, || head(&text));
+        }
+    }
+
+    /// Notes an occurrence of the text of that digest, in a call of `tool` or in a result of it. `what`
+    /// describes it.
+    fn note(
+        &mut self,
+        kind: DuplicateKind,
+        text: Digest,
+        place: u32,
+        tokens: Tokens,
+        tool: String,
+        what: impl FnOnce() -> String,
+    ) {
+        let key = digest(&(kind, &tool, text));
+        if let Some(same) = self.same.get_mut(&key) {
+            same.add(place, tokens);
+        } else if let Some((first, first_tokens)) = self.once.remove(&key) {
+            let mut same = Same { kind, tool, what: what(), places: Vec::new(), tokens: Default::default() };
+            same.add(first, Tokens::new(first_tokens.into()));
+            same.add(place, tokens);
+            self.same.insert(key, same);
+        } else {
+            self.once.insert(key, (place, packed(tokens)));
+        }
+    }
+
+    /// Returns the duplicates, most wasteful first; `sizes` are those of the messages.
+    fn finish(self, sizes: &MessageSizes) -> Vec<Duplicate> {
+        let duplicate = |same: Same| Duplicate {
+            kind: same.kind,
             tool: same.tool,
             what: same.what,
-            ids: same.ids,
+            ids: same.places.into_iter().map(|place| sizes.id(place as usize)).collect(),
             tokens: same.tokens.0,
-        })
-        .collect()
+        };
+        let mut found: Vec<Duplicate> = self.same.into_values().map(duplicate).collect();
+        // What is as wasteful is in the order of its words, since a digest has none.
+        found.sort_by(|one, other| {
+            let words = (one.kind, &one.tool, &one.what).cmp(&(other.kind, &other.tool, &other.what));
+            let labels = || labels_of(&one.ids).cmp(&labels_of(&other.ids));
+            other.tokens.cmp(&one.tokens).then(words).then_with(labels)
+        });
+        found
+    }
+}
+
+/// Returns the label of a message; an empty one if it is in no log.
+fn label(id: Option<MessageId>) -> String {
+    id.map(|id| id.to_string()).unwrap_or_default()
+}
+
+fn labels_of(ids: &[Option<MessageId>]) -> Vec<String> {
+    ids.iter().copied().map(label).collect()
+}
+
+fn labels<S: Serializer>(ids: &[Option<MessageId>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(ids.iter().copied().map(label))
 }
 
 fn digest(value: &(impl Hash + ?Sized)) -> Digest {
-    (salted_hash(0, value), salted_hash(1, value))
-}
-
-fn salted_hash(salt: u8, value: &(impl Hash + ?Sized)) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (salt, value).hash(&mut hasher);
+    value.hash(&mut hasher);
     hasher.finish()
 }
 
@@ -466,45 +475,15 @@ fn outline_value(value: &Value) -> Value {
     }
 }
 
-fn groups(messages: &[ContextMessage]) -> GroupCounts {
-    let mut counts = GroupCounts::default();
-    for group in &Groups::of(messages) {
-        counts.all += 1;
-        match group.kind() {
-            GroupKind::Exchange => counts.exchanges += 1,
-            GroupKind::Assistant => counts.assistant += 1,
-            GroupKind::User => counts.user += 1,
-            GroupKind::System => counts.system += 1,
-            GroupKind::Orphan => counts.orphans += 1,
-        }
-    }
-    counts
-}
-
-fn by_role(messages: &[ContextMessage]) -> Vec<RoleShare> {
-    let mut shares = [Role::System, Role::User, Role::Assistant, Role::Tool].map(|role| RoleShare {
-        role,
-        messages: 0,
-        tokens: Tokens::ZERO,
-    });
-    for message in messages {
-        if let Some(share) = shares.iter_mut().find(|share| share.role == message.message().role()) {
-            share.messages += 1;
-            share.tokens += message.tokens();
-        }
-    }
-    shares.into_iter().filter(|share| share.messages > 0).collect()
-}
-
 /// Returns the tool that a result comes from; `None` for other messages.
-fn result_tool(message: &Message) -> Option<String> {
+fn result_tool(message: &Message) -> Option<&str> {
     let Body::Tool(result) = &message.body else { return None };
-    Some(result.name.as_ref().map_or_else(|| "?".to_owned(), ToString::to_string))
+    Some(result.name.as_ref().map_or("?", ToolName::as_str))
 }
 
 /// Returns the tool that a message comes from, or that it calls first.
-fn tool_of(message: &Message) -> Option<String> {
-    result_tool(message).or_else(|| message.calls().first().map(|call| call.name.to_string()))
+fn tool_of(message: &Message) -> Option<&str> {
+    result_tool(message).or_else(|| message.calls().first().map(|call| call.name.as_str()))
 }
 
 fn first_line(message: &Message) -> String {
@@ -559,8 +538,9 @@ mod tests {
         messages.push(Message::assistant("done"));
         let mut inspector = Inspector::new(&Words);
         messages.iter().for_each(|message| inspector.push(message));
-        let sizes = inspector.sizes();
-        let report = inspector.finish(Tokens::new(7));
+        let (report, sizes) = inspector.finish(Tokens::new(7));
+        let prompts: Vec<Tokens> = prompts(&sizes, Tokens::new(7)).collect();
+        let sizes: Vec<_> = sizes.iter().collect();
 
         assert_eq!((report.messages, report.turns, report.notes), (10, 1, 1));
         let groups = GroupCounts { all: 7, exchanges: 3, assistant: 1, user: 2, system: 1, orphans: 0 };
@@ -574,16 +554,18 @@ mod tests {
             .collect();
         assert_eq!(tools, [("read", 2, 88), ("list", 1, 7)]);
         assert_eq!((report.largest[0].id.as_str(), report.largest[0].tool.as_deref()), ("m4", Some("read")));
-        let kinds: Vec<_> =
-            report.duplicates.iter().map(|d| (d.kind, d.ids.join(" "), d.tokens.as_u64())).collect();
+        let kinds: Vec<_> = report
+            .duplicates
+            .iter()
+            .map(|d| (d.kind, labels_of(&d.ids).join(" "), d.tokens.as_u64()))
+            .collect();
         let expected =
             [DuplicateKind::SameResult, DuplicateKind::SameCall].map(|kind| (kind, "m4 m6".to_owned(), 44));
         assert_eq!(kinds, expected);
         assert_eq!(report.breaches, Vec::<String>::new());
-        let prompts = prompts(&sizes, Tokens::new(7));
         let before = |n: usize| -> Tokens { sizes[..n].iter().map(|size| size.tokens).sum() };
         assert_eq!(prompts, [3, 5, 7, 9].map(|n| before(n) + REQUEST_TOKENS + Tokens::new(7)));
-        assert_eq!((sizes[4].tool.as_deref(), sizes[1].is_note), (Some("read"), true));
+        assert_eq!((sizes[4].tool, sizes[1].is_note), (Some("read"), true));
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod engine;
 mod hooks;
 mod inspect;
 mod learned_limit;
+mod message_sizes;
 mod orchestrator;
 mod probe;
 mod recall;
@@ -69,9 +70,10 @@ pub use emission::{EMIT, silent_subscriptions};
 pub use engine::{Conduct, Engine, LiveContext, ModeRefused, NextCall, SandboxCheck};
 pub use hooks::Hooks;
 pub use inspect::{
-    Duplicate, DuplicateKind, GroupCounts, InspectReport, Inspector, LargeItem, MessageSize, RoleShare,
-    ToolShare, inspect, inspect_view, message_sizes, prompts,
+    Duplicate, DuplicateKind, GroupCounts, InspectReport, Inspector, LargeItem, RoleShare, ToolShare,
+    inspect, inspect_sizes, inspect_view, prompts,
 };
+pub use message_sizes::{MessageSize, MessageSizes};
 pub use orchestrator::{Adopted, History, HistoryNote, ModelSwitch, Orchestrator, RunStatistics, TakenBack};
 pub use probe::probe_models;
 pub use recall::{RECALL, recall, recall_definition};

@@ -1,4 +1,5 @@
-//! Archives of Inspect (`.eval`): ZIP files that become the JSON log that Inspect itself would export.
+//! Archives of Inspect (`.eval`): ZIP files that become the JSON log that Inspect itself would export. Its
+//! JSON logs are read here as well if their messages refer to attachments.
 //!
 //! A sample is one entry, or a folder of pieces. Only its conversation and its small facts are kept: the
 //! events repeat every message of every call.
@@ -7,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read};
 
+use memchr::memmem;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use zip::result::ZipError;
@@ -105,22 +107,9 @@ impl<'b> Archive<'b> {
         let sample = Fields::of(&text);
         let messages = match name.strip_suffix("/sample.json") {
             Some(folder) => self.messages_of_pieces(folder, &sample)?,
-            None => {
-                let attachments: BTreeMap<String, String> =
-                    parse(sample.get("attachments")).unwrap_or_default();
-                let messages = sample.items("messages").into_iter();
-                messages.map(|message| resolved(message.get(), &|key| attachments.get(key))).collect()
-            }
+            None => messages_with_attachments(&sample),
         };
-        log.extend_from_slice(b"{");
-        for (key, value) in sample.0.iter().filter(|(key, _)| !LEFT_OUT.contains(&key.as_str())) {
-            log.extend_from_slice(format!("{}:", Value::from(key.as_str())).as_bytes());
-            log.extend_from_slice(value.get().as_bytes());
-            log.push(b',');
-        }
-        log.extend_from_slice(b"\"messages\":[");
-        log.extend_from_slice(messages.join(",").as_bytes());
-        log.extend_from_slice(b"]}");
+        write_sample(&sample, &messages, log);
         Ok(())
     }
 
@@ -167,25 +156,74 @@ fn fault(error: ZipError) -> io::Error {
     io::Error::other(error)
 }
 
+/// Returns the messages of a sample that has its attachments beside them.
+fn messages_with_attachments(sample: &Fields<'_>) -> Vec<String> {
+    let attachments: BTreeMap<String, String> = parse(sample.get("attachments")).unwrap_or_default();
+    let messages = sample.items("messages").into_iter();
+    messages.map(|message| resolved(message.get(), &|key| attachments.get(key))).collect()
+}
+
+/// Writes a sample as an object of the log.
+fn write_sample(sample: &Fields<'_>, messages: &[String], log: &mut Vec<u8>) {
+    log.extend_from_slice(b"{");
+    for (key, value) in sample.0.iter().filter(|(key, _)| !LEFT_OUT.contains(&key.as_str())) {
+        log.extend_from_slice(format!("{}:", Value::from(key.as_str())).as_bytes());
+        log.extend_from_slice(value.get().as_bytes());
+        log.push(b',');
+    }
+    log.extend_from_slice(b"\"messages\":[");
+    log.extend_from_slice(messages.join(",").as_bytes());
+    log.extend_from_slice(b"]}");
+}
+
+/// Returns a JSON log with the attachments of each sample in its messages; `None` if its messages refer to
+/// none, or the file is not a log. Images are kept so, and long texts in some versions.
+pub(crate) fn with_attachments(bytes: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(bytes).ok().filter(|text| text.trim_start().starts_with('{'))?;
+    memmem::find(bytes, REFERENCE.as_bytes())?;
+    let file = Fields::of(text);
+    if !file.has(&["eval"]) || !file.get("samples").contains("\"attachments\"") {
+        return None;
+    }
+    let mut log = b"{\"eval\":{},\"samples\":[".to_vec();
+    let mut is_changed = false;
+    for (n, sample) in file.items("samples").into_iter().enumerate() {
+        let sample = Fields::of(sample.get());
+        let messages = messages_with_attachments(&sample);
+        is_changed |= messages.iter().zip(sample.items("messages")).any(|(now, was)| now != was.get());
+        if n > 0 {
+            log.push(b',');
+        }
+        write_sample(&sample, &messages, &mut log);
+    }
+    log.extend_from_slice(b"]}\n");
+    is_changed.then_some(log)
+}
+
 /// Returns a message with its attachments in place of the references to them.
 fn resolved<'a>(message: &str, attachment: &dyn Fn(&str) -> Option<&'a String>) -> String {
     if !message.contains(REFERENCE) {
         return message.to_owned();
     }
     let Ok(mut value) = parse::<Value>(message) else { return message.to_owned() };
-    resolve(&mut value, attachment);
-    value.to_string()
+    if resolve(&mut value, attachment) { value.to_string() } else { message.to_owned() }
 }
 
-fn resolve<'a>(value: &mut Value, attachment: &dyn Fn(&str) -> Option<&'a String>) {
+/// Puts the attachments in place of the references to them. Returns whether there was any.
+fn resolve<'a>(value: &mut Value, attachment: &dyn Fn(&str) -> Option<&'a String>) -> bool {
+    let mut is_changed = false;
     match value {
         Value::String(text) => {
             if let Some(whole) = text.strip_prefix(REFERENCE).and_then(attachment) {
                 text.clone_from(whole);
+                is_changed = true;
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| resolve(item, attachment)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| resolve(field, attachment)),
+        Value::Array(items) => items.iter_mut().for_each(|item| is_changed |= resolve(item, attachment)),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(|field| is_changed |= resolve(field, attachment));
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+    is_changed
 }

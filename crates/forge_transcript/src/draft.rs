@@ -1,18 +1,20 @@
 //! A session opened for compaction: its messages as the file has them, each with the place it came from.
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use forge_domain::{
-    Body, Breach, Content, ContextMessage, Message, MessageId, PackedMessage, Part, TokenCounter, ToolCall,
-    ToolResult, breaches, message_tokens,
+    Body, Breach, BreachScan, Content, ContextMessage, Message, MessageId, PackedMessage, Part, Role,
+    TokenCounter, ToolCall, ToolResult, message_tokens,
 };
 use serde_json::{Value, json};
 use smallvec::smallvec;
 
 use crate::codec::Window;
-use crate::harness::without_user;
+use crate::harness::{Voice, without_user};
 use crate::item::{Item, Place, Said, Sources, from_sources};
-use crate::repair::repair;
+use crate::repair::{Linked, repair};
 use crate::reply_pieces::{REPLY_REACH, join};
 use crate::{Format, Record, Repair, Session};
 
@@ -45,24 +47,13 @@ impl<'a> Draft<'a> {
     pub fn open(session: &'a Session, nth: usize) -> Self {
         let window = session.window();
         let start = window.start;
-        let read = open_messages(session, &window);
-        let breaches = breaches(&read.iter().map(|item| &*item.message).collect::<Vec<_>>());
-        let results = read.iter().filter(|item| matches!(item.message.body, Body::Tool(_))).count();
-        let whole = |item: &OpenMessage| match item.is_outline {
-            true => from_sources(&session.records, &item.sources),
-            false => (*item.message).clone(),
-        };
-        let made = |message| OpenMessage {
-            message: Box::new(message),
-            is_outline: false,
-            sources: Sources::new(),
-            reply: None,
-        };
-        let (mut read, mut repairs) = repair(read, |item| &item.message, whole, made);
-        if let Some(first) = without_user(read.iter().map(|item| &*item.message)) {
-            let item = &mut read[first];
-            *item.message = whole(item).said_by_user();
-            item.is_outline = false;
+        let (read, breaches) = open_messages(session, &window);
+        let results = read.iter().filter(|item| item.answered_id().is_some()).count();
+        let whole = |item: &OpenMessage| item.whole(session).into_owned();
+        let (mut read, mut repairs) = repair(read, whole, OpenMessage::made);
+        if let Some(first) = without_user(read.iter().map(OpenMessage::voice)) {
+            let message = whole(&read[first]).said_by_user();
+            read[first].said = OpenSaid::Whole(Box::new(message));
         }
         let mut items: Vec<Item> = read.into_iter().map(OpenMessage::into_item).collect();
         for item in &mut items {
@@ -117,10 +108,10 @@ impl<'a> Draft<'a> {
     /// Passes each message of [`Draft::messages_of`] to `visit`. If the session is held as the text of its
     /// file, they are in memory one after the other.
     pub fn visit_messages_of(session: &Session, visit: &mut dyn FnMut(Message)) {
-        for item in open_messages(session, &session.window()) {
-            visit(match item.is_outline {
-                true => from_sources(&session.records, &item.sources),
-                false => *item.message,
+        for item in open_messages(session, &session.window()).0 {
+            visit(match item.said {
+                OpenSaid::Outline(_) => from_sources(&session.records, &item.sources),
+                OpenSaid::Whole(message) => *message,
             });
         }
     }
@@ -176,46 +167,149 @@ fn with_number(mut message: Message, number: usize) -> Message {
 
 /// A message while the session is opened.
 struct OpenMessage {
-    /// The message; only its outline if it is held as text. Boxed, since repair moves it around.
-    message: Box<Message>,
-    is_outline: bool,
+    said: OpenSaid,
     sources: Sources,
-    reply: Option<String>,
+    reply: Option<Arc<str>>,
+}
+
+enum OpenSaid {
+    Whole(Box<Message>),
+    /// It is held as text.
+    Outline(Outline),
+}
+
+/// The facts of a message by which it is put in order. There may be a million of them.
+struct Outline {
+    voice: Voice,
+    link: Link,
+}
+
+/// The calls of a message, or the call that it answers, by their ids.
+enum Link {
+    None,
+    Calls(Box<[Box<str>]>),
+    Answer(Box<str>),
+}
+
+impl Outline {
+    fn of(message: &Message) -> Self {
+        let link = match message.answered_id() {
+            Some(id) => Link::Answer(id.into()),
+            None if message.calls().is_empty() => Link::None,
+            None => Link::Calls(message.call_ids().map(Box::from).collect()),
+        };
+        Self { voice: Voice::of(message), link }
+    }
+
+    /// Returns the outline of a reply of which these are pieces.
+    fn join(&self, second: &Self) -> Self {
+        let calls: Box<[Box<str>]> = self.calls().iter().chain(second.calls()).cloned().collect();
+        let link = if calls.is_empty() { Link::None } else { Link::Calls(calls) };
+        Self { voice: self.voice, link }
+    }
+
+    fn calls(&self) -> &[Box<str>] {
+        match &self.link {
+            Link::Calls(calls) => calls,
+            Link::None | Link::Answer(_) => &[],
+        }
+    }
 }
 
 impl OpenMessage {
+    /// Makes a message that is not in the file.
+    fn made(message: Message) -> Self {
+        Self { said: OpenSaid::Whole(Box::new(message)), sources: Sources::new(), reply: None }
+    }
+
+    fn whole(&self, session: &Session) -> Cow<'_, Message> {
+        match &self.said {
+            OpenSaid::Whole(message) => Cow::Borrowed(message),
+            OpenSaid::Outline(_) => Cow::Owned(from_sources(&session.records, &self.sources)),
+        }
+    }
+
+    fn voice(&self) -> Voice {
+        match &self.said {
+            OpenSaid::Whole(message) => Voice::of(message),
+            OpenSaid::Outline(outline) => outline.voice,
+        }
+    }
+
+    fn role(&self) -> Role {
+        self.voice().role
+    }
+
+    /// Adds the next piece of the same reply: `message`, of which only the outline is held if `is_outline`.
+    fn add_piece(&mut self, message: &Message, is_outline: bool, place: Place) {
+        self.said = match &self.said {
+            OpenSaid::Whole(first) if !is_outline => OpenSaid::Whole(Box::new(join(first, message))),
+            OpenSaid::Whole(first) => OpenSaid::Outline(Outline::of(first).join(&Outline::of(message))),
+            OpenSaid::Outline(first) => OpenSaid::Outline(first.join(&Outline::of(message))),
+        };
+        self.sources.push(place);
+    }
+
     fn into_item(self) -> Item {
-        let role = self.message.role();
-        let said = if self.is_outline { Said::InText } else { Said::Here(self.message) };
+        let role = self.role();
+        let said = match self.said {
+            OpenSaid::Whole(message) => Said::Here(message),
+            OpenSaid::Outline(_) => Said::InText,
+        };
         Item { said, role, sources: self.sources, is_anew: false }
     }
 }
 
-fn open_messages(session: &Session, window: &Window) -> Vec<OpenMessage> {
+impl Linked for OpenMessage {
+    fn call_ids(&self) -> impl Iterator<Item = &str> {
+        let (whole, outlined): (&[ToolCall], &[Box<str>]) = match &self.said {
+            OpenSaid::Whole(message) => (message.calls(), &[]),
+            OpenSaid::Outline(outline) => (&[], outline.calls()),
+        };
+        whole.iter().map(|call| call.id.as_str()).chain(outlined.iter().map(|id| &**id))
+    }
+
+    fn answered_id(&self) -> Option<&str> {
+        match &self.said {
+            OpenSaid::Whole(message) => message.answered_id(),
+            OpenSaid::Outline(Outline { link: Link::Answer(id), .. }) => Some(id),
+            OpenSaid::Outline(_) => None,
+        }
+    }
+}
+
+/// Returns the messages of a session, and where they break the providers' rules.
+fn open_messages(session: &Session, window: &Window) -> (Vec<OpenMessage>, Vec<Breach>) {
     let mut opened: Vec<OpenMessage> = Vec::new();
+    let mut scan = BreachScan::default();
+    // The newest messages, which may still get pieces.
+    let mut newest: VecDeque<Message> = VecDeque::new();
     for record in window.places(session.records.len()) {
         let read = &session.records[record];
         for (message, said) in read.messages().iter().enumerate() {
             let place = Place { record, message };
             let is_outline = !read.is_open();
-            let said = if is_outline { outline(said) } else { said.clone() };
-            let piece = read.reply.as_deref().filter(|_| matches!(said.body, Body::Assistant { .. }));
-            match piece.and_then(|reply| piece_of(&mut opened, reply)) {
-                Some(item) => {
-                    *item.message = join(&item.message, &said);
-                    item.sources.push(place);
-                    item.is_outline |= is_outline;
-                }
-                None => opened.push(OpenMessage {
-                    message: Box::new(said),
-                    is_outline,
-                    sources: smallvec![place],
-                    reply: piece.map(str::to_owned),
-                }),
+            let piece = read.reply.as_ref().filter(|_| matches!(said.body, Body::Assistant { .. }));
+            if let Some(back) = piece.and_then(|reply| piece_of(&opened, reply)) {
+                let at = newest.len() - back;
+                newest[at] = join(&newest[at], &outline(said));
+                let at = opened.len() - back;
+                opened[at].add_piece(said, is_outline, place);
+                continue;
+            }
+            let open = match is_outline {
+                true => OpenSaid::Outline(Outline::of(said)),
+                false => OpenSaid::Whole(Box::new(said.clone())),
+            };
+            opened.push(OpenMessage { said: open, sources: smallvec![place], reply: piece.cloned() });
+            newest.push_back(outline(said));
+            if newest.len() > REPLY_REACH {
+                newest.pop_front().into_iter().for_each(|message| scan.push(message));
             }
         }
     }
-    opened
+    newest.into_iter().for_each(|message| scan.push(message));
+    (opened, scan.finish())
 }
 
 /// Returns the parts of `message` that decide whether it is legal: its role, the ids of its calls and
@@ -279,10 +373,11 @@ fn shorten(value: &Value) -> Value {
     }
 }
 
-/// Finds the message that holds the other pieces of `reply`.
-fn piece_of<'i>(opened: &'i mut [OpenMessage], reply: &str) -> Option<&'i mut OpenMessage> {
+/// Returns how many messages back the one is that holds the other pieces of `reply`.
+fn piece_of(opened: &[OpenMessage], reply: &str) -> Option<usize> {
     let oldest = opened.len().saturating_sub(REPLY_REACH);
-    opened[oldest..].iter_mut().rev().find(|item| item.reply.as_deref() == Some(reply))
+    let at = opened[oldest..].iter().rposition(|item| item.reply.as_deref() == Some(reply))?;
+    Some(opened.len() - oldest - at)
 }
 
 #[cfg(test)]

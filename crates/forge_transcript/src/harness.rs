@@ -124,17 +124,31 @@ impl Author {
 
 /// Returns the place of the first note of a session in which no message is the user's, and none stands for
 /// some: it counts as the user's, so that there is something to work on.
-pub(crate) fn without_user<'m>(messages: impl IntoIterator<Item = &'m Message>) -> Option<usize> {
+pub(crate) fn without_user(messages: impl IntoIterator<Item = Voice>) -> Option<usize> {
     let mut first = None;
-    for (place, message) in messages.into_iter().enumerate() {
-        if message.starts_turn() || message.is_compacted {
+    for (place, voice) in messages.into_iter().enumerate() {
+        if voice.starts_turn || voice.is_compacted {
             return None;
         }
-        if message.role() == Role::User {
+        if voice.role == Role::User {
             first = first.or(Some(place));
         }
     }
     first
+}
+
+/// The author of a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Voice {
+    pub(crate) role: Role,
+    starts_turn: bool,
+    is_compacted: bool,
+}
+
+impl Voice {
+    pub(crate) fn of(message: &Message) -> Self {
+        Self { role: message.role(), starts_turn: message.starts_turn(), is_compacted: message.is_compacted }
+    }
 }
 
 /// Adjacent parts of a content with one author.

@@ -37,6 +37,7 @@ mod handover;
 mod harness;
 mod repair;
 mod draft;
+mod id_digest;
 mod item;
 mod rewrite;
 mod splice;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::archive::{is_archive, unpack_archive};
-use crate::codec::{Evidence, Input, SOME_ENTRIES, is_packed, unpack};
+use crate::archive::{is_archive, unpack_archive, with_attachments};
+use crate::codec::{Evidence, Input, LineCheck, SOME_ENTRIES, is_packed, unpack};
 use crate::formats::{codec, formats, known_formats};
 use crate::mixture::Mixture;
-use crate::record::Shelf;
+use crate::record::{HeldFile, Shelf};
 use crate::{Format, Session, TranscriptError};
 
 /// Reads the sessions in `bytes`, whatever their format. `origin` names the file in errors, and a session
@@ -30,7 +30,7 @@ pub fn read_held(
     file: &Arc<Vec<u8>>,
     origin: &str,
 ) -> Result<Vec<Session>, TranscriptError> {
-    read_input(format, file, origin, Shelf::Whole(file))
+    read_input(format, file, origin, Shelf::Whole(&HeldFile::new(file)))
 }
 
 /// Reads the sessions in `bytes`, which are of `format`.
@@ -53,24 +53,37 @@ fn read_input(
             let log = unpack_archive(archive, origin);
             Some(log.map_err(|error| error.with_known(&known_formats()))?)
         }
-        _ => None,
+        // What refers to nothing stays so: the log that comes of it has no attachments beside its messages.
+        log => with_attachments(log),
     };
     if let Some(file) = unpacked {
         let file = Arc::new(file);
         let is_small = matches!(shelf, Shelf::Small);
-        return read_input(format, &file, origin, if is_small { shelf } else { Shelf::Whole(&file) });
+        let held = HeldFile::new(&file);
+        return read_input(format, &file, origin, if is_small { shelf } else { Shelf::Whole(&held) });
     }
     let format = format.map_or_else(|| detect(bytes, origin), Ok);
     let sessions = format.and_then(|format| {
         let input = Input { format, bytes, origin, shelf };
         let sessions = codec(format).read(&input)?;
         check_voice(&sessions, origin)?;
-        let mut mixture = Mixture::new(codec(format));
-        let _ = input.text()?.lines().all(|line| mixture.look(line));
-        mixture.into_result(origin)?;
+        check_mixture(&input)?;
         Ok(sessions)
     });
     sessions.map_err(|error| error.with_known(&known_formats()))
+}
+
+/// Checks that no other format begins in the lines of a file.
+fn check_mixture(input: &Input<'_>) -> Result<(), TranscriptError> {
+    /// The length from which on a file of one line is a document, in bytes.
+    const DOCUMENT: usize = 1 << 20;
+    let text = input.text()?;
+    if text.len() > DOCUMENT && !text.trim().contains('\n') {
+        return Ok(());
+    }
+    let mut mixture = Mixture::new(codec(input.format));
+    let _ = text.lines().all(|line| mixture.look(line));
+    mixture.result(input.origin)
 }
 
 /// Checks that a file of many records says something: read as another format, it would lose all its messages

@@ -1,6 +1,8 @@
 //! One record of a session: its text, and the messages in it.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ pub struct Record {
     text: Text,
     said: Said,
     /// The id of the provider's reply that this is a piece of, if the format splits replies.
-    pub reply: Option<String>,
+    pub reply: Option<Arc<str>>,
     /// True if its text has the form that its protocol demands; some recorders are less strict.
     pub is_literal: bool,
     /// The kind of the attachment that it holds, if the recording agent added one.
@@ -41,8 +43,35 @@ enum Said {
     InText {
         n_messages: usize,
         read: Reader,
-        names: Box<[Option<ToolName>]>,
+        /// The tools of its results; `None` if they have no names.
+        names: Option<ResultNames>,
     },
+}
+
+/// The names of the tools of a record's results. Few differ, so records share them.
+type ResultNames = Arc<[Option<ToolName>]>;
+
+/// A file that is held whole.
+pub(crate) struct HeldFile {
+    bytes: Arc<Vec<u8>>,
+    /// The names of results so far.
+    names: RefCell<HashSet<ResultNames>>,
+}
+
+impl HeldFile {
+    pub(crate) fn new(bytes: &Arc<Vec<u8>>) -> Self {
+        Self { bytes: Arc::clone(bytes), names: RefCell::default() }
+    }
+
+    fn shared(&self, names: Vec<Option<ToolName>>) -> ResultNames {
+        let mut known = self.names.borrow_mut();
+        if let Some(same) = known.get(names.as_slice()) {
+            return Arc::clone(same);
+        }
+        let names: ResultNames = names.into();
+        known.insert(Arc::clone(&names));
+        names
+    }
 }
 
 /// A function that reads the messages of a record from its text alone.
@@ -54,14 +83,15 @@ pub(crate) enum Shelf<'f> {
     /// A small file: each record has a text and messages of its own.
     Small,
     /// A file that is held whole, once: records are parts of it, and their messages are read on demand.
-    Whole(&'f Arc<Vec<u8>>),
+    Whole(&'f HeldFile),
 }
 
 impl Shelf<'_> {
     /// Returns `record`, whose text is `slice` of the file, in the form in which this file's records are
     /// held. `read` reads its messages again.
     pub(crate) fn put(self, slice: &str, record: Record, read: Reader) -> Record {
-        let Self::Whole(file) = self else { return record };
+        let Self::Whole(held) = self else { return record };
+        let file = &held.bytes;
         let start = (slice.as_ptr() as usize).wrapping_sub(file.as_ptr() as usize);
         let end = start.saturating_add(slice.len());
         if file.get(start..end) != Some(slice.as_bytes()) {
@@ -69,7 +99,7 @@ impl Shelf<'_> {
         }
         let text = Text::Part { file: Arc::clone(file), start, n_bytes: slice.len() };
         let said = match record.said {
-            Said::Here(messages) => in_text(slice, messages, read),
+            Said::Here(messages) => in_text(slice, messages, read, held),
             said @ Said::InText { .. } => said,
         };
         Record { text, said, ..record }
@@ -78,23 +108,23 @@ impl Shelf<'_> {
 
 /// Returns `messages` as the text that they are read from again; keeps them if reading the text alone gives
 /// others, such as a call that depends on the records before it.
-fn in_text(text: &str, messages: Vec<Message>, read: Reader) -> Said {
+fn in_text(text: &str, messages: Vec<Message>, read: Reader, held: &HeldFile) -> Said {
     let name = |message: &Message| match &message.body {
         Body::Tool(result) => result.name.clone(),
         Body::System(_) | Body::User(_) | Body::Assistant { .. } => None,
     };
-    let names: Box<[_]> = messages.iter().map(name).collect();
-    let names = if names.iter().any(Option::is_some) { names } else { Box::default() };
+    let names: Vec<_> = messages.iter().map(name).collect();
+    let names = names.iter().any(Option::is_some).then(|| held.shared(names));
     let n_messages = messages.len();
-    if name_results(read(text), &names) == messages {
+    if name_results(read(text), names.as_ref()) == messages {
         Said::InText { n_messages, read, names }
     } else {
         Said::Here(messages)
     }
 }
 
-fn name_results(mut messages: Vec<Message>, names: &[Option<ToolName>]) -> Vec<Message> {
-    for (message, name) in messages.iter_mut().zip(names) {
+fn name_results(mut messages: Vec<Message>, names: Option<&ResultNames>) -> Vec<Message> {
+    for (message, name) in messages.iter_mut().zip(names.into_iter().flat_map(|names| names.iter())) {
         if let Body::Tool(result) = &mut message.body {
             result.name.clone_from(name);
         }
@@ -126,7 +156,7 @@ impl Record {
     }
 
     /// Sets the reply that it is a piece of, and the kind of its attachment.
-    pub(crate) fn part_of(self, reply: Option<String>, attachment: Option<Box<str>>) -> Self {
+    pub(crate) fn part_of(self, reply: Option<Arc<str>>, attachment: Option<Box<str>>) -> Self {
         Self { reply, attachment, ..self }
     }
 
@@ -146,7 +176,7 @@ impl Record {
     pub fn messages(&self) -> Cow<'_, [Message]> {
         match &self.said {
             Said::Here(messages) => Cow::Borrowed(messages),
-            Said::InText { read, names, .. } => Cow::Owned(name_results(read(self.raw()), names)),
+            Said::InText { read, names, .. } => Cow::Owned(name_results(read(self.raw()), names.as_ref())),
         }
     }
 
@@ -162,7 +192,7 @@ impl Record {
     pub(crate) fn into_messages(self) -> Vec<Message> {
         match self.said {
             Said::Here(messages) => messages,
-            Said::InText { read, names, .. } => name_results(read(self.text.as_str()), &names),
+            Said::InText { read, names, .. } => name_results(read(self.text.as_str()), names.as_ref()),
         }
     }
 

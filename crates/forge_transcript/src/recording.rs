@@ -10,7 +10,7 @@ use crate::Session;
 use crate::arguments::normal_arguments;
 use crate::flat_text::{flat_text, is_blank};
 use crate::formats::codec;
-use crate::harness::without_user;
+use crate::harness::{Voice, without_user};
 use crate::reply_pieces::REPLY_REACH;
 
 /// The text in place of a result that was never recorded.
@@ -46,7 +46,7 @@ impl Session {
             }
         }
         let mut recording = builder.finish();
-        if let Some(first) = without_user(&recording.messages) {
+        if let Some(first) = without_user(recording.messages.iter().map(Voice::of)) {
             let said = &mut recording.messages[first];
             *said = std::mem::replace(said, Message::user("")).said_by_user();
         }

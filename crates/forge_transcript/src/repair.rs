@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use forge_domain::{Body, Message, ToolCall, ToolResult};
 use serde::Serialize;
+use smallvec::SmallVec;
 
 use crate::recording::NO_RESULT;
 
@@ -38,30 +39,56 @@ pub enum Repair {
     },
 }
 
-/// Orders `items` in a way that every provider accepts: results directly after their calls. `message` returns
-/// the outline of an item's message, `whole` all of it. A result belongs to the nearest earlier call of its
-/// id that has none; one that names no call, to the first call right before it that nothing else answers.
-/// Missing ones come from `made`.
-pub(crate) fn repair<T>(
+/// A message by its calls and its result: they are what has to be in order.
+pub(crate) trait Linked {
+    /// Returns the ids of its calls, in order.
+    fn call_ids(&self) -> impl Iterator<Item = &str>;
+
+    /// Returns the id of the call that it answers, if it is a result.
+    fn answered_id(&self) -> Option<&str>;
+}
+
+impl Linked for Message {
+    fn call_ids(&self) -> impl Iterator<Item = &str> {
+        self.calls().iter().map(|call| call.id.as_str())
+    }
+
+    fn answered_id(&self) -> Option<&str> {
+        match &self.body {
+            Body::Tool(result) => Some(&result.call_id),
+            Body::System(_) | Body::User(_) | Body::Assistant { .. } => None,
+        }
+    }
+}
+
+/// Orders `items` in a way that every provider accepts: results directly after their calls. `whole` returns
+/// all of an item's message. A result belongs to the nearest earlier call of its id that has none; one that
+/// names no call, to the first call right before it that nothing else answers. Missing ones come from `made`.
+pub(crate) fn repair<T: Linked>(
     items: Vec<T>,
-    message: impl Fn(&T) -> &Message,
     whole: impl Fn(&T) -> Message,
     made: impl Fn(Message) -> T,
 ) -> (Vec<T>, Vec<Repair>) {
     let mut repairs = Vec::new();
-    let results = results(&items, &message, &mut repairs);
+    let answers = answers(&items, &mut repairs);
+    if repairs.is_empty() && is_in_order(&items, &answers) {
+        return (items, repairs);
+    }
+    let mut results: HashMap<usize, Vec<usize>> = HashMap::new();
+    for (place, caller) in answers.iter().enumerate().filter(|(_, caller)| **caller != NO_CALLER) {
+        results.entry(*caller as usize).or_default().push(place);
+    }
     let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
     let mut ordered = Vec::with_capacity(items.len());
     for caller in 0..items.len() {
-        let Some(item) = items[caller].take_if(|item| !matches!(message(item).body, Body::Tool(_))) else {
-            continue;
-        };
-        let mut open: Vec<ToolCall> = message(&item).calls().to_vec();
+        let Some(item) = items[caller].take_if(|item| item.answered_id().is_none()) else { continue };
+        let mut open: Vec<(usize, String)> =
+            item.call_ids().enumerate().map(|(nth, id)| (nth, id.to_owned())).collect();
+        let at = ordered.len();
         ordered.push(item);
         let mut nameless = Vec::new();
         for result in results.get(&caller).into_iter().flatten().filter_map(|at| items[*at].take()) {
-            let Body::Tool(answer) = &message(&result).body else { continue };
-            match open.iter().position(|call| call.id == answer.call_id) {
+            match open.iter().position(|(_, id)| result.answered_id() == Some(id)) {
                 Some(answered) => {
                     open.remove(answered);
                     ordered.push(result);
@@ -69,61 +96,87 @@ pub(crate) fn repair<T>(
                 None => nameless.push(result),
             }
         }
+        if nameless.is_empty() && open.is_empty() {
+            continue;
+        }
+        let calls = whole(&ordered[at]).calls().to_vec();
+        let mut open = open.into_iter().filter_map(|(nth, _)| calls.get(nth));
         for result in nameless {
             let mut named = whole(&result);
             let Body::Tool(answer) = &mut named.body else { continue };
-            if open.is_empty() {
+            let Some(ToolCall { id, name, .. }) = open.next() else {
                 repairs.push(Repair::OrphanResult { call_id: answer.call_id.clone() });
                 continue;
-            }
-            let ToolCall { id, name, .. } = open.remove(0);
+            };
             repairs.push(Repair::NamedResult { call_id: id.clone() });
-            (answer.call_id, answer.name) = (id, Some(name));
+            (answer.call_id, answer.name) = (id.clone(), Some(name.clone()));
             ordered.push(made(named));
         }
         for call in open {
-            ordered.push(made(Message::tool(ToolResult::answer(&call, NO_RESULT))));
-            repairs.push(Repair::MissingResult { call_id: call.id });
+            ordered.push(made(Message::tool(ToolResult::answer(call, NO_RESULT))));
+            repairs.push(Repair::MissingResult { call_id: call.id.clone() });
         }
     }
     (ordered, repairs)
 }
 
-/// Returns for each message with calls the places of their results.
-fn results<T>(
-    items: &[T],
-    message: &impl Fn(&T) -> &Message,
-    repairs: &mut Vec<Repair>,
-) -> HashMap<usize, Vec<usize>> {
-    let mut unanswered: HashMap<&str, Vec<usize>> = HashMap::new();
-    let mut results: HashMap<usize, Vec<usize>> = HashMap::new();
-    let mut before = None;
-    for (place, item) in items.iter().enumerate() {
-        for call in message(item).calls() {
-            unanswered.entry(&call.id).or_default().push(place);
-        }
-        let Body::Tool(result) = &message(item).body else {
-            before = Some(place);
-            continue;
-        };
-        let call_id = result.call_id.clone();
-        match unanswered.get_mut(result.call_id.as_str()).and_then(Vec::pop) {
-            // It names nothing, so only its position counts.
-            None if call_id.is_empty()
-                && before.is_some_and(|at| !message(&items[at]).calls().is_empty()) =>
-            {
-                results.entry(before.unwrap_or_default()).or_default().push(place);
-            }
-            None => repairs.push(Repair::OrphanResult { call_id }),
-            Some(caller) => {
-                if before != Some(caller) {
-                    repairs.push(Repair::MovedResult { call_id });
-                }
-                results.entry(caller).or_default().push(place);
-            }
+/// The place of the caller of what answers no call.
+const NO_CALLER: u32 = u32::MAX;
+
+/// Checks whether each message with calls is directly followed by one result for each of them, so that
+/// nothing has to be moved or made.
+fn is_in_order<T: Linked>(items: &[T], answers: &[u32]) -> bool {
+    let mut open: Vec<&str> = Vec::new();
+    for (item, caller) in items.iter().zip(answers) {
+        match item.answered_id() {
+            Some(id) if *caller != NO_CALLER => match open.iter().position(|call| *call == id) {
+                Some(answered) => drop(open.remove(answered)),
+                None => return false,
+            },
+            Some(_) => return false,
+            None if !open.is_empty() => return false,
+            None => open.extend(item.call_ids()),
         }
     }
-    results
+    open.is_empty()
+}
+
+/// Returns for each item the place of the message with the call that it answers.
+fn answers<T: Linked>(items: &[T], repairs: &mut Vec<Repair>) -> Vec<u32> {
+    let mut unanswered: HashMap<&str, SmallVec<[u32; 2]>> = HashMap::new();
+    let mut answers = vec![NO_CALLER; items.len()];
+    let mut before = None;
+    for (place, item) in items.iter().enumerate() {
+        let number = u32::try_from(place).unwrap_or(NO_CALLER);
+        for id in item.call_ids() {
+            unanswered.entry(id).or_default().push(number);
+        }
+        let Some(call_id) = item.answered_id() else {
+            before = Some(number);
+            continue;
+        };
+        let callers = unanswered.get_mut(call_id);
+        let is_last = callers.as_ref().is_some_and(|callers| callers.len() == 1);
+        match callers.and_then(SmallVec::pop) {
+            // It names nothing, so only its position counts.
+            None if call_id.is_empty()
+                && before.is_some_and(|at| items[at as usize].call_ids().next().is_some()) =>
+            {
+                answers[place] = before.unwrap_or_default();
+            }
+            None => repairs.push(Repair::OrphanResult { call_id: call_id.to_owned() }),
+            Some(caller) => {
+                if before != Some(caller) {
+                    repairs.push(Repair::MovedResult { call_id: call_id.to_owned() });
+                }
+                answers[place] = caller;
+            }
+        }
+        if is_last {
+            unanswered.remove(call_id);
+        }
+    }
+    answers
 }
 
 #[cfg(test)]
@@ -192,8 +245,7 @@ mod tests {
             ("u r a", "u a", 1),
             ("u tx u r", "u tx nx u", 2),
         ] {
-            let (after, repairs) =
-                repair(messages(before), |message| message, Message::clone, |message| message);
+            let (after, repairs) = repair(messages(before), Message::clone, |message| message);
             assert_eq!(
                 (words(&after).as_str(), repairs.len()),
                 (expected, n_repairs),

@@ -1,6 +1,7 @@
 //! The pieces of a reply, which some formats keep in several records.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use forge_domain::{Body, Content, HIDDEN_TOKENS, Message};
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ pub(crate) fn join(first: &Message, second: &Message) -> Message {
 
 /// A joiner of the pieces of replies, which may be some records apart.
 pub(crate) struct Joiner<'v> {
-    waiting: VecDeque<(Option<String>, Message)>,
+    waiting: VecDeque<(Option<Arc<str>>, Message)>,
     visit: &'v mut dyn FnMut(&Message),
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use forge_domain::{Body, Message, ToolName};
 
+use crate::id_digest::IdDigest;
 use crate::{Format, Record};
 
 /// One session, as it was recorded.
@@ -35,11 +36,14 @@ impl Session {
     }
 }
 
-/// The tool names for results: each result gets that of the nearest earlier call of its id.
+/// The tool names for results: each result gets that of the nearest earlier call of its id. A session may
+/// have half a million calls, so of an id only a digest is kept.
 #[derive(Default)]
 pub(crate) struct Names {
-    /// The tool that was last called under an id.
-    called: HashMap<String, ToolName>,
+    /// The place of the tool that was last called under an id.
+    called: HashMap<IdDigest, u32>,
+    tools: Vec<ToolName>,
+    places: HashMap<ToolName, u32>,
 }
 
 impl Names {
@@ -49,14 +53,26 @@ impl Names {
             match &mut message.body {
                 Body::Assistant { calls, .. } => {
                     for call in calls {
-                        self.called.insert(call.id.clone(), call.name.clone());
+                        let place = self.place(&call.name);
+                        self.called.insert(IdDigest::of(&call.id), place);
                     }
                 }
                 Body::Tool(result) if result.name.is_none() => {
-                    result.name = self.called.get(&result.call_id).cloned();
+                    let place = self.called.get(&IdDigest::of(&result.call_id));
+                    result.name = place.and_then(|place| self.tools.get(*place as usize)).cloned();
                 }
                 Body::System(_) | Body::User(_) | Body::Tool(_) => (),
             }
         }
+    }
+
+    fn place(&mut self, tool: &ToolName) -> u32 {
+        if let Some(place) = self.places.get(tool) {
+            return *place;
+        }
+        let place = u32::try_from(self.tools.len()).unwrap_or(u32::MAX);
+        self.tools.push(tool.clone());
+        self.places.insert(tool.clone(), place);
+        place
     }
 }

@@ -34,6 +34,7 @@ pub fn stream(
             n_messages += 1;
             visit(message);
         };
+        source.check_lines(Mixture::new(codec));
         let streamed = codec.stream(&mut source, &mut visit).map_err(|error| match error {
             StreamError::Transcript(error) => error.with_known(&known_formats()).into(),
             StreamError::Io(_) => error,
@@ -41,9 +42,7 @@ pub fn stream(
         if streamed.is_some() {
             // A document may be one very long line.
             if source.head()?.is_none() {
-                let mut mixture = Mixture::new(codec);
-                source.each_line(&mut |line| mixture.look(line))?;
-                mixture.into_result(origin)?;
+                source.checked_lines()?;
             }
             // A file without a message may be of another format: that is found out by reading all of it.
             return Ok(streamed.filter(|_| n_messages > 0));

@@ -162,3 +162,19 @@ fn an_archive_that_is_no_log_is_refused_by_name() {
         }
     }
 }
+
+#[test]
+fn a_log_is_read_with_its_attachments() {
+    let image = "data:image/png;base64,AAAA";
+    let looked = json!({"role": "user", "content": [{"type": "text", "text": "What is it?"},
+        {"type": "image", "image": "attachment://0a"}, {"type": "image", "image": "attachment://none"}]});
+    let sample = json!({"id": 7, "epoch": 1, "messages": [looked, said("assistant", "attachment://0b"), said("user", "ok")],
+        "attachments": {"0a": image, "0b": "attachment://0a"}});
+    let log = json!({"version": 2, "eval": {}, "samples": [sample]}).to_string();
+    let session = read(log.as_bytes(), "log.json").unwrap().remove(0);
+    let texts: Vec<String> =
+        Draft::messages_of(&session).iter().map(|said| json!(said).to_string()).collect();
+    assert_eq!(texts.len(), 3);
+    assert!(texts[0].contains(image) && texts[0].contains("attachment://none"), "{}", texts[0]);
+    assert!(texts[1].contains("attachment://0a"), "an attachment is no reference: {}", texts[1]);
+}

@@ -142,11 +142,11 @@ fn fates(
             None => (Fate::Kept, None),
             Some(replacement) => {
                 let (fate, why) = fate(message, replacement);
-                (fate, Some(why))
+                (fate, Some(Arc::from(why)))
             }
         };
         MessageReport {
-            id: id.map(|id| id.to_string()).unwrap_or_default(),
+            id,
             role: message.message().role(),
             tokens: message.tokens(),
             fate,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{Body, ContextMessage, Role};
+use crate::{Body, ContextMessage, Message, Role};
 
 /// A smallest run of messages that may only leave together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Group {
 }
 
 /// The kind of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GroupKind {
     /// One system message.
     System,
@@ -94,7 +94,7 @@ impl Groups {
         let mut groups: Vec<Group> = Vec::new();
         for (start, last) in last.into_iter().enumerate() {
             let end = last + 1;
-            let kind = kind_of(&messages[start]);
+            let kind = kind_of(messages[start].message());
             let has_system = kind == GroupKind::System;
             match groups.last_mut() {
                 Some(open) if start < open.range.end => {
@@ -179,13 +179,121 @@ fn call_places(messages: &[ContextMessage]) -> Vec<Option<CallPlace>> {
     answered
 }
 
-fn kind_of(message: &ContextMessage) -> GroupKind {
-    let message = message.message();
+/// The numbers of groups of a session that is read message by message, as [`Groups`] finds them.
+#[derive(Debug, Default)]
+pub struct GroupTally {
+    /// The groups that are complete, by kind.
+    complete: HashMap<GroupKind, usize>,
+    /// The first message and the kind of each group that a result may still extend: those since the first
+    /// call without a result.
+    open: Vec<(usize, GroupKind)>,
+    /// The messages with the calls that have no result yet, by the id of the call.
+    unanswered: HashMap<String, Vec<usize>>,
+    n_messages: usize,
+}
+
+impl GroupTally {
+    /// Adds the next message.
+    pub fn push(&mut self, message: &Message) {
+        let position = self.n_messages;
+        self.n_messages += 1;
+        self.open.push((position, kind_of(message)));
+        for call in message.calls() {
+            self.unanswered.entry(call.id.clone()).or_default().push(position);
+        }
+        if let Body::Tool(result) = &message.body
+            && let Some(callers) = self.unanswered.get_mut(&result.call_id)
+            && let Some(caller) = callers.pop()
+        {
+            if callers.is_empty() {
+                self.unanswered.remove(&result.call_id);
+            }
+            self.open.truncate(self.open.partition_point(|(start, _)| *start <= caller));
+        }
+        if self.unanswered.is_empty() {
+            self.complete_all();
+        }
+    }
+
+    /// Returns the numbers of groups by kind. A kind of which there are none is left out.
+    pub fn finish(mut self) -> HashMap<GroupKind, usize> {
+        self.complete_all();
+        self.complete
+    }
+
+    fn complete_all(&mut self) {
+        for (_, kind) in self.open.drain(..) {
+            *self.complete.entry(kind).or_default() += 1;
+        }
+    }
+}
+
+fn kind_of(message: &Message) -> GroupKind {
     match message.role() {
         Role::System => GroupKind::System,
         Role::User => GroupKind::User,
         Role::Assistant if message.calls().is_empty() => GroupKind::Assistant,
         Role::Assistant => GroupKind::Exchange,
         Role::Tool => GroupKind::Orphan,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+    use crate::{TokenCounter, Tokens, ToolCall, ToolName, ToolResult};
+
+    struct Free;
+    impl TokenCounter for Free {
+        fn count(&self, _: &str) -> Tokens {
+            Tokens::ZERO
+        }
+    }
+
+    fn call(id: char) -> ToolCall {
+        ToolCall { id: id.to_string(), name: ToolName::new("t").unwrap(), arguments: "{}".into() }
+    }
+
+    /// Builds messages: `s`, `u`, `a`; `t` with the ids of its calls, `r` with that of its call.
+    fn message(word: &str) -> Message {
+        match word.split_at(1) {
+            ("s", _) => Message::system("rules"),
+            ("u", _) => Message::user("hi"),
+            ("a", _) => Message::assistant("yes"),
+            ("t", ids) => Message::calling(ids.chars().map(call).collect()),
+            (_, id) => Message::tool(ToolResult::answer(&call(id.chars().next().unwrap()), "out")),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_tally_counts_the_groups_that_are_found_at_once(
+            words in vec(select(vec!["s", "u", "a", "tx", "ty", "txy", "txx", "rx", "ry", "rz"]), 0..24)
+        ) {
+            let messages = words.iter().map(|word| ContextMessage::count(message(word), &Free));
+            let mut expected: HashMap<GroupKind, usize> = HashMap::new();
+            for group in &Groups::of(&messages.collect::<Vec<_>>()) {
+                *expected.entry(group.kind()).or_default() += 1;
+            }
+            let mut tally = GroupTally::default();
+            words.iter().for_each(|word| tally.push(&message(word)));
+            prop_assert_eq!(tally.finish(), expected, "{}", words.join(" "));
+        }
+    }
+
+    #[test]
+    fn a_tally_holds_no_group_that_is_complete() {
+        let mut tally = GroupTally::default();
+        for word in ["u", "txy", "rx", "ry", "a"].repeat(1_000) {
+            tally.push(&message(word));
+            assert!(tally.open.len() <= 3);
+        }
+        let counts = [GroupKind::User, GroupKind::Exchange, GroupKind::Assistant].map(|kind| (kind, 1_000));
+        assert_eq!(tally.finish(), HashMap::from(counts));
     }
 }

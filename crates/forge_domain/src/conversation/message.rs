@@ -24,7 +24,7 @@ pub const NOTE_BY: &str = "note_by";
 pub(crate) const ANSWERS: &str = "transformed";
 
 /// The author's role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Standing instructions.

@@ -5,19 +5,21 @@
 
 use std::collections::{HashMap, HashSet};
 
-/// A record's place in the tree.
-#[derive(Clone, Debug)]
+use crate::id_digest::IdDigest;
+
+/// A record's place in the tree. There may be a million of them.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     /// The kind of the record.
     pub(super) kind: Kind,
     /// Its id.
-    pub(super) uuid: Option<String>,
+    pub(super) uuid: Option<IdDigest>,
     /// The record that it follows.
     pub(super) parent: Parent,
     /// True if a sub-agent made it.
     pub(super) is_sidechain: bool,
     /// The id of the provider's reply that it is a piece of.
-    pub(super) reply: Option<String>,
+    pub(super) reply: Option<IdDigest>,
     /// True if it contains tool results.
     pub(super) has_results: bool,
 }
@@ -36,12 +38,12 @@ pub(super) enum Kind {
 }
 
 /// The record before a record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parent {
     /// None: it is the first.
     Root,
     /// The record of that id.
-    Named(String),
+    Named(IdDigest),
     /// It has one, but does not say which.
     Unknown,
 }
@@ -69,7 +71,7 @@ struct Tree<'a> {
     nodes: &'a [Node],
     /// True for each record that is a message of this session.
     is_message: Vec<bool>,
-    by_uuid: HashMap<&'a str, usize>,
+    by_uuid: HashMap<IdDigest, usize>,
 }
 
 impl<'a> Tree<'a> {
@@ -77,8 +79,7 @@ impl<'a> Tree<'a> {
         let mut by_uuid = HashMap::new();
         let mut is_message = Vec::with_capacity(nodes.len());
         for (place, node) in nodes.iter().enumerate() {
-            let first =
-                node.uuid.as_deref().is_none_or(|uuid| *by_uuid.entry(uuid).or_insert(place) == place);
+            let first = node.uuid.is_none_or(|uuid| *by_uuid.entry(uuid).or_insert(place) == place);
             is_message.push(first && node.kind != Kind::Other);
         }
         let is_main = |node: &Node| !node.is_sidechain && node.kind != Kind::Attachment;
@@ -103,22 +104,22 @@ impl<'a> Tree<'a> {
     /// Returns the parent that the record at `place` names, if it is in the file.
     fn parent(&self, place: usize) -> Option<usize> {
         match &self.nodes[place].parent {
-            Parent::Named(uuid) => self.by_uuid.get(uuid.as_str()).copied(),
+            Parent::Named(uuid) => self.by_uuid.get(uuid).copied(),
             Parent::Root | Parent::Unknown => None,
         }
     }
 
     /// Adds the pieces of replies and the results that belong to what is active; whether there were any.
     fn spread(&self, active: &mut [bool]) -> bool {
-        let replies: HashSet<&str> = (0..active.len())
+        let replies: HashSet<IdDigest> = (0..active.len())
             .filter(|place| active[*place] && self.nodes[*place].kind == Kind::Assistant)
-            .filter_map(|place| self.nodes[place].reply.as_deref())
+            .filter_map(|place| self.nodes[place].reply)
             .collect();
         let mut grown = false;
         for place in 0..active.len() {
             let node = &self.nodes[place];
             let belongs = match node.kind {
-                Kind::Assistant => node.reply.as_deref().is_some_and(|reply| replies.contains(reply)),
+                Kind::Assistant => node.reply.is_some_and(|reply| replies.contains(&reply)),
                 Kind::User => node.has_results && self.parent(place).is_some_and(|parent| active[parent]),
                 Kind::Attachment | Kind::Other => false,
             };
@@ -151,14 +152,14 @@ mod tests {
                 "t" => Kind::Attachment,
                 _ => Kind::Other,
             },
-            uuid: (!uuid.is_empty()).then(|| uuid.to_owned()),
+            uuid: (!uuid.is_empty()).then(|| IdDigest::of(uuid)),
             parent: match parent {
                 "-" => Parent::Root,
                 "?" => Parent::Unknown,
-                uuid => Parent::Named(uuid.to_owned()),
+                uuid => Parent::Named(IdDigest::of(uuid)),
             },
             is_sidechain: kind.chars().all(char::is_uppercase),
-            reply: reply.map(str::to_owned),
+            reply: reply.map(IdDigest::of),
             has_results: kind.eq_ignore_ascii_case("r"),
         }
     }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::attachment;
 use super::branch::{Kind, Node, active_branch};
-use super::shape::{Shape, file_stem, is_result_kind, node};
+use super::shape::{Shape, file_stem, is_result_kind, node, reply_id};
 use crate::codec::{Input, each_record};
 use crate::flat_text::flat_value;
 use crate::harness::split_notes;
@@ -54,6 +54,8 @@ pub(super) fn session(input: &Input<'_>) -> Result<Session, TranscriptError> {
 #[derive(Default)]
 pub(super) struct Records {
     names: Names,
+    /// The id of the latest reply.
+    reply: Option<Arc<str>>,
 }
 
 impl Records {
@@ -61,9 +63,18 @@ impl Records {
     pub(super) fn read(&mut self, line: &str, node: Node, active: bool) -> Record {
         let fields: Map<String, Value> = parse(line).unwrap_or_default();
         let attachment = attachment::kind(&fields).map(Box::from);
+        let reply = reply_id(&fields).map(|reply| self.shared(reply));
         let mut messages = if active { messages_of(line, fields, node.kind) } else { Vec::new() };
         self.names.name(&mut messages);
-        Record::new(line, messages).part_of(node.reply, attachment)
+        Record::new(line, messages).part_of(reply, attachment)
+    }
+
+    /// Returns the id of a reply, which consecutive records share.
+    fn shared(&mut self, reply: &str) -> Arc<str> {
+        match &self.reply {
+            Some(same) if **same == *reply => Arc::clone(same),
+            _ => Arc::clone(self.reply.insert(reply.into())),
+        }
     }
 }
 

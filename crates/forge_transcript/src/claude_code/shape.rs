@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::branch::{Kind, Node, Parent};
 use crate::arguments::fields;
 use crate::codec::{file_name, value_of};
+use crate::id_digest::IdDigest;
 use crate::json_text::parse;
 use crate::{TranscriptError, foreign};
 
@@ -125,7 +126,6 @@ pub(super) fn file_stem(origin: &str) -> &str {
 
 /// Returns a record's place in the tree.
 pub(super) fn node(fields: &Map<String, Value>) -> Node {
-    let text = |key: &str| fields.get(key).and_then(Value::as_str).map(str::to_owned);
     let message = fields.get("message").filter(|message| message.is_object());
     let kind = match (fields.get("type").and_then(Value::as_str), message) {
         (Some("user"), Some(_)) => Kind::User,
@@ -136,7 +136,7 @@ pub(super) fn node(fields: &Map<String, Value>) -> Node {
     // A compaction starts a new tree; a separate field names the record that it continues.
     let boundary = fields.get("subtype").and_then(Value::as_str) == Some("compact_boundary");
     let parent = match fields.get(if boundary { "logicalParentUuid" } else { "parentUuid" }) {
-        Some(Value::String(uuid)) => Parent::Named(uuid.clone()),
+        Some(Value::String(uuid)) => Parent::Named(IdDigest::of(uuid)),
         Some(Value::Null) if !boundary => Parent::Root,
         _ => Parent::Unknown,
     };
@@ -144,12 +144,17 @@ pub(super) fn node(fields: &Map<String, Value>) -> Node {
     let is_result = |block: &Value| block.get("type").and_then(Value::as_str).is_some_and(is_result_kind);
     Node {
         kind,
-        uuid: text("uuid"),
+        uuid: fields.get("uuid").and_then(Value::as_str).map(IdDigest::of),
         parent,
         is_sidechain: fields.get("isSidechain") == Some(&Value::Bool(true)),
-        reply: message.and_then(|message| message.get("id")?.as_str()).map(str::to_owned),
+        reply: reply_id(fields).map(IdDigest::of),
         has_results: blocks.unwrap_or_default().iter().any(is_result),
     }
+}
+
+/// Returns the id of the provider's reply that a record is a piece of.
+pub(super) fn reply_id(fields: &Map<String, Value>) -> Option<&str> {
+    fields.get("message")?.get("id")?.as_str()
 }
 
 /// Checks whether blocks of this kind answer a call.

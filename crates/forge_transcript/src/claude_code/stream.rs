@@ -6,6 +6,7 @@ use super::read::Records;
 use super::shape::{Shape, file_stem};
 use crate::attachments::Tally;
 use crate::codec::{Source, Visit, each_record};
+use crate::id_digest::IdDigest;
 use crate::recorded_call::CallTally;
 use crate::reply_pieces::Joiner;
 use crate::{Format, RecordedCompaction, StreamError, StreamedSession};
@@ -111,8 +112,7 @@ impl Survey {
         };
         let Some(last) = self.compactions.iter().rev().find(is_summed_up) else { return 0 };
         let earlier = &self.shape.nodes[..last.record];
-        let kept = last.kept_from.as_ref();
-        kept.and_then(|uuid| earlier.iter().position(|node| node.uuid.as_ref() == Some(uuid)))
-            .unwrap_or(last.record)
+        let kept = last.kept_from.as_deref().map(IdDigest::of);
+        kept.and_then(|uuid| earlier.iter().position(|node| node.uuid == Some(uuid))).unwrap_or(last.record)
     }
 }

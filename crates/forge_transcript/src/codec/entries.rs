@@ -316,6 +316,8 @@ fn entry_messages<F: EntryFormat>(entry: &Value) -> Vec<Message> {
 struct EntryReader {
     /// The number of replies that are complete.
     n_replies: usize,
+    /// The id of the reply that is not complete.
+    reply: Option<Arc<str>>,
     links: Links,
     names: Names,
 }
@@ -328,19 +330,24 @@ impl EntryReader {
         let mut messages = F::text_messages(raw);
         self.links.link(&mut messages);
         self.names.name(&mut messages);
-        let reply = if F::JOINS_REPLIES { self.piece(&messages) } else { F::reply_of(raw) };
+        let reply = match F::JOINS_REPLIES {
+            true => self.piece(&messages),
+            false => F::reply_of(raw).map(Arc::from),
+        };
         Record::new(raw, messages).part_of(reply, None).folded(presence == Presence::Folded)
     }
 
     /// Returns the id of the reply that `messages` belong to: it is over when another speaks.
-    fn piece(&mut self, messages: &[Message]) -> Option<String> {
+    fn piece(&mut self, messages: &[Message]) -> Option<Arc<str>> {
         let is_reply =
             |message: &Message| matches!(message.body, Body::Assistant { .. }) && !message.is_compacted;
         if !messages.iter().all(is_reply) {
             self.n_replies += 1;
+            self.reply = None;
             return None;
         }
-        (!messages.is_empty()).then(|| format!("reply {}", self.n_replies))
+        let id = || format!("reply {}", self.n_replies).into();
+        (!messages.is_empty()).then(|| Arc::clone(self.reply.get_or_insert_with(id)))
     }
 }
 
@@ -419,9 +426,7 @@ impl Survey {
     /// has messages.
     fn window(&self) -> Window {
         let Some(last) = self.compactions.last() else { return Window::default() };
-        let of_id = |id: &String| {
-            self.traces.iter().take(last.record).position(|trace| trace.id.as_deref() == Some(id))
-        };
+        let of_id = |id: &String| self.traces.place_of(id, last.record);
         let kept = last.kept_record.or_else(|| last.kept_from.as_ref().and_then(of_id));
         let standing = self.standing.iter().copied().filter(|place| *place < last.record);
         window(standing.collect(), kept, last.record)

@@ -22,7 +22,7 @@ pub(crate) use record_lines::each_record;
 pub use revision::RewriteError;
 pub(crate) use revision::{Line, Revision, Says};
 pub use source::Opener;
-pub(crate) use source::{Source, Visit};
+pub(crate) use source::{LineCheck, Source, Visit};
 pub(crate) use traces::{Effect, Trace};
 pub(crate) use window::Window;
 

@@ -27,12 +27,26 @@ pub(crate) struct Source<'o> {
     pub(crate) origin: &'o str,
     /// The head of its list of messages, once it was looked for.
     head: Option<Option<Head>>,
+    /// A check of all lines, and whether a pass has made it.
+    check: Option<(Box<dyn LineCheck>, bool)>,
+}
+
+/// A check of the lines of a file, which a pass over them makes beside its own work.
+pub(crate) trait LineCheck {
+    /// Looks at the next line. Returns whether more have to be seen.
+    fn look(&mut self, line: &str) -> bool;
+
+    /// Forgets all lines.
+    fn restart(&mut self);
+
+    /// Returns the fault that was found in the file `origin`.
+    fn result(&self, origin: &str) -> Result<(), TranscriptError>;
 }
 
 impl<'o> Source<'o> {
     /// Creates the source of the file that `open` opens.
     pub(crate) fn new(open: Opener<'o>, origin: &'o str) -> Self {
-        Self { open, origin, head: None }
+        Self { open, origin, head: None, check: None }
     }
 
     /// Opens the file, unpacks it if it is compressed, and skips its byte order mark.
@@ -112,8 +126,40 @@ impl<'o> Source<'o> {
         })
     }
 
+    /// Lets the next pass over all lines make `check` as well.
+    pub(crate) fn check_lines(&mut self, check: impl LineCheck + 'static) {
+        self.check = Some((Box::new(check), false));
+    }
+
+    /// Returns the fault that the check of the lines found. It makes a pass of its own if there was none.
+    pub(crate) fn checked_lines(&mut self) -> Result<(), StreamError> {
+        if self.check.as_ref().is_some_and(|(_, is_made)| !is_made) {
+            self.each_line(&mut |_| true)?;
+        }
+        let check = self.check.take();
+        check.map_or(Ok(()), |(check, _)| Ok(check.result(self.origin)?))
+    }
+
     /// Passes each line to `take`, until it accepts no more; returns whether all of them are text.
     pub(crate) fn each_line(&mut self, take: &mut dyn FnMut(&str) -> bool) -> io::Result<bool> {
+        let Some((mut check, _)) = self.check.take_if(|(_, is_made)| !*is_made) else {
+            return self.pass(take);
+        };
+        let (mut is_looking, mut is_complete) = (true, true);
+        let is_text = self.pass(&mut |line| {
+            is_looking = is_looking && check.look(line);
+            is_complete = take(line);
+            is_complete
+        })?;
+        let is_made = is_complete && is_text;
+        if !is_made {
+            check.restart();
+        }
+        self.check = Some((check, is_made));
+        Ok(is_text)
+    }
+
+    fn pass(&mut self, take: &mut dyn FnMut(&str) -> bool) -> io::Result<bool> {
         let mut reader = self.reader()?;
         let mut line = Vec::new();
         loop {

@@ -1,6 +1,8 @@
 //! The traces that entries leave for each other: branches, rewinds, replacements.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+
+use crate::id_digest::IdDigest;
 
 /// The facts of an entry that decide whether others still count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,30 +20,69 @@ pub(crate) struct Trace {
     pub(crate) effect: Effect,
 }
 
-/// The traces of all entries. Most entries of a long session leave none, and take hardly any memory.
+/// The traces of all entries. A session may have a million, so of each only a few bytes are kept: of an id
+/// its digest.
 #[derive(Debug, Default)]
-pub(crate) struct Traces(Vec<Option<Box<Trace>>>);
+pub(crate) struct Traces {
+    /// The bits [`IS_TURN`] and [`IS_FOLDED`] of each entry.
+    facts: Vec<u8>,
+    /// The ids; none if no entry has one.
+    ids: Vec<Option<IdDigest>>,
+    /// The parents; none if the entries are no tree.
+    parents: Vec<Option<IdDigest>>,
+    hidden_by: BTreeMap<usize, IdDigest>,
+    effects: BTreeMap<usize, Effect>,
+}
 
-impl Traces {
-    pub(crate) fn push(&mut self, trace: Trace) {
-        self.0.push((trace != NO_TRACE).then(|| Box::new(trace)));
+const IS_TURN: u8 = 1;
+const IS_FOLDED: u8 = 2;
+
+/// Adds an id to those of `n` entries, which are none if no entry has one so far.
+fn push_id(ids: &mut Vec<Option<IdDigest>>, n: usize, id: Option<&str>) {
+    if id.is_some() && ids.is_empty() {
+        ids.resize(n, None);
     }
-
-    pub(crate) const fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Trace> + DoubleEndedIterator {
-        self.0.iter().map(|trace| trace.as_deref().unwrap_or(&NO_TRACE))
-    }
-
-    fn at(&self, place: usize) -> &Trace {
-        self.0.get(place).and_then(Option::as_deref).unwrap_or(&NO_TRACE)
+    if id.is_some() || !ids.is_empty() {
+        ids.push(id.map(IdDigest::of));
     }
 }
 
-static NO_TRACE: Trace =
-    Trace { id: None, parent: None, hidden_by: None, is_turn: false, is_folded: false, effect: Effect::None };
+impl Traces {
+    pub(crate) fn push(&mut self, trace: Trace) {
+        let place = self.facts.len();
+        push_id(&mut self.ids, place, trace.id.as_deref());
+        push_id(&mut self.parents, place, trace.parent.as_deref());
+        self.hidden_by.extend(trace.hidden_by.map(|id| (place, IdDigest::of(&id))));
+        if trace.effect != Effect::None {
+            self.effects.insert(place, trace.effect);
+        }
+        let turn = if trace.is_turn { IS_TURN } else { 0 };
+        let folded = if trace.is_folded { IS_FOLDED } else { 0 };
+        self.facts.push(turn | folded);
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.facts.len()
+    }
+
+    /// Returns the first entry before `end` that has the id.
+    pub(crate) fn place_of(&self, id: &str, end: usize) -> Option<usize> {
+        let id = Some(IdDigest::of(id));
+        self.ids.iter().take(end).position(|known| *known == id)
+    }
+
+    fn id(&self, place: usize) -> Option<IdDigest> {
+        self.ids.get(place).copied().flatten()
+    }
+
+    fn parent(&self, place: usize) -> Option<IdDigest> {
+        self.parents.get(place).copied().flatten()
+    }
+
+    fn is(&self, place: usize, fact: u8) -> bool {
+        self.facts[place] & fact != 0
+    }
+}
 
 /// The state of an entry, after all that other entries did to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +135,7 @@ impl Reading {
     /// Checks whether the entries that count are read in the order of the file.
     pub(crate) fn is_in_order(&self, traces: &Traces) -> bool {
         let counts =
-            |place: &&usize| self.presence[**place] != Presence::Gone && traces.at(**place).id.is_some();
+            |place: &&usize| self.presence[**place] != Presence::Gone && traces.id(**place).is_some();
         self.moved.is_empty() || self.order().iter().filter(counts).is_sorted()
     }
 }
@@ -103,37 +144,21 @@ impl Reading {
 pub(crate) fn reading(traces: &Traces) -> Reading {
     let mut active = branch(traces);
     let mut moved: HashMap<usize, usize> = HashMap::new();
-    let mut folded: Vec<bool> = traces.iter().map(|trace| trace.is_folded).collect();
-    let mut by_id: HashMap<&str, usize> = HashMap::new();
-    for (place, trace) in traces.iter().enumerate() {
-        let earlier = |id: &str| by_id.get(id).copied();
-        match &trace.effect {
-            Effect::None => {}
-            Effect::Updates => {
-                if let Some(before) = trace.id.as_deref().and_then(earlier) {
-                    if active[before] {
-                        moved.insert(place, moved.get(&before).copied().unwrap_or(before));
-                    }
-                    active[before] = false;
-                }
-            }
-            Effect::Repeats => active[place] &= trace.id.as_deref().and_then(earlier).is_none(),
-            Effect::DropsTurns(turns) => drop_turns(traces, &mut active, place, *turns),
-            Effect::RewindsTo(id) => {
-                let start = earlier(id).unwrap_or_default();
-                active[start..place].fill(false);
-            }
-            Effect::Forgets(ids) => {
-                ids.iter().filter_map(|id| earlier(id)).for_each(|forgotten| folded[forgotten] = true);
-            }
-            Effect::Resets => active[..place].fill(false),
-        }
-        if let Some(id) = &trace.id {
-            by_id.insert(id, place);
+    let mut folded: Vec<bool> = (0..traces.len()).map(|place| traces.is(place, IS_FOLDED)).collect();
+    let mut by_id: HashMap<IdDigest, u32> = HashMap::new();
+    let are_named = !(traces.effects.is_empty() && traces.hidden_by.is_empty());
+    for (place, id) in traces.ids.iter().enumerate().filter(|_| are_named) {
+        let earlier = |id: IdDigest| by_id.get(&id).map(|place| *place as usize);
+        apply(traces, place, &earlier, &mut active, &mut moved, &mut folded);
+        by_id.extend(id.map(|id| (id, place as u32)));
+    }
+    if traces.ids.is_empty() {
+        for place in traces.effects.keys() {
+            apply(traces, *place, &|_| None, &mut active, &mut moved, &mut folded);
         }
     }
-    for (folded, trace) in folded.iter_mut().zip(traces.iter()) {
-        *folded |= trace.hidden_by.as_deref().is_some_and(|id| by_id.contains_key(id));
+    for (place, id) in &traces.hidden_by {
+        folded[*place] |= by_id.contains_key(id);
     }
     let presence = |(active, folded)| match (active, folded) {
         (false, _) => Presence::Gone,
@@ -144,8 +169,43 @@ pub(crate) fn reading(traces: &Traces) -> Reading {
     Reading { presence, moved }
 }
 
+/// Applies the effect of the entry at `place` to those before it. `earlier` finds the latest one with an id.
+fn apply(
+    traces: &Traces,
+    place: usize,
+    earlier: &dyn Fn(IdDigest) -> Option<usize>,
+    active: &mut [bool],
+    moved: &mut HashMap<usize, usize>,
+    folded: &mut [bool],
+) {
+    let of_same_id = || traces.id(place).and_then(earlier);
+    match traces.effects.get(&place).unwrap_or(&Effect::None) {
+        Effect::None => {}
+        Effect::Updates => {
+            if let Some(before) = of_same_id() {
+                if active[before] {
+                    moved.insert(place, moved.get(&before).copied().unwrap_or(before));
+                }
+                active[before] = false;
+            }
+        }
+        Effect::Repeats => active[place] &= of_same_id().is_none(),
+        Effect::DropsTurns(turns) => drop_turns(traces, active, place, *turns),
+        Effect::RewindsTo(id) => {
+            let start = earlier(IdDigest::of(id)).unwrap_or_default();
+            active[start..place].fill(false);
+        }
+        Effect::Forgets(ids) => {
+            ids.iter()
+                .filter_map(|id| earlier(IdDigest::of(id)))
+                .for_each(|forgotten| folded[forgotten] = true);
+        }
+        Effect::Resets => active[..place].fill(false),
+    }
+}
+
 fn drop_turns(traces: &Traces, active: &mut [bool], place: usize, turns: usize) {
-    let begins = (0..place).rev().filter(|at| active[*at] && traces.at(*at).is_turn);
+    let begins = (0..place).rev().filter(|at| active[*at] && traces.is(*at, IS_TURN));
     if let Some(start) = begins.take(turns).last() {
         active[start..place].fill(false);
     }
@@ -154,19 +214,20 @@ fn drop_turns(traces: &Traces, active: &mut [bool], place: usize, turns: usize) 
 /// Returns the entries of the branch that ends in the last entry, if the entries are a tree; else all. A
 /// parent that is not in the file is replaced by the entry before.
 fn branch(traces: &Traces) -> Vec<bool> {
-    if traces.iter().all(|trace| trace.parent.is_none()) {
+    if traces.parents.is_empty() {
         return vec![true; traces.len()];
     }
-    let ids = traces.iter().enumerate().filter_map(|(place, trace)| Some((trace.id.as_deref()?, place)));
-    let by_id: HashMap<&str, usize> = ids.collect();
+    let root = IdDigest::of("");
+    let ids = traces.ids.iter().enumerate().filter_map(|(place, id)| Some(((*id)?, place as u32)));
+    let by_id: HashMap<IdDigest, u32> = ids.collect();
     // Entries outside the tree, such as a header, always count.
-    let mut active: Vec<bool> = traces.iter().map(|trace| trace.parent.is_none()).collect();
-    let mut next = traces.iter().rposition(|trace| trace.parent.is_some());
-    while let Some(place) = next.filter(|place| !active[*place] || traces.at(*place).parent.is_none()) {
+    let mut active: Vec<bool> = traces.parents.iter().map(Option::is_none).collect();
+    let mut next = traces.parents.iter().rposition(Option::is_some);
+    while let Some(place) = next.filter(|place| !active[*place] || traces.parent(*place).is_none()) {
         active[place] = true;
-        next = match traces.at(place).parent.as_deref() {
-            Some("") => None,
-            Some(parent) => by_id.get(parent).copied().or_else(|| place.checked_sub(1)),
+        next = match traces.parent(place) {
+            Some(parent) if parent == root => None,
+            Some(parent) => by_id.get(&parent).map(|place| *place as usize).or_else(|| place.checked_sub(1)),
             None => place.checked_sub(1),
         };
     }
@@ -226,8 +287,11 @@ mod tests {
             let reading = reading(&traces);
             let left =
                 reading.order().into_iter().filter(|place| reading.presence[*place] == Presence::Active);
-            let actual: String =
-                left.filter_map(|place| traces.at(place).id.clone()).map(String::from).collect();
+            let ids: Vec<&str> = text
+                .split_whitespace()
+                .map(|word| word.split(['<', '!']).next().unwrap_or_default())
+                .collect();
+            let actual: String = left.map(|place| ids[place]).collect();
             assert_eq!(actual, expected, "{text}");
         }
     }

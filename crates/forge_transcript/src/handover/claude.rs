@@ -4,7 +4,7 @@ use forge_domain::{Message, Role};
 use forge_wire::anthropic::entry_blocks;
 use serde_json::{Value, json};
 
-use super::new_session::NewSession;
+use super::new_session::{NewLines, NewSession};
 use crate::claude_code::reply::reply_message;
 
 /// The version of Claude Code whose form is written.
@@ -18,9 +18,9 @@ pub(super) fn path(new: &NewSession<'_>) -> String {
 }
 
 /// Returns a line for each message, each hanging on the one before.
-pub(super) fn lines(new: &NewSession<'_>) -> Vec<String> {
+pub(super) fn lines(new: &NewSession<'_>) -> NewLines {
     let mut parent = Value::Null;
-    let mut lines = Vec::new();
+    let mut lines = NewLines::default();
     for (place, message) in new.messages.iter().enumerate() {
         let uuid = new.uuid(place);
         let role = if message.role() == Role::Assistant { "assistant" } else { "user" };
@@ -40,7 +40,7 @@ pub(super) fn lines(new: &NewSession<'_>) -> Vec<String> {
         if role == "user" && (message.note_by().is_some() || message.is_compacted) {
             line["isMeta"] = json!(true);
         }
-        lines.push(line.to_string());
+        lines.push(&line);
         parent = json!(uuid);
     }
     lines

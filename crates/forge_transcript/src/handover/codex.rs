@@ -3,7 +3,7 @@
 use forge_domain::{Body, Message};
 use serde_json::{Value, json};
 
-use super::new_session::NewSession;
+use super::new_session::{NewLines, NewSession};
 use crate::agents::codex_items;
 
 /// The version of Codex whose form is written.
@@ -16,8 +16,8 @@ pub(super) fn path(new: &NewSession<'_>) -> String {
 
 /// Returns the facts of the session, and the items of each message. What Codex shows when it resumes a
 /// session are events beside the items.
-pub(super) fn lines(new: &NewSession<'_>) -> Vec<String> {
-    let mut lines = Lines { new, lines: Vec::new() };
+pub(super) fn lines(new: &NewSession<'_>) -> NewLines {
+    let mut lines = Lines { new, lines: NewLines::default() };
     let mut meta = json!({
         "id": new.id,
         "timestamp": new.timestamp(0),
@@ -38,13 +38,13 @@ pub(super) fn lines(new: &NewSession<'_>) -> Vec<String> {
 
 struct Lines<'a> {
     new: &'a NewSession<'a>,
-    lines: Vec<String>,
+    lines: NewLines,
 }
 
 impl Lines<'_> {
     fn push(&mut self, kind: &str, payload: &Value) {
         let timestamp = self.new.timestamp(self.lines.len());
-        self.lines.push(json!({"timestamp": timestamp, "type": kind, "payload": payload}).to_string());
+        self.lines.push(&json!({"timestamp": timestamp, "type": kind, "payload": payload}));
     }
 
     fn message(&mut self, message: &Message) {

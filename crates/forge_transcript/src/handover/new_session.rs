@@ -1,7 +1,10 @@
 //! A session that begins with the messages of another.
 
+use std::fmt::Write;
+
 use forge_domain::Message;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use crate::new_uuid;
 
@@ -35,5 +38,30 @@ impl NewSession<'_> {
     /// Returns the time in the names of files.
     pub(super) fn time_in_names(&self, form: &str) -> String {
         self.now.strftime(form).to_string()
+    }
+}
+
+/// The lines of a new file. They are one text from the start: a large session should not be held twice.
+#[derive(Default)]
+pub(super) struct NewLines {
+    text: String,
+    n_lines: usize,
+}
+
+impl NewLines {
+    /// Adds a line.
+    pub(super) fn push(&mut self, line: &Value) {
+        let _ = writeln!(self.text, "{line}");
+        self.n_lines += 1;
+    }
+
+    /// Returns the number of lines.
+    pub(super) const fn len(&self) -> usize {
+        self.n_lines
+    }
+
+    /// Returns the bytes of the file.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.text.into_bytes()
     }
 }

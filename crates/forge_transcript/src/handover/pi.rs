@@ -3,7 +3,7 @@
 use forge_domain::Message;
 use serde_json::{Map, Value, json};
 
-use super::new_session::NewSession;
+use super::new_session::{NewLines, NewSession};
 use crate::agents::pi_message;
 
 /// The version of pi's form.
@@ -16,11 +16,12 @@ pub(super) fn path(new: &NewSession<'_>) -> String {
 }
 
 /// Returns the header, and an entry for each message, each hanging on the one before.
-pub(super) fn lines(new: &NewSession<'_>) -> Vec<String> {
+pub(super) fn lines(new: &NewSession<'_>) -> NewLines {
     let header = json!({
         "type": "session", "version": VERSION, "id": new.id, "timestamp": new.timestamp(0), "cwd": new.folder,
     });
-    let mut lines = vec![header.to_string()];
+    let mut lines = NewLines::default();
+    lines.push(&header);
     // Ids of eight digits that were drawn for each entry would meet in a long session.
     let first = u32::from_str_radix(&new.uuid(0)[..8], 16).unwrap_or_default();
     let ids = (0..).map(|place: u32| format!("{:08x}", first.wrapping_add(place)));
@@ -33,7 +34,7 @@ pub(super) fn lines(new: &NewSession<'_>) -> Vec<String> {
             "timestamp": new.timestamp(place + 1),
             "message": dated_message(new, place, message),
         });
-        lines.push(entry.to_string());
+        lines.push(&entry);
         parent = json!(id);
     }
     lines

@@ -50,7 +50,7 @@ impl Successor {
             Self::Pi => pi::lines(new),
             Self::Claude => claude::lines(new),
         };
-        Ok(lines.into_iter().map(|line| line + "\n").collect::<String>().into_bytes())
+        Ok(lines.into_bytes())
     }
 
     /// Returns the words of the command that continues the session in `file`.

@@ -52,10 +52,13 @@ pub(super) fn continue_with(
     };
     let file = root.join(successor.path(&new));
     let bytes = Arc::new(successor.write(&new)?);
-    check(&bytes, &file, &messages)?;
     let task = arguments.task.as_deref();
     plan.file = Some(file.clone());
     plan.command = Some(successor.command(&new, &file.display().to_string(), task));
+    let recorded: Vec<_> = messages.iter().flat_map(calls).collect();
+    // Each of these is as large as the session.
+    drop(messages);
+    check(&bytes, &file, &recorded)?;
     if arguments.dry_run {
         plan.show(arguments.json)?;
         return Ok(ExitCode::SUCCESS);
@@ -85,15 +88,14 @@ pub(super) fn continue_with(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the file again as its agent will, and checks that it holds the same calls.
-fn check(bytes: &Arc<Vec<u8>>, file: &Path, messages: &[Message]) -> anyhow::Result<()> {
+/// Reads the file again as its agent will, and checks that it holds the calls that were recorded.
+fn check(bytes: &Arc<Vec<u8>>, file: &Path, recorded: &[(String, Value)]) -> anyhow::Result<()> {
     let name = file.display().to_string();
     let sessions = read_held(None, bytes, &name)?;
     let Some(session) = sessions.first() else { bail!("{name} was not written: it would hold no session") };
     let again = Draft::open(session, 0);
-    if !again.messages().flat_map(|message| calls(&message)).eq(messages.iter().flat_map(calls))
-        || !again.repairs().is_empty()
-    {
+    let is_same = again.messages().flat_map(|message| calls(&message)).eq(recorded.iter().cloned());
+    if !is_same || !again.repairs().is_empty() {
         bail!("{name} was not written: its calls would not be those of the session; this is a bug in Forge");
     }
     Ok(())

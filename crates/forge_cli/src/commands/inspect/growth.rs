@@ -43,60 +43,67 @@ pub(super) struct GrowthPoint {
 }
 
 impl Growth {
-    /// Returns the growth that was recorded, else the one that was counted; `None` without any call.
-    pub(super) fn of(
+    /// Returns the growth that was recorded, else the one that `counted` iterates over; `None` without any
+    /// call.
+    pub(super) fn of<I: Iterator<Item = Tokens>>(
         calls: &[RecordedCall],
         compactions: &[RecordedCompaction],
-        counted: &[Tokens],
+        counted: &dyn Fn() -> I,
     ) -> Option<Self> {
-        let recorded: Vec<&RecordedCall> =
-            calls.iter().filter(|call| !call.is_aside && call.usage.prompt_tokens > Tokens::ZERO).collect();
-        if recorded.len() < 2 {
-            let prompts = counted.iter().map(|tokens| (*tokens, 0)).collect();
-            return Self::of_prompts(GrowthSource::Counted, prompts);
+        let recorded =
+            || calls.iter().filter(|call| !call.is_aside && call.usage.prompt_tokens > Tokens::ZERO);
+        if recorded().nth(1).is_none() {
+            let prompts = counted().map(|tokens| (tokens, 0));
+            return Self::of_prompts(GrowthSource::Counted, counted().count(), prompts);
         }
         let mut left = compactions.iter().peekable();
-        let mut prompts = Vec::with_capacity(recorded.len());
-        for call in recorded {
+        let prompts = recorded().map(|call| {
             let mut before = 0;
             while left.next_if(|compaction| compaction.record < call.record).is_some() {
                 before += 1;
             }
-            prompts.push((call.usage.prompt_tokens, before));
-        }
-        Self::of_prompts(GrowthSource::Recorded, prompts)
+            (call.usage.prompt_tokens, before)
+        });
+        Self::of_prompts(GrowthSource::Recorded, recorded().count(), prompts)
     }
 
-    fn of_prompts(source: GrowthSource, prompts: Vec<(Tokens, usize)>) -> Option<Self> {
-        let (last, _) = *prompts.last()?;
-        let each: Vec<GrowthPoint> = prompts
-            .into_iter()
-            .enumerate()
-            .map(|(at, (tokens, compactions))| GrowthPoint { call: at + 1, tokens, compactions })
-            .collect();
-        let peak = each.iter().map(|point| point.tokens).max().unwrap_or_default();
-        Some(Self { source, calls: each.len(), peak, last, points: join_points(&each, MOST_POINTS) })
+    /// Returns the growth of `n_prompts` prompts: the tokens of each, and the compactions right before it.
+    fn of_prompts(
+        source: GrowthSource,
+        n_prompts: usize,
+        prompts: impl Iterator<Item = (Tokens, usize)>,
+    ) -> Option<Self> {
+        let mut last = None;
+        let each = prompts.enumerate().map(|(at, (tokens, compactions))| {
+            last = Some(tokens);
+            GrowthPoint { call: at + 1, tokens, compactions }
+        });
+        let points = join_points(each, n_prompts, MOST_POINTS);
+        let peak = points.iter().map(|point| point.tokens).max()?;
+        Some(Self { source, calls: n_prompts, peak, last: last?, points })
     }
 
     /// Returns at most that many points.
     pub(super) fn points(&self, most: usize) -> Vec<GrowthPoint> {
-        join_points(&self.points, most)
+        join_points(self.points.iter().copied(), self.points.len(), most)
     }
 }
 
-/// Joins points that follow each other, so that at most that many are left.
-fn join_points(points: &[GrowthPoint], most: usize) -> Vec<GrowthPoint> {
-    let most = most.clamp(1, points.len().max(1));
-    let place = |nth: usize| nth * points.len() / most;
-    let point = |nth: usize| {
-        let several = &points[place(nth)..place(nth + 1)];
-        Some(GrowthPoint {
-            call: several.first()?.call,
-            tokens: several.iter().map(|point| point.tokens).max()?,
-            compactions: several.iter().map(|point| point.compactions).sum(),
-        })
-    };
-    (0..most).filter_map(point).collect()
+/// Joins points that follow each other, so that at most that many of `n_points` are left.
+fn join_points(points: impl Iterator<Item = GrowthPoint>, n_points: usize, most: usize) -> Vec<GrowthPoint> {
+    let most = most.clamp(1, n_points.max(1));
+    let mut joined: Vec<GrowthPoint> = Vec::with_capacity(most);
+    for (at, point) in points.enumerate() {
+        let is_next = at >= joined.len() * n_points / most;
+        match joined.last_mut().filter(|_| !is_next) {
+            Some(open) => {
+                open.tokens = open.tokens.max(point.tokens);
+                open.compactions += point.compactions;
+            }
+            None => joined.push(point),
+        }
+    }
+    joined
 }
 
 /// Returns a chart of columns as lines of text, at most `width` columns and `height` lines, with the
@@ -142,7 +149,8 @@ mod tests {
         let mut compaction = RecordedCompaction::default();
         compaction.record = 2;
         let calls = [call(0, 10, false), call(1, 80, false), call(2, 5, true), call(3, 20, false)];
-        let growth = Growth::of(&calls, &[compaction], &[Tokens::new(7)]).unwrap();
+        let one = || std::iter::once(Tokens::new(7));
+        let growth = Growth::of(&calls, &[compaction], &one).unwrap();
         let points: Vec<_> = growth
             .points
             .iter()
@@ -154,15 +162,15 @@ mod tests {
             (GrowthSource::Recorded, Tokens::new(80), Tokens::new(20))
         );
         assert_eq!(chart(&growth, 9, 2), ["   ███", "▂▂▂███▄▄▄", "      ▲"]);
-        let counted = Growth::of(&calls[..1], &[], &[Tokens::new(7)]).unwrap();
+        let counted = Growth::of(&calls[..1], &[], &one).unwrap();
         assert_eq!((counted.source, counted.calls), (GrowthSource::Counted, 1));
-        assert_eq!(Growth::of(&[], &[], &[]), None);
+        assert_eq!(Growth::of(&[], &[], &std::iter::empty), None);
     }
 
     #[test]
     fn many_calls_are_few_points() {
         let calls: Vec<_> = (0..1_000).map(|n| call(n, n as u64 + 1, false)).collect();
-        let growth = Growth::of(&calls, &[], &[]).unwrap();
+        let growth = Growth::of(&calls, &[], &std::iter::empty).unwrap();
         assert_eq!(
             (growth.calls, growth.points.len(), growth.peak),
             (1_000, MOST_POINTS, Tokens::new(1_000))

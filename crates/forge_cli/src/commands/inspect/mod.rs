@@ -10,9 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use forge_app::{
-    InspectReport, Inspector, MessageSize, inspect_view, message_sizes, prompts, select, tools_tokens_of,
-};
+use forge_app::{InspectReport, Inspector, MessageSizes, inspect_sizes, prompts, select, tools_tokens_of};
 use forge_domain::{TokenCounter, Tokens};
 use forge_services::O200kCounter;
 use forge_transcript::{
@@ -106,17 +104,15 @@ struct InspectedSession {
     growth: Option<Growth>,
     /// The size of each message.
     #[serde(skip)]
-    sizes: Vec<MessageSize>,
+    sizes: MessageSizes,
 }
 
 impl InspectedSession {
     /// Adds the calls, as they were recorded and as they can be counted.
     fn with_calls(self, calls: &[RecordedCall]) -> Self {
-        Self {
-            spending: Spending::of(calls),
-            growth: Growth::of(calls, &self.compactions, &prompts(&self.sizes, self.report.tools_tokens)),
-            ..self
-        }
+        let counted = || prompts(&self.sizes, self.report.tools_tokens);
+        let growth = Growth::of(calls, &self.compactions, &counted);
+        Self { spending: Spending::of(calls), growth, ..self }
     }
 }
 
@@ -129,17 +125,18 @@ fn of_run(word: &str, store: Option<&str>) -> anyhow::Result<InspectedSession> {
     })?;
     let view = checkpoint.snapshot.conversation.view();
     let tools = tools_tokens_of(&checkpoint, &O200kCounter);
+    let (report, sizes) = inspect_sizes(&view, tools, &O200kCounter);
     let inspected = InspectedSession {
         id: format!("{}/{}", checkpoint.info.run, checkpoint.info.id),
         format: None,
         records: checkpoint.info.n_entries,
         skipped_lines: 0,
-        report: inspect_view(&view, tools, &O200kCounter),
+        report,
         attachments: Vec::new(),
         compactions: Vec::new(),
         spending: None,
         growth: None,
-        sizes: message_sizes(&view),
+        sizes,
     };
     Ok(inspected.with_calls(&[]))
 }
@@ -186,13 +183,14 @@ fn of_large_file(path: &Path) -> anyhow::Result<Option<InspectedSession>> {
     let streamed = streamed?;
     let Some(session) = streamed else { return Ok(None) };
     let tools = session.tools.as_ref().map_or(Tokens::ZERO, |tools| O200kCounter.count(tools));
+    let (report, sizes) = inspector.finish(tools);
     let inspected = InspectedSession {
         id: session.id,
         format: Some(session.format),
         records: session.records,
         skipped_lines: session.skipped_lines,
-        sizes: inspector.sizes(),
-        report: inspector.finish(tools),
+        sizes,
+        report,
         attachments: session.attachments,
         compactions: session.compactions,
         spending: None,
@@ -208,13 +206,14 @@ fn inspect_session(session: &Session, tools: Tokens, total: Option<&RecordedCall
     }
     let mut inspector = Inspector::new(&O200kCounter);
     Draft::visit_messages_of(session, &mut |message| inspector.push(&message));
+    let (report, sizes) = inspector.finish(tools);
     InspectedSession {
         id: session.id.clone(),
         format: Some(session.format),
         records: session.records.len(),
         skipped_lines: session.skipped_lines,
-        sizes: inspector.sizes(),
-        report: inspector.finish(tools),
+        sizes,
+        report,
         attachments: session.attachments(),
         compactions: session.compactions(),
         spending: None,

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::Context;
-use forge_app::{Duplicate, DuplicateKind, InspectReport, MessageSize};
-use forge_domain::{Role, Tokens, find_secrets, quantity};
+use forge_app::{Duplicate, DuplicateKind, InspectReport, MessageSize, MessageSizes};
+use forge_domain::{MessageId, Role, Tokens, find_secrets, quantity};
 use handlebars::Handlebars;
 use serde::Serialize;
 
@@ -481,21 +481,19 @@ fn in_thousands(tokens: Tokens) -> String {
 }
 
 /// Draws the messages in order, as wide as their tokens, in as many rows as keep them apart.
-fn tape(report: &InspectReport, sizes: &[MessageSize]) -> Tape {
+fn tape(report: &InspectReport, sizes: &MessageSizes) -> Tape {
     let total: u64 = sizes.iter().map(|size| size.tokens.as_u64()).sum();
     let rows = (sizes.len() / 24).clamp(1, 8);
     let unit = WIDTH * rows as f64 / total.max(1) as f64;
-    let twice: HashSet<&str> = same_results(report)
-        .flat_map(|duplicate| duplicate.ids.iter().rev().skip(1))
-        .map(String::as_str)
+    let twice: HashSet<MessageId> = same_results(report)
+        .flat_map(|duplicate| duplicate.ids.iter().rev().skip(1).flatten().copied())
         .collect();
     let mut pieces = Vec::new();
     let mut start = 0.0;
     let mut open: Option<Stretch<'_>> = None;
-    for size in sizes {
+    for size in sizes.iter() {
         let end = start + size.tokens.as_u64() as f64 * unit;
-        let label = size.id.map(|id| id.to_string()).unwrap_or_default();
-        let is_twice = twice.contains(label.as_str());
+        let is_twice = size.id.is_some_and(|id| twice.contains(&id));
         match &mut open {
             Some(stretch) if stretch.end - stretch.start < LEAST_WIDTH => stretch.add(size, end, is_twice),
             _ => {
@@ -517,14 +515,14 @@ fn tape(report: &InspectReport, sizes: &[MessageSize]) -> Tape {
 struct Stretch<'s> {
     start: f64,
     end: f64,
-    largest: &'s MessageSize,
+    largest: MessageSize<'s>,
     n: usize,
     tokens: Tokens,
     is_twice: bool,
 }
 
 impl<'s> Stretch<'s> {
-    fn add(&mut self, size: &'s MessageSize, end: f64, is_twice: bool) {
+    fn add(&mut self, size: MessageSize<'s>, end: f64, is_twice: bool) {
         if size.tokens > self.largest.tokens {
             self.largest = size;
             self.is_twice = is_twice;
@@ -561,10 +559,10 @@ impl<'s> Stretch<'s> {
         if let Some(tool) = tool {
             let _ = write!(label, " {}", visible(tool));
         }
-        if *is_note {
+        if is_note {
             label += ", not written by the user";
         }
-        if *is_compacted {
+        if is_compacted {
             label += ", made by a compaction";
         }
         if self.n > 1 {

@@ -4,6 +4,7 @@
 //! turns: system messages are separate, results are the user's, and adjacent messages of one side are one
 //! turn. So a breach belongs to the protocol whose rule it breaks.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -15,6 +16,7 @@ mod anthropic;
 mod gemini;
 mod openai;
 mod reasoning;
+mod scan;
 mod strict;
 mod turn;
 
@@ -22,6 +24,7 @@ pub use anthropic::anthropic_breaches;
 pub use gemini::gemini_breaches;
 pub use openai::openai_breaches;
 pub use reasoning::stale_reasoning;
+pub use scan::BreachScan;
 pub use strict::strict_breaches;
 
 /// A place where a request breaks a provider's rule.
@@ -90,6 +93,13 @@ pub enum Rule {
     ReasoningStale,
 }
 
+impl Breach {
+    /// Compares two breaches by their place in a list: by position, then by rule, then by protocol.
+    fn order(&self, other: &Self) -> Ordering {
+        (self.position, &self.rule, self.protocol).cmp(&(other.position, &other.rule, other.protocol))
+    }
+}
+
 impl fmt::Display for RuleSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -135,9 +145,7 @@ pub fn breaches<M: AsRef<Message>>(messages: &[M]) -> Vec<Breach> {
     let mut found = openai_breaches(messages);
     found.append(&mut anthropic_breaches(messages));
     found.append(&mut gemini_breaches(messages));
-    found.sort_by(|one, other| {
-        (one.position, &one.rule, one.protocol).cmp(&(other.position, &other.rule, other.protocol))
-    });
+    found.sort_by(Breach::order);
     found
 }
 

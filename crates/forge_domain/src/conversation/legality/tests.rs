@@ -1,4 +1,7 @@
 use pretty_assertions::assert_eq;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
 use serde_json::json;
 
 use super::*;
@@ -100,6 +103,36 @@ fn each_protocol_has_its_rules() {
         );
         assert_eq!(actual, (openai.to_owned(), anthropic.to_owned(), gemini.to_owned()), "{text}");
     }
+}
+
+/// Returns what a scan finds that gets `messages` one by one.
+fn scanned(messages: &[Message]) -> Vec<Breach> {
+    let mut scan = BreachScan::default();
+    messages.iter().for_each(|message| scan.push(message.clone()));
+    scan.finish()
+}
+
+proptest! {
+    #[test]
+    fn a_scan_finds_what_is_found_at_once(
+        words in vec(select(vec![
+            "s", "u", "a", "e", "n", "tx", "ty", "txy", "tyx", "txx", "rx", "ry", "rz", "kx", "Kx",
+        ]), 0..24)
+    ) {
+        let messages = messages(&words.join(" "));
+        prop_assert_eq!(scanned(&messages), breaches(&messages), "{}", words.join(" "));
+    }
+}
+
+#[test]
+fn a_scan_holds_one_exchange_at_a_time() {
+    let mut scan = BreachScan::default();
+    scan.push(Message::user("hi"));
+    for _ in 0..1_000 {
+        messages("txy rx ry u").into_iter().for_each(|message| scan.push(message));
+        assert!(scan.held() <= 5);
+    }
+    assert_eq!(scan.finish().len(), 999 * 2, "each id is used again");
 }
 
 #[test]

@@ -24,8 +24,9 @@ impl Conversation {
         n_messages: usize,
         compacted: &Context,
     ) -> Result<&CompactionEntry, RecordError> {
-        let rest = self.view.messages().iter().skip(n_messages);
-        let messages = compacted.messages().iter().chain(rest).cloned().collect();
+        // A clone would share a cache that the rest, of which nothing was read, does not have yet.
+        let rest = self.view.messages().iter().skip(n_messages).map(ContextMessage::apart);
+        let messages = compacted.messages().iter().cloned().chain(rest).collect();
         self.record(&Context::new(messages, compacted.next_id(), compacted.revision()))
     }
 
