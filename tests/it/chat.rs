@@ -358,6 +358,39 @@ fn a_call_that_needs_consent_is_asked_for_in_the_chat() {
 }
 
 #[test]
+fn a_call_that_was_stopped_at_the_question_did_nothing() {
+    let forge = forge();
+    let call = Step::calls(&[("shell", r#"{"command":"echo planted"}"#)]);
+    let server = ScriptedServer::start(vec![call, Step::text("I see.")]);
+    let mut terminal = chat(&forge, &server);
+    says(&mut terminal, "one");
+    terminal.sees("[n] no  [Space] why not");
+    terminal.types(CTRL_C);
+    terminal.sees("interrupted before this call had started: nothing was done");
+    terminal.sees("stopped; what was done is kept");
+    says(&mut terminal, "two");
+    terminal.sees("I see.");
+    let last = messages(&server.requests()[1]);
+    assert!(last[3].1.contains("had started: nothing was done"), "{last:?}");
+    assert_eq!(leave(terminal).code, Some(0));
+}
+
+#[test]
+fn what_a_chat_shows_of_its_surroundings_is_what_holds() {
+    let forge = forge().with_file("AGENTS.md", "Use tabs.");
+    let server = ScriptedServer::start(vec![Step::text("Tabs.")]);
+    let mut terminal = chat(&forge, &server);
+    says(&mut terminal, "/status");
+    terminal.sees("file");
+    terminal.sees("forge.yaml");
+    says(&mut terminal, "/model");
+    terminal.sees("openai:scripted (8,000 tokens)");
+    says(&mut terminal, "/tools");
+    terminal.sees("/help lists all of them. To send a message");
+    assert_eq!(leave(terminal).code, Some(0));
+}
+
+#[test]
 fn what_fails_or_is_no_command_does_not_end_the_chat() {
     let forge = forge();
     let server = ScriptedServer::start(vec![Step::status(400, "no"), Step::text("Better.")]);

@@ -15,7 +15,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::checkpoint_store::sample::{after, append, checkpoint, compacted, hour, run, said};
-use crate::forge::{Forge, Outcome};
+use crate::forge::{Forge, Outcome, outcome};
 
 const WRITER: Writer<'_> = Writer { holder: &TheTest, now: jiff::Timestamp::UNIX_EPOCH };
 
@@ -354,4 +354,40 @@ async fn the_command_exports_and_imports() {
     let named: Result<RunId, _> = RunId::new("a");
     let infos = listed.list(&CheckpointFilter::of_run(&named.unwrap())).await;
     assert!(matches!(infos, Ok::<_, StoreError>(infos) if infos.len() == 4));
+}
+
+#[test]
+fn a_run_continues_in_the_folder_that_its_agent_was_told_of() {
+    let forge = Forge::new();
+    let folders = ["a", "b"].map(|name| forge.path(name));
+    folders.iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+    let server = forge_tests::ScriptedServer::start(vec![forge_tests::Step::text("Yes."); 4]);
+    let run = |folder: usize, arguments: &[&str]| {
+        let mut command = forge.command(&[&["run", "--model", "openai:gpt-4o"], arguments].concat());
+        command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k");
+        outcome(command.env("OLLAMA_HOST", "http://127.0.0.1:1").current_dir(&folders[folder]))
+    };
+    let first = run(0, &["Begin."]);
+    let saved = first.stderr.lines().find_map(|line| line.strip_prefix("saved as run ")).unwrap();
+    let id = saved.split(' ').next().unwrap();
+    let refused = run(1, &["--resume", id, "Go on."]);
+    let there = std::fs::canonicalize(&folders[0]).unwrap();
+    let help = format!("cd {} && forge --resume {id}", there.display());
+    assert!(refused.code == 2 && refused.stderr.contains(&help), "{refused:?}");
+    let forced = run(1, &["--resume", id, "--on-change", "continue", "Go on."]);
+    assert_eq!(forced.code, 0, "{forced:?}");
+
+    // An agent that is no longer there, and how to have it.
+    std::fs::write(folders[0].join("forge.yaml"), "agents: [{ id: other, model: 'openai:gpt-4o' }]").unwrap();
+    let second = run(0, &["--config", "/dev/null", "Begin."]);
+    let saved = second.stderr.lines().find_map(|line| line.strip_prefix("saved as run ")).unwrap();
+    let id = saved.split(' ').next().unwrap();
+    let gone = run(0, &["--resume", id, "Go on."]);
+    assert!(gone.code == 2 && gone.stderr.contains("add --config /dev/null"), "{gone:?}");
+
+    // What is no longer there cannot be gone back to.
+    std::fs::remove_dir_all(&folders[0]).unwrap();
+    let here = run(1, &["--resume", id, "Go on."]);
+    assert!(here.code == 0 && here.stderr.contains("which is gone"), "{here:?}");
+    assert_eq!(server.requests().len(), 4);
 }

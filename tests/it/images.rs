@@ -180,7 +180,7 @@ fn a_model_that_cannot_be_asked_is_refused_before_anything_is_sent() {
             false,
             "needs a key: set the environment variable OPENAI_API_KEY",
         ),
-        ("no provider of that name", Some(""), "q:m", &["go"], true, "the model `q:m` has no provider"),
+        ("no provider of that name", Some(""), "q:m", &["go"], true, "there is no provider `q` for `q:m`"),
         ("a slip in its name", None, "opnai:gpt-6-sol", &["go"], true, "did you mean `openai:gpt-6-sol`?"),
         (
             "of another company",

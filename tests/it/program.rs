@@ -105,6 +105,9 @@ fn records_have_the_shape_of_claude_code() {
     );
     assert_eq!((&end["is_error"], &end["permission_denials"]), (&json!(false), &json!([])));
     assert!(end["usage"]["output_tokens"].is_u64() && end["total_cost_usd"].is_number(), "{end}");
+    // Anthropic's SDK for Python refuses a result without these.
+    assert!(end["duration_ms"].is_u64() && end["duration_api_ms"].is_u64(), "{end}");
+    assert_eq!((&init["permissionMode"], &init["apiKeySource"]), (&json!("default"), &json!("user")));
 
     let server = ScriptedServer::start(steps());
     let told = run(&forge, &server, &["-p", "--output-format", "json", "When was it closed?"]);
@@ -127,6 +130,51 @@ fn records_have_the_shape_of_claude_code() {
             "{end}"
         );
         assert_eq!(end["exit_code"], code, "{end}");
+    }
+}
+
+#[test]
+fn a_denied_call_is_told_with_its_arguments_and_what_would_have_allowed_it() {
+    let yaml = "agents: [{ id: worker, model: 'openai:unheard-of', tools: [shell, write] }]";
+    let forge = Forge::new().with_file("forge.yaml", yaml);
+    let arguments = json!({"command": "echo planted"});
+    let steps = || vec![Step::calls(&[("shell", &arguments.to_string())]), Step::text("Not done.")];
+    for (flags, mode) in [
+        (&["--mode", "edits"][..], "acceptEdits"),
+        (&["--mode", "plan"], "plan"),
+        (&["--mode", "ask"], "default"),
+    ] {
+        let server = ScriptedServer::start(steps());
+        let all = [&["run", "--output-format", "stream-json", "Do it."], flags].concat();
+        let told = run(&forge, &server, &all);
+        let records = events(&told);
+        let end = records.last().unwrap();
+        assert_eq!(records[0]["permissionMode"], mode);
+        assert_eq!(end["permission_denials"][0]["tool_input"], arguments, "{end}");
+        // Its price is not known.
+        assert_eq!((&end["total_cost_usd"], end["num_turns"].as_u64()), (&Value::Null, Some(2)), "{end}");
+    }
+    let server = ScriptedServer::start(vec![Step::text("Nothing to do.")]);
+    let told = run(&forge, &server, &["run", "--yes", "--output-format", "stream-json", "Do it."]);
+    assert_eq!(events(&told)[0]["permissionMode"], "bypassPermissions", "{}", told.stderr);
+
+    let write = || Step::calls(&[("write", r#"{"path":"a.txt","content":"x"}"#)]);
+    let git = || Step::calls(&[("write", r#"{"path":".git/config","content":"x"}"#)]);
+    for (step, flags, expected) in [
+        (
+            steps().remove(0),
+            &["--mode", "edits"][..],
+            Some("`--allow shell` or `--yes` allows it in advance"),
+        ),
+        (write(), &[], Some("`--mode edits`, `--allow write` or `--yes` allows it in advance")),
+        (git(), &["--yes"], Some("this call: `--allow write:.git/config` allows it in advance")),
+        (steps().remove(0), &["--mode", "plan"], None),
+    ] {
+        let server = ScriptedServer::start(vec![step, Step::text("Not done.")]);
+        let told = run(&forge, &server, &[&["run", "Do it."], flags].concat());
+        let hint = told.stderr.lines().find(|line| line.contains("in advance"));
+        assert_eq!(hint.is_some(), expected.is_some(), "{}", told.stderr);
+        assert!(hint.unwrap_or_default().ends_with(expected.unwrap_or_default()), "{}", told.stderr);
     }
 }
 

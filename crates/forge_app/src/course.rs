@@ -1,7 +1,7 @@
 //! The progress of an agent's work: what a checkpoint saves beside its conversation, and a resumed run
 //! restores.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forge_domain::compaction::CompactionReport;
@@ -22,6 +22,8 @@ pub(crate) struct Course {
     pub(crate) progress: Progress,
     /// Results of the last reply's calls that came while others still run, by the place of their call.
     pub(crate) finished: Arc<Mutex<BTreeMap<usize, ToolResult>>>,
+    /// The ids of the last reply's calls that have started; `None` unless this process makes them now.
+    pub(crate) started: Arc<Mutex<Option<BTreeSet<String>>>>,
     /// The agents that run after this one, and their event.
     pub(crate) errand: Option<Errand>,
     /// The events that it emitted and whose agents have yet to run.

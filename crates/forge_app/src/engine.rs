@@ -13,7 +13,8 @@ mod limits;
 mod setup;
 
 pub(crate) use self::agent_services::AgentServices;
-pub(crate) use self::checkpoints::{AgentState, is_over, newest_first};
+pub use self::catalog::known_model;
+pub(crate) use self::checkpoints::{AgentState, is_over, newest_first, note_unstarted};
 pub use self::conduct::{Conduct, ModeRefused, SandboxCheck};
 pub use self::context::{LiveContext, NextCall};
 pub(crate) use self::events::silent_watcher;

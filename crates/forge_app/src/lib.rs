@@ -67,7 +67,7 @@ pub use deprecation::deprecations;
 pub use diagnosis::{Check, Credentials, Health, diagnose};
 pub use effective::{Effective, effective};
 pub use emission::{EMIT, silent_subscriptions};
-pub use engine::{Conduct, Engine, LiveContext, ModeRefused, NextCall, SandboxCheck};
+pub use engine::{Conduct, Engine, LiveContext, ModeRefused, NextCall, SandboxCheck, known_model};
 pub use hooks::Hooks;
 pub use inspect::{
     Duplicate, DuplicateKind, GroupCounts, InspectReport, Inspector, LargeItem, RoleShare, ToolShare,
@@ -81,8 +81,8 @@ pub use references::ReferenceError;
 pub use replay::{
     PromptTotals, RefusedCall, ReplayPlan, ReplayReport, ReplayedCheckpoints, ReplayedCompaction, replay,
 };
-pub use resume::{Restored, Resume, ResumeError};
+pub use resume::{Restored, Resume, ResumeError, elsewhere};
 pub use run_event::{RunEvent, Watcher};
-pub use run_report::{AgentResponse, DeniedBy, DeniedCall, RunError, RunReport, StopReason};
+pub use run_report::{AgentResponse, DeniedBy, DeniedCall, Remedy, RunError, RunReport, StopReason};
 pub use services::Services;
 pub use session_name::{SessionName, SessionNameError, Which, short_names};

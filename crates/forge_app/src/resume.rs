@@ -1,8 +1,8 @@
 //! The saved state that a run resumes from.
 
 use forge_domain::{
-    Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointStore, Deletion, Difference, OnChange, RunId,
-    StoreError, Sweep,
+    Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointStore, ContextMessage, Deletion, Difference,
+    OnChange, Role, RunId, StoreError, Sweep,
 };
 
 use crate::checkpointing::Checkpointing;
@@ -21,6 +21,8 @@ pub struct Resume {
     pub on_change: Option<OnChange>,
     /// The holders that the run may be taken over from.
     pub take_from: TakeFrom,
+    /// True if the run may continue in another folder than the one that its agents were told of.
+    pub anywhere: bool,
 }
 
 impl Resume {
@@ -66,6 +68,14 @@ pub enum ResumeError {
         /// The names there are, separated by commas.
         known: String,
     },
+    /// An agent was told of another folder than this one.
+    #[error("run `{run}` works in the folder {folder}, as its agent was told")]
+    Elsewhere {
+        /// The run.
+        run: RunId,
+        /// The folder.
+        folder: String,
+    },
     /// The configuration has changed, and the policy refuses that.
     #[error("the configuration has changed since it was saved:\n{}", in_lines(.0))]
     Changed(Vec<Difference>),
@@ -80,6 +90,18 @@ pub enum ResumeError {
     /// The agent cannot work as it is configured.
     #[error(transparent)]
     Work(#[from] RunError),
+}
+
+/// Returns the folder in which the work of `checkpoint` was done, if it is not `here` and the agent was told
+/// of it: tools would work in one folder while the model believes to be in another.
+pub fn elsewhere<'c>(checkpoint: &'c Checkpoint, here: Option<&str>) -> Option<&'c str> {
+    let snapshot = &checkpoint.snapshot;
+    let folder = snapshot.configuration.0.get("folder")?.as_str()?;
+    let is_told = || {
+        let mut messages = snapshot.conversation.messages().map(ContextMessage::message);
+        messages.any(|message| message.role() == Role::System && message.to_text().contains(folder))
+    };
+    (here.is_some_and(|here| here != folder) && is_told()).then_some(folder)
 }
 
 /// Most characters of a value that is shown whole.

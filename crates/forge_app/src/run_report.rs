@@ -125,10 +125,27 @@ pub struct DeniedCall {
     pub tool: ToolName,
     /// The call's id, unique within its message.
     pub call_id: String,
+    /// Its arguments, as JSON; they are not in the report, which may go further than the conversation.
+    #[serde(skip)]
+    pub arguments: String,
     /// The subjects that were denied; empty for a tool without any.
     pub about: Vec<String>,
     /// The reason.
     pub by: DeniedBy,
+    /// The flags that would have allowed it.
+    #[serde(skip)]
+    pub remedy: Remedy,
+}
+
+/// The flags of the command line that would have allowed a call in advance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remedy {
+    /// True if the mode `edits` would have.
+    pub edits: bool,
+    /// The rule that would have, as the command line writes it.
+    pub rule: Option<String>,
+    /// True if the consent to everything would have.
+    pub everything: bool,
 }
 
 /// The reason why a call was denied.

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forge_domain::{Agent, Model, ModelError, ModelId, ModelInfo, WindowSource};
 
+use super::Engine;
 use crate::{RunError, Services};
 
 /// The reports of servers, by `provider:model`.
@@ -54,6 +55,11 @@ impl Catalog {
         Ok(())
     }
 
+    /// Learns the window of the model `id` if it is not known.
+    pub(crate) async fn learn_window(&self, services: &Services, id: &ModelId) {
+        self.learn(services, id, Needed::Window).await;
+    }
+
     /// Asks the server of the model `id` if a needed fact is unknown. A server that does not answer is
     /// ignored.
     async fn learn(&self, services: &Services, id: &ModelId, needed: Needed) {
@@ -92,4 +98,13 @@ impl Catalog {
     fn reports(&self) -> MutexGuard<'_, BTreeMap<String, Report>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the model of the agent named `id`, with what its server reports if too little is known of it;
+/// `None` if it has none.
+pub async fn known_model(engine: &Engine, id: &str) -> Option<Model> {
+    let Engine { catalog, services, .. } = engine;
+    let model = services.workflow.agents.find(id)?.model.as_ref()?;
+    catalog.learn_window(services, model).await;
+    catalog.model(services, model).ok()
 }

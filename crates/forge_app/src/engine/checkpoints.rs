@@ -22,6 +22,9 @@ use crate::{RunError, RunEvent, spans};
 const INTERRUPTED: &str = "The run was interrupted before this call had answered. It may have had its effect, or a part of \
                            it: look before you call it again.";
 
+/// The result of a call that had not started when the run was interrupted, as at a question for consent.
+const NOT_STARTED: &str = "The run was interrupted before this call had started: nothing was done.";
+
 /// The state of an agent that checkpoints save.
 pub(crate) struct AgentState<'a> {
     pub(crate) engine: &'a Engine,
@@ -223,6 +226,19 @@ pub(crate) fn newest_first(log: &Conversation) -> impl Iterator<Item = &Message>
         Entry::Message(message) => Some(message.message()),
         Entry::Compaction(_) | Entry::Undo(_) => None,
     })
+}
+
+/// Notes of the calls that had not started when their turn was dropped that nothing was done.
+pub(crate) fn note_unstarted(work: &mut Work) {
+    let Work { conversation, course } = work;
+    let started = course.started.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(started) = started else { return };
+    let mut finished = course.finished.lock().unwrap_or_else(PoisonError::into_inner);
+    for (at, call) in open_calls(conversation) {
+        if !started.contains(&call.id) {
+            finished.entry(at).or_insert_with(|| ToolResult::error(&call, NOT_STARTED));
+        }
+    }
 }
 
 /// Returns the calls of the last reply that have no result yet, each with its place among the reply's calls.

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forge_domain::{AgentId, Discretion, Mode, Subject, ToolCall};
+use forge_domain::{AgentId, Discretion, Mode, Permission, Reach, Rules, Subject, ToolCall, ToolName};
 use futures::future::BoxFuture;
 
-use crate::{DeniedBy, DeniedCall, RunError, RunReport};
+use crate::{DeniedBy, DeniedCall, Remedy, RunError, RunReport};
 
 /// A check whether this system confines commands; the error says what it does not confine.
 pub type SandboxCheck = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
@@ -77,15 +77,52 @@ impl Conduct {
         self.denied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a call was denied.
-    pub(crate) fn deny(&self, agent: &AgentId, call: &ToolCall, about: &[Subject], by: DeniedBy) {
+    /// Notes that a call was denied, and which flags would have allowed it.
+    pub(crate) fn deny(
+        &self,
+        agent: &AgentId,
+        call: &ToolCall,
+        about: &[Subject],
+        by: DeniedBy,
+        remedy: Remedy,
+    ) {
         self.lock_denials().push(DeniedCall {
             agent: agent.clone(),
             tool: call.name.clone(),
             call_id: call.id.clone(),
+            arguments: call.arguments.clone(),
             about: about.iter().map(ToString::to_string).collect(),
             by,
+            remedy,
         });
+    }
+
+    /// Returns the flags that would have allowed a call of `tool` under `rules`, which asked for consent to
+    /// `about`.
+    pub(crate) fn remedy(&self, rules: &Rules, tool: &ToolName, about: &[Subject]) -> Remedy {
+        let reach = Reach { usual: Permission::Ask, subjects: about.to_vec() };
+        let now = self.discretion();
+        let is_allowed = |with: &Discretion| rules.decide(with, tool, &reach).permission == Permission::Allow;
+        let is_rule = |rule: &String| {
+            let mut with = now.clone();
+            with.allow(rule).is_ok() && is_allowed(&with)
+        };
+        let everything = {
+            let mut with = now.clone();
+            with.allow_everything();
+            is_allowed(&with)
+        };
+        let pattern = match about {
+            [Subject::Read(text) | Subject::Written(text) | Subject::Command(text)] => Some(text),
+            _ => None,
+        };
+        let of_tool = std::iter::once(tool.to_string());
+        let mut rules = of_tool.chain(pattern.map(|text| format!("{tool}:{text}")));
+        Remedy {
+            edits: is_allowed(&Discretion { mode: Mode::Edits, ..now.clone() }),
+            rule: rules.find(is_rule),
+            everything,
+        }
     }
 
     /// Adds the calls that were denied since the last time to a report.

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::Orchestrator;
 use crate::checkpointing::Point;
 use crate::conversations::{Others, Work};
+use crate::engine::note_unstarted;
 use crate::turn::{Assignment, Turn};
 use crate::{Engine, LiveContext, NextCall, RunError};
 
@@ -155,6 +156,7 @@ impl Orchestrator {
     pub async fn finish_cancelled(&mut self) {
         let Self { engine, conversations, .. } = self;
         for (_, work) in conversations.iter_mut() {
+            note_unstarted(work);
             engine.answer_open_calls(work);
         }
         self.save_interrupted().await;

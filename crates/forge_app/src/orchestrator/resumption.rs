@@ -8,9 +8,9 @@ use crate::Engine;
 use crate::checkpointing::Point;
 use crate::conversations::{Conversations, Others, Work};
 use crate::course::Course;
-use crate::engine::is_over;
+use crate::engine::{is_over, note_unstarted};
 use crate::learned_limit::LearnedLimits;
-use crate::resume::{Found, find, in_lines};
+use crate::resume::{Found, elsewhere, find, in_lines};
 use crate::turn::Assignment;
 use crate::{Restored, Resume, ResumeError, RunError, RunEvent, RunReport, StopReason};
 
@@ -28,6 +28,12 @@ impl Orchestrator {
         let checkpointing = engine.checkpointing().ok_or(ResumeError::NotKept)?;
         let on_change = resume.on_change.or(checkpointing.policy().on_change).unwrap_or_default();
         let found = find(checkpointing.store(), &resume.which, checkpointing.folder()).await?;
+        if !resume.anywhere
+            && let Some(folder) = elsewhere(&found.checkpoint, checkpointing.folder())
+        {
+            let run = found.checkpoint.info.run.clone();
+            return Err(ResumeError::Elsewhere { run, folder: folder.to_owned() });
+        }
         // Obstacles are found before the run is taken from its holder.
         let mut state = state_of(engine, found, on_change).await?;
         if !state.is_fork() {
@@ -129,6 +135,7 @@ impl Orchestrator {
         // A resumed run continues from the state that is saved last.
         works.sort_by_key(|(id, _)| Some(*id) == active.as_ref());
         for (id, work) in works {
+            note_unstarted(work);
             let agent = engine.services().workflow.agents.for_lane(id);
             if let Some(agent) = agent.filter(|_| !work.conversation.entries().is_empty()) {
                 engine.state(&agent, work).save(Point::Interrupt).await;

@@ -1,7 +1,7 @@
 //! Tool calls: each as the hooks and the rules decide, by a tool, by another agent, or from the log.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -21,7 +21,7 @@ use crate::emission::{EMIT, event_of};
 use crate::engine::recall_tools;
 use crate::hooks::{Denial, Ruling};
 use crate::recall::{RECALL, recall};
-use crate::{DeniedBy, Engine, RunEvent, spans};
+use crate::{DeniedBy, Engine, Remedy, RunEvent, spans};
 
 /// The end of a refusal, for the model.
 pub(super) const NO_WAY_AROUND: &str =
@@ -46,6 +46,8 @@ pub(super) struct ToolCalls<'t, 'b> {
     pub(super) agents: &'t SubAgents<'t, 'b>,
     /// The events that the agent emits.
     pub(super) emitted: &'t Mutex<Vec<Event>>,
+    /// The ids of the calls that have started.
+    pub(super) started: &'t Mutex<Option<BTreeSet<String>>>,
 }
 
 /// The permission to make a call.
@@ -102,7 +104,7 @@ impl ToolCalls<'_, '_> {
             }
             Ruling::Deny(denial) => {
                 self.engine.events.denial(HookPoint::PreToolCall, Some(&call.name), &denial);
-                self.engine.conduct.deny(id, call, &[], DeniedBy::Hook);
+                self.engine.conduct.deny(id, call, &[], DeniedBy::Hook, Remedy::default());
                 let why = reason(&denial);
                 let text = format!("This call was denied and did not run. The reason: {why}");
                 return ToolResult::error(call, text);
@@ -253,6 +255,11 @@ impl ToolCalls<'_, '_> {
         let preview = async { catch_panic(tools.preview(call)).await.ok().flatten() };
         let answer = self.answer(call, strictest, &about, preview).await;
         let (answer, change) = answer.map_err(|why| refusal(call, &about, &why))?;
+        self.started
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert_default()
+            .insert(call.id.clone());
         Ok(Permit {
             consent: consent(&of_call, &answer),
             secret_consent: consent(&of_secrets, &answer),
@@ -286,7 +293,12 @@ impl ToolCalls<'_, '_> {
             }
         };
         answer.map_err(|(by, why)| {
-            conduct.deny(&self.agent.id, call, about, by);
+            let rules = || services.workflow.rules(self.agent);
+            let remedy = match by {
+                DeniedBy::Nobody => conduct.remedy(&rules(), &call.name, about),
+                _ => Remedy::default(),
+            };
+            conduct.deny(&self.agent.id, call, about, by, remedy);
             why
         })
     }

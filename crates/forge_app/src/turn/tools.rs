@@ -1,5 +1,6 @@
 //! The tools that a reply calls. They run at once, while summaries for the next call are requested.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
 use forge_domain::compaction::cap;
@@ -45,8 +46,10 @@ impl<'a> Turn<'a, '_> {
         let finished = Arc::clone(&self.work.course.finished);
         let (notes, noted) = unbounded();
         let Work { conversation, course } = &mut *self.work;
-        let emitted = Arc::clone(&course.emitted);
-        let tools = ToolCalls { engine, agent, conversation, agents: &agents, emitted: &emitted };
+        let (emitted, started) = (Arc::clone(&course.emitted), Arc::clone(&course.started));
+        *started.lock().unwrap_or_else(PoisonError::into_inner) = Some(BTreeSet::new());
+        let tools =
+            ToolCalls { engine, agent, conversation, agents: &agents, emitted: &emitted, started: &started };
         let mut state = AgentState { engine, agent, conversation, course };
         let results = tools.run_all(calls, &finished, &notes);
         let work = Box::pin(join(results, state.save_results(noted, calls.len())));
@@ -63,6 +66,7 @@ impl<'a> Turn<'a, '_> {
                 }
             },
         };
+        drop(started.lock().unwrap_or_else(PoisonError::into_inner).take());
         // Calls that were not made because of the fence have no result.
         self.engine.check_known_fence()?;
         let results = std::mem::take(&mut *finished.lock().unwrap_or_else(PoisonError::into_inner));

@@ -45,7 +45,7 @@ impl RpcError {
 
 impl From<anyhow::Error> for RpcError {
     fn from(error: anyhow::Error) -> Self {
-        Self::new(format!("{error:#}"))
+        Self::new(crate::failure::in_a_line(&error))
     }
 }
 

@@ -267,7 +267,8 @@ impl Server {
             return Ok((id.to_owned(), open));
         }
         let request = RunRequest {
-            resume: resumed.map(Resume::from),
+            // The editor opens a run in the folder that it names.
+            resume: resumed.map(|run| Resume { anywhere: true, ..Resume::from(run) }),
             servers: servers(&params["mcpServers"])?,
             ..RunRequest::new(self.store.clone(), self.flags.clone())
         };

@@ -45,8 +45,14 @@ impl Share {
     }
 }
 
-/// Returns the picture in lines of at most `columns`.
-pub(super) fn context_picture(context: &LiveContext, columns: usize, paint: Paint) -> Vec<String> {
+/// Returns the picture in lines of at most `columns`. `parts` are those of the system message that come from
+/// the folder.
+pub(super) fn context_picture(
+    context: &LiveContext,
+    parts: &[(String, Tokens)],
+    columns: usize,
+    paint: Paint,
+) -> Vec<String> {
     let width = columns.saturating_sub(4).clamp(10, WIDEST);
     let shares = shares(context);
     let quiet = |text: String| match paint {
@@ -75,13 +81,13 @@ pub(super) fn context_picture(context: &LiveContext, columns: usize, paint: Pain
             percent(share.tokens, context.window)
         );
         lines.push(format!("  {} {line}", share.draw(1, paint)));
-        if share.name == TOOL_RESULTS {
-            lines.extend(
-                tools(&context.made_of.by_tool)
-                    .into_iter()
-                    .map(|line| format!("    {}", quiet(cut(&line, columns.saturating_sub(5))))),
-            );
-        }
+        let details = match share.name {
+            SYSTEM => folder_lines(parts, columns.saturating_sub(5)),
+            TOOL_RESULTS => tools(&context.made_of.by_tool),
+            _ => Vec::new(),
+        };
+        let details = details.into_iter().map(|line| quiet(cut(&line, columns.saturating_sub(5))));
+        lines.extend(details.map(|line| format!("    {line}")));
     }
     lines.extend(
         largest(context)
@@ -93,7 +99,24 @@ pub(super) fn context_picture(context: &LiveContext, columns: usize, paint: Pain
     lines
 }
 
+const SYSTEM: &str = "system";
 const TOOL_RESULTS: &str = "tool results";
+
+/// Returns the parts that come from the folder, each with its tokens, in lines of at most `width`.
+fn folder_lines(parts: &[(String, Tokens)], width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for (name, tokens) in parts {
+        let part = format!("{} {}", visible(name), with_separators(*tokens));
+        match lines.last_mut() {
+            Some(line) if measure_text_width(line) + 3 + measure_text_width(&part) <= width => {
+                line.push_str(" · ");
+                line.push_str(&part);
+            }
+            _ => lines.push(part),
+        }
+    }
+    lines
+}
 
 fn shares(context: &LiveContext) -> Vec<Share> {
     let of = |role: Role| -> Tokens {
@@ -101,7 +124,7 @@ fn shares(context: &LiveContext) -> Vec<Share> {
     };
     let share = |name, tokens, letter, look| Share { name, tokens, letter, look };
     vec![
-        share("system", of(Role::System), 's', Look::Full(Color::Blue)),
+        share(SYSTEM, of(Role::System), 's', Look::Full(Color::Blue)),
         share("tool schemas", context.made_of.tools_tokens, 'd', Look::Full(Color::Magenta)),
         share("user", of(Role::User), 'u', Look::Full(Color::Green)),
         share("assistant", of(Role::Assistant), 'a', Look::Full(Color::Cyan)),
@@ -253,12 +276,16 @@ mod tests {
 
     #[test]
     fn a_context_is_drawn() {
-        let actual = context_picture(&context(10_000), 60, Paint::Bare);
+        let parts = [("AGENTS.md", 312), ("src/AGENTS.md", 1_020), ("skills", 96), ("a/b/c/CLAUDE.md", 7)];
+        let parts = parts.map(|(name, tokens)| (name.to_owned(), Tokens::new(tokens)));
+        let actual = context_picture(&context(10_000), &parts, 60, Paint::Bare);
         let expected = [
             "researcher · p:m · 4,000 of 10,000 tokens (40 %)",
             "  sssddduuaaattttttttttt............................------",
             "                        compacts over 7,500 ▲",
             "  s system                500    5 %",
+            "    AGENTS.md 312 · src/AGENTS.md 1,020 · skills 96",
+            "    a/b/c/CLAUDE.md 7",
             "  d tool schemas          500    5 %",
             "  u user                  400    4 %",
             "  a assistant             600    6 %",
@@ -292,8 +319,8 @@ mod tests {
     #[test]
     fn with_colours_it_has_the_same_words() {
         for columns in [20, 60, 200] {
-            let bare = context_picture(&context(10_000), columns, Paint::Bare);
-            let coloured = context_picture(&context(10_000), columns, Paint::Colours);
+            let bare = context_picture(&context(10_000), &[], columns, Paint::Bare);
+            let coloured = context_picture(&context(10_000), &[], columns, Paint::Colours);
             assert_eq!(bare.len(), coloured.len());
             for (bare, coloured) in bare.iter().zip(&coloured) {
                 let n = measure_text_width(&console::strip_ansi_codes(coloured));

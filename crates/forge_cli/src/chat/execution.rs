@@ -1,9 +1,11 @@
 //! The execution of a chat's commands.
 
 use console::style;
-use forge_app::{NextCall, RunError};
+use forge_app::{NextCall, Orchestrator, RunError, known_model};
 use forge_domain::compaction::{CompactionReport, Focus, Outcome};
-use forge_domain::{Agent, CheckpointInfo, Effort, ModelId, quantity};
+use forge_domain::{
+    Agent, CheckpointInfo, ContextMessage, Effort, Message, ModelId, Role, Tokens, WindowSource, quantity,
+};
 
 use super::attendant::Attended;
 use super::command::ChatCommand;
@@ -11,10 +13,11 @@ use super::context_picture::{context_picture, next_call};
 use super::inspection::Inspection;
 use super::session::{ChatSession, End, Next};
 use super::status::Doing;
+use crate::failure;
 use crate::output::table::table;
 use crate::output::{self, visible, with_separators};
 use crate::run::{CHECKPOINT_COLUMNS, change, checkpoint_cells, explain, failed_attempts};
-use crate::{failure, setup};
+use crate::setup::{self, surroundings};
 
 /// The most checkpoints that are listed.
 const LISTED: usize = 20;
@@ -33,7 +36,7 @@ impl ChatSession<'_> {
             ChatCommand::Undo => self.undo().await?,
             ChatCommand::Checkpoints => self.show_checkpoints().await?,
             ChatCommand::Model(Some(name)) => self.switch_model(name).await?,
-            ChatCommand::Model(None) => Inspection(self).show_model(),
+            ChatCommand::Model(None) => self.show_model().await?,
             ChatCommand::Effort(Some(effort)) => self.set_effort(&effort).await?,
             ChatCommand::Effort(None) => Inspection(self).show_effort(),
             ChatCommand::Thinking => Inspection(self).show_thinking(),
@@ -78,12 +81,38 @@ impl ChatSession<'_> {
         let who = self.who();
         let context = self.ask(Doing::Preparing, async |run| run.context(&who).await).await?;
         let screen = &self.attendant.screen;
-        let lines = context_picture(&context, screen.columns(), screen.paint());
+        let parts = folder_parts(&self.orchestrator, &who);
+        let lines = context_picture(&context, &parts, screen.columns(), screen.paint());
         self.attendant.screen.gap();
         output::say(&lines.join("\n"));
         self.attendant.screen.figures(|figures| {
             (figures.used, figures.window) = (context.made_of.tokens, context.window);
         });
+        Ok(())
+    }
+
+    /// Shows the model of the current agent, with what its server reports of it.
+    async fn show_model(&mut self) -> Result<(), Option<End>> {
+        let who = self.who();
+        let model = self.ask(Doing::Preparing, async |run| Ok(known_model(run.engine(), &who).await)).await?;
+        let said = match model {
+            Some(model) => {
+                let price = if model.price.is_some() { "" } else { ", price not known" };
+                let assumed =
+                    if model.window_source == WindowSource::Assumed { "window assumed: " } else { "" };
+                format!(
+                    "{} ({assumed}{} tokens{price})",
+                    visible(&model.reference.to_string()),
+                    with_separators(model.limits.window)
+                )
+            }
+            None => "no model".to_owned(),
+        };
+        output::say(&format!("{}: {said}", visible(&who)));
+        self.note(
+            "/model NAME switches to another; Tab completes names, `forge models` lists what the servers \
+             offer",
+        );
         Ok(())
     }
 
@@ -214,7 +243,7 @@ impl ChatSession<'_> {
     async fn ask<T>(
         &mut self,
         doing: Doing,
-        work: impl AsyncFnOnce(&mut forge_app::Orchestrator) -> Result<T, RunError>,
+        work: impl AsyncFnOnce(&mut Orchestrator) -> Result<T, RunError>,
     ) -> Result<T, Option<End>> {
         let orchestrator = &mut self.orchestrator;
         match self.attendant.attend(doing, work(orchestrator)).await {
@@ -227,6 +256,16 @@ impl ChatSession<'_> {
             Attended::Ended(interruption) => Err(Some(End::Interrupted(interruption))),
         }
     }
+}
+
+/// Returns the parts of the system message of `who` that come from the folder, with their tokens.
+fn folder_parts(orchestrator: &Orchestrator, who: &str) -> Vec<(String, Tokens)> {
+    let Some(conversation) = orchestrator.conversation(who) else { return Vec::new() };
+    let counter = &orchestrator.engine().services().counter;
+    let systems = conversation.messages().map(ContextMessage::message);
+    let system = systems.filter(|message| message.role() == Role::System).map(Message::to_text).next();
+    let parts = system.iter().flat_map(|system| surroundings::parts_of(system));
+    parts.map(|(name, text)| (name, counter.count(text))).collect()
 }
 
 /// Explains why a requested compaction was not applied. One that was applied is reported while it happens.

@@ -14,6 +14,7 @@ use crate::failure;
 use crate::output::table::{Side, align, table};
 use crate::output::{self, visible, with_separators};
 use crate::run::{export_page, page_name};
+use crate::setup::project_file;
 
 /// The most lines of a difference that are shown.
 const DIFF_LINES: usize = 300;
@@ -91,7 +92,8 @@ impl Inspection<'_, '_> {
         let figures = self.0.attendant.screen.figures(|_| {});
         let statistics = self.0.orchestrator.statistics();
         let folder = std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
-        let configuration = self.0.source.config().map(|path| path.display().to_string());
+        let configuration = Some(project_file(&self.0.source)).filter(|path| path.exists());
+        let configuration = configuration.map(|path| visible(&path.display().to_string()));
         let run = self.0.orchestrator.checkpoints();
         let saved = match &run {
             Some(tally) => format!("{} ({})", tally.run, quantity(tally.saved, "checkpoint")),
@@ -113,10 +115,7 @@ impl Inspection<'_, '_> {
         let rows = [
             ("forge", env!("CARGO_PKG_VERSION").to_owned()),
             ("folder", visible(&folder)),
-            (
-                "file",
-                configuration.map_or_else(|| "as found from here upwards".to_owned(), |path| visible(&path)),
-            ),
+            ("file", configuration.unwrap_or_else(|| "none".to_owned())),
             ("agent", format!("{} ({})", visible(&who), model.unwrap_or_else(|| "no model".to_owned()))),
             ("tools", if tools.is_empty() { "none".to_owned() } else { tools.join(", ") }),
             ("mode", format!("{}: {}", engine.conduct.mode(), engine.conduct.mode().description())),
@@ -129,29 +128,6 @@ impl Inspection<'_, '_> {
         for (name, value) in rows {
             output::say(&format!("  {} {value}", style(format!("{name:<8}")).cyan().for_stderr()));
         }
-    }
-
-    /// Shows the model of the current agent.
-    pub(super) fn show_model(&self) {
-        let who = self.0.who();
-        let workflow = &self.0.orchestrator.engine().services().workflow;
-        let model = workflow.agents.find(&who).and_then(|agent| agent.model.as_ref());
-        let said = match model.map(|id| workflow.model(id)) {
-            Some(Ok(model)) => {
-                let price = if model.price.is_some() { "" } else { ", price not known" };
-                format!(
-                    "{} ({} tokens{price})",
-                    visible(&model.reference.to_string()),
-                    with_separators(model.limits.window)
-                )
-            }
-            _ => "no model".to_owned(),
-        };
-        output::say(&format!("{}: {said}", visible(&who)));
-        self.0.note(
-            "/model NAME switches to another; Tab completes names, `forge models` lists what the servers \
-             offer",
-        );
     }
 
     /// Shows how much the model thinks.

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use console::style;
-use forge_app::{Orchestrator, Resume, RunError, RunReport, TakeFrom};
+use forge_app::{Orchestrator, Resume, RunError, RunReport};
 use forge_domain::{Agent, Mode, ModelId, Person, Workflow};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -78,9 +78,7 @@ pub(crate) fn chat(first: Option<String>, mut request: RunRequest) -> anyhow::Re
             Ended::Again(next) => {
                 request.resume = match next {
                     Next::New => None,
-                    Next::Resumed(which) => {
-                        Some(Resume { which, on_change: None, take_from: TakeFrom::TheGone })
-                    }
+                    Next::Resumed(which) => Some(Resume::from(which)),
                 };
                 // The file has the session of the run before.
                 if request.flags.record.take().is_some() {

@@ -15,7 +15,9 @@ use super::status::{Doing, mode_words};
 use super::stops::Stop;
 use crate::arguments::Source;
 use crate::output::line_wrap::FRAME;
-use crate::run::{Attached, Interruption, PLAN_APPROVAL, RunView, attach_files, explain, explain_resume};
+use crate::run::{
+    Attached, Interruption, PLAN_APPROVAL, RunView, attach_files, explain, refuse_elsewhere, restore,
+};
 #[cfg(unix)]
 use crate::terminal;
 use crate::{attached_images, failure, output};
@@ -127,7 +129,7 @@ impl ChatSession<'_> {
             Input::Unknown { word, meant } => {
                 let word = output::visible(&word);
                 let meant = meant.map_or_else(
-                    || "/help lists all of them".to_owned(),
+                    || "/help lists all of them.".to_owned(),
                     |meant| format!("did you mean {meant}?"),
                 );
                 self.note(&format!(
@@ -194,7 +196,7 @@ impl ChatSession<'_> {
 
     /// Resumes a run, and finishes its last turn.
     async fn resume(&mut self, resume: &Resume, is_alone: bool) -> anyhow::Result<Option<End>> {
-        let restored = self.orchestrator.restore(resume).await.map_err(explain_resume)?;
+        let restored = restore(&mut self.orchestrator, resume).await?;
         self.view.show_resume(&restored, is_alone);
         self.count();
         self.show_last_exchange();
@@ -377,7 +379,14 @@ impl ChatSession<'_> {
                 }
             }
         };
-        which.map(|which| End::Again(Next::Resumed(which)))
+        let which = which?;
+        match refuse_elsewhere(store, &which).await {
+            Ok(()) => Some(End::Again(Next::Resumed(which))),
+            Err(error) => {
+                failure::say(&error);
+                None
+            }
+        }
     }
 
     fn take(&mut self, report: RunReport) {

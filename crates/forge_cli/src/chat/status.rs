@@ -56,7 +56,7 @@ impl Doing {
 /// The usage of a run and of its window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StatusFigures {
-    /// Tokens of the last prompt, with its answer once that is complete.
+    /// Tokens of the last prompt by our count, tool schemas included, with its answer once that is complete.
     pub(super) used: Tokens,
     /// Tokens of the window; zero before the first call.
     pub(super) window: Tokens,

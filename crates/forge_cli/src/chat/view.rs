@@ -86,9 +86,8 @@ impl RunView for ChatView {
                 screen.figures(|figures| {
                     figures.calls += 1;
                     figures.cost += *cost;
-                    if let Some(usage) = usage {
-                        figures.used = usage.prompt_tokens + usage.completion_tokens;
-                    }
+                    // By the count of `/context`: a provider's own count of the prompt differs.
+                    figures.used += usage.map(|usage| usage.completion_tokens).unwrap_or_default();
                 });
             }
             RunEvent::ToolCall(call) => {

@@ -15,9 +15,9 @@ use serde::Serialize;
 
 use crate::arguments::{JsonFlag, Source};
 use crate::consent::{Demand, Need};
-use crate::output;
 use crate::run::runtime;
-use crate::setup::{self, Configuration, mcp, sandbox, store};
+use crate::setup::{self, Configuration, first_model, mcp, sandbox, store};
+use crate::{output, places};
 
 /// Check everything that a run needs, and show how to fix it: configuration, keys, servers, models,
 /// prices, checkpoints
@@ -50,8 +50,8 @@ impl DoctorArguments {
         let credentials = credentials(&workflow);
         // Failures are reported at once: nothing waits for a server here.
         workflow.providers.values_mut().for_each(|provider| provider.retries = Some(0));
-        let mut checks =
-            vec![configuration_check(layers.project.as_ref().map(|source| source.name.as_str()))];
+        let project = layers.project.as_ref().map(|source| source.name.as_str());
+        let mut checks = vec![configuration_check(project, &workflow, &self.source)];
         checks.extend(trust_check(&left_out));
         let runtime = runtime()?;
         let sandbox = sandbox::of(&workflow, &layers.environment, &setup::silent_watcher()).ok().flatten();
@@ -116,14 +116,27 @@ fn credentials(workflow: &Workflow) -> BTreeMap<ProviderId, Credentials> {
     workflow.providers.iter().map(|(id, config)| (id.clone(), of(config))).collect()
 }
 
-fn configuration_check(project: Option<&str>) -> Check {
-    match project {
-        Some(name) => Check::well("configuration", format!("{name} is read")),
-        None => Check::well("configuration", "there is no forge.yaml here").but(
-            Health::Note,
-            "name a model with `forge run --model PROVIDER:MODEL`, or write one: `forge run` without either shows how",
-        ),
+fn configuration_check(project: Option<&str>, workflow: &Workflow, source: &Source) -> Check {
+    let about = "configuration";
+    if let Some(name) = project {
+        return Check::well(about, format!("{name} is read"));
     }
+    let found = "there is no forge.yaml here";
+    if !workflow.agents.is_empty() {
+        return Check::well(about, format!("{found}; the agents of your own file work"));
+    }
+    let environment = places::environment();
+    let named = environment.get("FORGE_MODEL").filter(|model| !model.trim().is_empty()).cloned();
+    let advice = match source.model.clone().or(named) {
+        Some(model) => format!("`forge` works without one, with the model {model}"),
+        None => match first_model::find(&environment) {
+            Ok(first) => format!("`forge` works without one, with the {first}"),
+            Err(why) if first_model::with_keys(&environment).next().is_some() => why,
+            Err(_) => "`forge` needs a model: set a key such as ANTHROPIC_API_KEY, start Ollama, or run `forge init`"
+                .to_owned(),
+        },
+    };
+    Check::well(about, found).but(Health::Note, &advice)
 }
 
 /// Returns the check of the project's file, if it asks for something without consent.

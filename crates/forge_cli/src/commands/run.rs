@@ -16,8 +16,8 @@ use crate::consent::Need;
 use crate::failure::{Exit, Misconfigured};
 use crate::run::{
     Answer, AnswerSchema, Attached, Break, ConsoleWatcher, JsonWatcher, RunRequest, RunView,
-    StreamJsonWatcher, attach_files, checkpoints, explain, explain_resume, interruption, prepare, release,
-    report_json, run_start, runtime, write_break, write_report,
+    StreamJsonWatcher, attach_files, checkpoints, explain, interruption, prepare, release, report_json,
+    restore, run_start, runtime, write_break, write_report,
 };
 use crate::terminal::person;
 use crate::{attached_images, chat, output, setup};
@@ -52,7 +52,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "NAME=VALUE", value_parser = event,
         conflicts_with_all = ["task", "chat", "resume", "is_continued", "agent"])]
     event: Option<Event>,
-    /// Action if forge.yaml has changed since [default: `checkpoint.on_change`, else continue]
+    /// Action if forge.yaml has changed since, or the folder is another one [default:
+    /// `checkpoint.on_change`, else continue; a run whose agent was told of another folder is refused]
     #[arg(long, value_enum, requires = "resume")]
     on_change: Option<OnChangeName>,
     /// Resume even if another process holds the run; that process can no longer save
@@ -100,6 +101,7 @@ impl RunArguments {
             which,
             on_change: self.on_change.map(OnChange::from),
             take_from: if self.take_over { TakeFrom::Anyone } else { TakeFrom::TheGone },
+            anywhere: self.on_change.is_some(),
         });
         let request = RunRequest { resume, answer, ..RunRequest::new(self.store, self.flags) };
         match is_chat {
@@ -292,7 +294,7 @@ async fn work(
     view: &dyn RunView,
 ) -> anyhow::Result<(RunReport, Option<Answer>)> {
     let restored = match &request.resume {
-        Some(resume) => Some(orchestrator.restore(resume).await.map_err(explain_resume)?),
+        Some(resume) => Some(restore(orchestrator, resume).await?),
         None => None,
     };
     view.show_start(&run_start(orchestrator, event, request.flags.agent.as_deref()));

@@ -2,6 +2,7 @@
 
 mod panic_report;
 
+use std::fmt;
 use std::process::ExitCode;
 
 use console::style;
@@ -21,6 +22,16 @@ pub(crate) struct Misconfigured(pub(crate) String);
 pub(crate) fn unknown_agent(id: &str, workflow: &Workflow) -> Misconfigured {
     let known: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
     Misconfigured(format!("there is no agent `{id}` (expected one of {})", known.join(", ")))
+}
+
+/// The advice about the error that it is the context of. It is printed after the reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Help(pub(crate) &'static str);
+
+impl fmt::Display for Help {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
 }
 
 /// A project's file that asks for something without consent: nothing was started.
@@ -127,15 +138,31 @@ pub(crate) fn say(error: &anyhow::Error) {
     output::say(&format!("{} {said}", style("error:").red().bold().for_stderr()));
 }
 
-/// Returns the error and its causes, each once: some messages already end with their cause's.
+/// Returns the error and its causes, each without what to do about it.
+fn reasons(error: &anyhow::Error) -> impl Iterator<Item = String> {
+    let is_helped = error.downcast_ref::<Help>().is_some();
+    error.chain().skip(usize::from(is_helped)).map(ToString::to_string)
+}
+
+/// Returns the error with its causes, and then what to do, in a line for programs.
+pub(crate) fn in_a_line(error: &anyhow::Error) -> String {
+    let reasons = reasons(error).collect::<Vec<_>>().join(": ");
+    error.downcast_ref::<Help>().map(|help| format!("{reasons}; {help}")).unwrap_or(reasons)
+}
+
+/// Returns the error and its causes, each once: some messages already end with their cause's. What to do
+/// comes last.
 fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
+    for cause in reasons(error) {
         if text.is_empty() {
             text = cause;
         } else if !text.contains(&cause) {
             text = format!("{text}\n  because {cause}");
         }
+    }
+    if let Some(help) = error.downcast_ref::<Help>() {
+        text = format!("{text}\n  help: {help}");
     }
     text
 }
@@ -147,6 +174,16 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+
+    #[test]
+    fn the_reason_comes_before_what_to_do() {
+        let error = anyhow::anyhow!("the port is taken").context("the server did not start");
+        let plain = chain(&error);
+        assert_eq!(plain, "the server did not start\n  because the port is taken");
+        let helped = error.context(Help("name another port"));
+        assert_eq!(chain(&helped), format!("{plain}\n  help: name another port"));
+        assert_eq!(in_a_line(&helped), "the server did not start: the port is taken; name another port");
+    }
 
     #[test]
     fn each_end_of_a_run_has_its_code() {
@@ -176,8 +213,10 @@ mod tests {
             agent: AgentId::new("a").unwrap(),
             tool: ToolName::new("shell").unwrap(),
             call_id: "c".to_owned(),
+            arguments: String::new(),
             about: Vec::new(),
             by,
+            remedy: forge_app::Remedy::default(),
         };
         for (by, expected) in [
             (DeniedBy::Rule, Exit::Denied),

@@ -10,9 +10,12 @@ use forge_domain::{Clock, RunId, StoreError, StoreSetting, Workflow, quantity};
 use forge_infra::{OpeningCheckpointStore, ProcessHolder, SystemClock};
 
 use crate::arguments::Source;
-use crate::failure::Misconfigured;
+use crate::failure::{Help, Misconfigured};
 use crate::output;
 use crate::setup::store;
+
+/// The agent that works if no file configures one.
+const BUILT_IN_AGENT: &str = "forge";
 
 /// Sets up the checkpoints of a new run in the working folder; `None` if they are off.
 pub(crate) fn checkpointing(workflow: &Workflow) -> anyhow::Result<Option<Checkpointing>> {
@@ -152,17 +155,31 @@ pub(crate) fn explain(error: ResumeError) -> anyhow::Error {
             "{error}\nto continue anyway, add --on-change continue; --on-change fork starts a new run instead"
         ))
         .into(),
-        ResumeError::Store(StoreError::Held { .. }) => {
-            anyhow::Error::new(error).context("--take-over takes it from a holder that may still be running")
-        }
+        ResumeError::Store(StoreError::Held { .. }) => anyhow::Error::new(error).context(Help(
+            "--take-over resumes it although that process may still be running, which can then save no more",
+        )),
         ResumeError::Unclear(CheckpointsError::Unknown { .. }) => {
             Misconfigured(format!("{error}. A new task follows the resumed run: --resume last \"TASK\""))
                 .into()
         }
-        ResumeError::NotKept
-        | ResumeError::NoRun
-        | ResumeError::Unclear(_)
-        | ResumeError::AgentGone { .. } => Misconfigured(error.to_string()).into(),
+        ResumeError::Elsewhere { ref run, ref folder } => Misconfigured(format!(
+            "{error}\n  help: continue it there: cd {} && forge --resume {run}\n  \
+             or here, although the agent was told of that folder: forge --resume {run} --on-change continue",
+            shell_quote(folder)
+        ))
+        .into(),
+        ResumeError::AgentGone { ref agent, .. } => {
+            let help = match agent.as_str() {
+                BUILT_IN_AGENT => {
+                    "it works without a forge.yaml: to resume its run although there is one, add --config /dev/null"
+                }
+                _ => "add the agent to forge.yaml again, or name the file that has it with --config FILE",
+            };
+            Misconfigured(format!("{error}\n  help: {help}")).into()
+        }
+        ResumeError::NotKept | ResumeError::NoRun | ResumeError::Unclear(_) => {
+            Misconfigured(error.to_string()).into()
+        }
         error => error.into(),
     }
 }

@@ -7,12 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use console::style;
-use forge_app::{CheckpointTally, DeniedBy, DeniedCall, Restored, RunEvent, RunReport, StopReason};
+use forge_app::{CheckpointTally, DeniedBy, DeniedCall, Remedy, Restored, RunEvent, RunReport, StopReason};
 use forge_domain::compaction::{CompactionReport, Outcome};
 use forge_domain::{AgentId, Content, Progress, ToolCall, ToolResult, Usage, quantity, without_mcp_mark};
 
 use super::answer_schema::Answer;
-use super::checkpoints;
+use super::checkpoints::{self, shell_quote};
 use super::compaction_text::{because, change, failed_attempts, strategy_lines};
 use super::tool_line::{call_text, edit_text};
 use super::view::{Break, RunStart, RunView};
@@ -251,11 +251,8 @@ impl ConsoleWatcher {
             let mark = style("denied:").yellow().for_stderr();
             self.say(&format!("{mark} {}", denied.join("; ")));
         }
-        if report.denials.iter().any(|denied| denied.by == DeniedBy::Nobody) {
-            output::note(
-                "no one could consent to these calls: `--mode edits`, `--allow 'TOOL:PATTERN'` or `--yes` allows calls in \
-                 advance",
-            );
+        if let Some(hint) = remedy_text(&report.denials) {
+            output::note(&hint);
         }
     }
 
@@ -307,7 +304,7 @@ impl ConsoleWatcher {
     }
 
     fn show_call(&self, call: &ToolCall) {
-        let line = style(one_line(&call_text(call))).green().for_stderr();
+        let line = style(call_line(&call_text(call))).green().for_stderr();
         self.say(&format!("→ {line}"));
     }
 
@@ -367,6 +364,38 @@ fn cache_share(usage: &Usage) -> String {
     }
 }
 
+/// Returns what would have allowed the calls that no one could consent to; `None` if no flag would have.
+fn remedy_text(denials: &[DeniedCall]) -> Option<String> {
+    let unanswered: Vec<&DeniedCall> =
+        denials.iter().filter(|denied| denied.by == DeniedBy::Nobody).collect();
+    let remedies: Vec<&Remedy> = unanswered
+        .iter()
+        .map(|denied| &denied.remedy)
+        .filter(|remedy| **remedy != Remedy::default())
+        .collect();
+    let is_each = |is_one: fn(&Remedy) -> bool| !remedies.is_empty() && remedies.iter().copied().all(is_one);
+    let mut rules: Vec<&str> = remedies.iter().filter_map(|remedy| remedy.rule.as_deref()).collect();
+    rules.sort_unstable();
+    rules.dedup();
+    let mut flags = Vec::new();
+    flags.extend(is_each(|remedy| remedy.edits).then(|| "`--mode edits`".to_owned()));
+    if is_each(|remedy| remedy.rule.is_some()) {
+        let rules: Vec<String> =
+            rules.iter().map(|rule| format!("--allow {}", shell_quote(&visible(rule)))).collect();
+        flags.push(format!("`{}`", rules.join(" ")));
+    }
+    flags.extend(is_each(|remedy| remedy.everything).then(|| "`--yes`".to_owned()));
+    let last = flags.pop()?;
+    let flags = if flags.is_empty() { last } else { format!("{} or {last}", flags.join(", ")) };
+    let what = match (remedies.len() == unanswered.len(), unanswered.len()) {
+        (true, 1) => "it",
+        (true, _) => "them",
+        (false, _) => "some of them",
+    };
+    let calls = if unanswered.len() == 1 { "this call" } else { "these calls" };
+    Some(format!("no one could consent to {calls}: {flags} allows {what} in advance"))
+}
+
 /// Describes a call that was denied.
 fn denial_text(denied: &DeniedCall) -> String {
     let by = match denied.by {
@@ -379,6 +408,13 @@ fn denial_text(denied: &DeniedCall) -> String {
     let about = denied.about.join(", ");
     let about = if about.is_empty() { about } else { format!(" ({about})") };
     one_line(&format!("{}{about} {by}", denied.tool))
+}
+
+/// Returns a call on one line. If it is cut, its bracket is closed again.
+fn call_line(text: &str) -> String {
+    let line = one_line(text);
+    let is_cut = text.lines().nth(1).is_some() || text.chars().nth(SHOWN).is_some();
+    if is_cut && text.ends_with(')') { line + ")" } else { line }
 }
 
 /// Returns the beginning of `text` on one line, so that a tool's output cannot steer the terminal.
@@ -398,6 +434,46 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_what_would_have_allowed_a_call_is_proposed() {
+        let denied = |tool: &str, by, edits, rule: Option<&str>, everything| DeniedCall {
+            agent: AgentId::new("a").unwrap(),
+            tool: forge_domain::ToolName::new(tool).unwrap(),
+            call_id: "c".to_owned(),
+            arguments: "{}".to_owned(),
+            about: Vec::new(),
+            by,
+            remedy: Remedy { edits, rule: rule.map(str::to_owned), everything },
+        };
+        let write = denied("write", DeniedBy::Nobody, true, Some("write"), true);
+        let shell = denied("shell", DeniedBy::Nobody, false, Some("shell"), true);
+        let steering = denied("write", DeniedBy::Nobody, false, Some("write:.git/a 'b'"), false);
+        let secret = denied("read", DeniedBy::Nobody, false, None, false);
+        let by_user = denied("shell", DeniedBy::User, false, None, false);
+        for (denials, expected) in [
+            (vec![], None),
+            (vec![by_user.clone()], None),
+            (vec![secret.clone()], None),
+            (
+                vec![write.clone(), by_user],
+                Some("this call: `--mode edits`, `--allow write` or `--yes` allows it"),
+            ),
+            (vec![shell.clone()], Some("this call: `--allow shell` or `--yes` allows it")),
+            (vec![steering], Some("this call: `--allow 'write:.git/a '\\''b'\\'''` allows it")),
+            (
+                vec![write.clone(), shell],
+                Some("these calls: `--allow shell --allow write` or `--yes` allows them"),
+            ),
+            (
+                vec![write, secret],
+                Some("these calls: `--mode edits`, `--allow write` or `--yes` allows some of them"),
+            ),
+        ] {
+            let expected = expected.map(|expected| format!("no one could consent to {expected} in advance"));
+            assert_eq!(remedy_text(&denials), expected);
+        }
+    }
+
+    #[test]
     fn what_a_tool_says_is_shown_on_one_harmless_line() {
         for (text, expected) in [
             ("", String::new()),
@@ -407,6 +483,18 @@ mod tests {
             (&"x".repeat(101), "x".repeat(100) + "…"),
         ] {
             assert_eq!(one_line(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_call_that_is_cut_has_its_bracket() {
+        for (text, expected) in [
+            ("Shell(ls)", "Shell(ls)".to_owned()),
+            ("Shell(echo a\necho b)", "Shell(echo a (+1 line))".to_owned()),
+            (&format!("Shell({})", "x".repeat(100)), format!("Shell({}…)", "x".repeat(94))),
+            ("git__log {\n}", "git__log { (+1 line)".to_owned()),
+        ] {
+            assert_eq!(call_line(text), expected);
         }
     }
 }

@@ -4,7 +4,7 @@ use forge_app::{ResumeError, RunError};
 use forge_domain::ProviderError;
 
 use super::checkpoints;
-use crate::failure::Misconfigured;
+use crate::failure::{Help, Misconfigured};
 
 /// Explains why a run cannot be resumed.
 pub(crate) fn explain_resume(error: ResumeError) -> anyhow::Error {
@@ -28,17 +28,17 @@ pub(crate) fn explain(error: RunError) -> anyhow::Error {
         | RunError::Unpriced { .. }
         | RunError::Template(_)
         | RunError::Provider(ProviderError::MissingKey { .. }) => Misconfigured(error.to_string()).into(),
-        RunError::ToolsUnavailable { .. } => anyhow::Error::new(error)
-            .context("`forge doctor` looks at every server; `FORGE_LOG=forge::mcp=info` shows what it says"),
-        RunError::StillOver(_) => anyhow::Error::new(error).context(
-            "the context cannot be made to fit; shorten what must stay, or use a model with a larger window",
-        ),
-        RunError::Denied { .. } => anyhow::Error::new(error).context(
+        RunError::ToolsUnavailable { .. } => anyhow::Error::new(error).context(Help(
+            "`forge doctor` looks at every server; `FORGE_LOG=forge::mcp=info` shows what it prints",
+        )),
+        RunError::StillOver(_) => anyhow::Error::new(error)
+            .context(Help("shorten what must stay, or use a model with a larger window")),
+        RunError::Denied { .. } => anyhow::Error::new(error).context(Help(
             "nothing was sent: let the hook allow a compaction whose `trigger` is `window`, remove it from \
              `hooks.pre_compact`, or use a model with a larger window",
-        ),
+        )),
         RunError::SwitchedOff { .. } => anyhow::Error::new(error)
-            .context("nothing was sent: set `auto_compact: true`, or use a model with a larger window"),
+            .context(Help("nothing was sent: set `auto_compact: true`, or use a model with a larger window")),
         error => error.into(),
     }
 }

@@ -5,18 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use forge_app::{CheckpointTally, Restored, RunEvent, RunReport, StopReason};
+use forge_app::{CheckpointTally, DeniedCall, Restored, RunEvent, RunReport, StopReason};
 use forge_domain::compaction::Outcome;
 use forge_domain::{
-    Body, Content, Cost, FinishReason, Message, Part, THINKING_BLOCKS, Tokens, ToolResult, Usage,
+    Body, Content, Cost, Discretion, Dollars, FinishReason, Message, Mode, Part, THINKING_BLOCKS, Tokens,
+    ToolResult, Usage,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::answer_schema::Answer;
-use super::view::{Break, RunStart, RunView, report_json};
+use super::view::{Break, RunStart, RunView};
 use crate::failure::Exit;
 use crate::output;
+
+/// The variable with Anthropic's key.
+const ANTHROPIC_KEY: &str = "ANTHROPIC_API_KEY";
 
 /// The extent of what is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +51,17 @@ struct State {
     calls: BTreeSet<String>,
     models: BTreeMap<String, ModelTotals>,
     answer: Option<Answer>,
+    /// The time that models took for their replies.
+    asked_for: Duration,
+    /// The time at which the open request was sent.
+    sent: Option<Instant>,
+}
+
+impl State {
+    /// Counts the time since the request was sent, if one is open.
+    fn end_request(&mut self) {
+        self.asked_for += self.sent.take().map(|sent| sent.elapsed()).unwrap_or_default();
+    }
 }
 
 /// The totals of one model.
@@ -100,8 +115,9 @@ impl StreamJsonWatcher {
                 .map(|text| text_block(&text)),
         );
         blocks.extend(calls.iter().map(|call| {
-            let input = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
-            json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input})
+            json!({
+                "type": "tool_use", "id": call.id, "name": call.name, "input": input(&call.arguments),
+            })
         }));
         let record = json!({
             "type": "assistant",
@@ -147,6 +163,8 @@ impl StreamJsonWatcher {
         record["type"] = "result".into();
         record["subtype"] = subtype.into();
         record["duration_ms"] = (self.began.elapsed().as_millis() as u64).into();
+        state.end_request();
+        record["duration_api_ms"] = (state.asked_for.as_millis() as u64).into();
         record["modelUsage"] =
             state.models.iter().map(|(name, totals)| (name.clone(), totals.to_json())).collect();
         if let Some(Ok(value)) = &state.answer {
@@ -170,12 +188,12 @@ impl RunView for StreamJsonWatcher {
             "model": state.model,
             "tools": first.map(|agent| &agent.tools),
             "mcp_servers": [],
-            "permissionMode": "default",
+            "permissionMode": permission_mode(&start.discretion),
             "slash_commands": [],
             "agents": start.agents.iter().map(|agent| &agent.id).collect::<Vec<_>>(),
             "skills": [],
             "plugins": [],
-            "apiKeySource": "none",
+            "apiKeySource": key_source(start.key.as_deref()),
             "output_style": "default",
             "forge_version": start.version,
         });
@@ -188,9 +206,12 @@ impl RunView for StreamJsonWatcher {
                 let mut state = self.state();
                 state.model = prompt.options().model.model.to_string();
                 state.window = prompt.window();
+                state.end_request();
+                state.sent = Some(Instant::now());
             }
             RunEvent::Replied { usage, cost, finish_reason } => {
                 let mut state = self.state();
+                state.end_request();
                 state.usage = usage.unwrap_or_default();
                 state.stop_reason = stop_reason(finish_reason);
                 let (model, window, usage) = (state.model.clone(), state.window, state.usage);
@@ -227,14 +248,16 @@ impl RunView for StreamJsonWatcher {
             _ => "error_during_execution",
         };
         let is_done = subtype == "success";
+        let mut cost = report.cost;
+        cost += report.summary_cost;
         let mut record = json!({
             "is_error": !is_done,
             "num_turns": report.iterations,
             "result": report.response,
             "stop_reason": self.state().stop_reason,
-            "total_cost_usd": report.cost.dollars + report.summary_cost.dollars,
+            "total_cost_usd": dollars(cost),
             "usage": usage_json(&report.usage),
-            "permission_denials": denials(&report_json(report, exit.code())),
+            "permission_denials": denials(&report.denials),
             "exit_code": exit.code(),
         });
         if !is_done {
@@ -249,12 +272,17 @@ impl RunView for StreamJsonWatcher {
 
     fn show_break(&self, why: &Break<'_>, checkpoints: Option<&CheckpointTally>, _: &str) {
         let json = why.to_json(checkpoints);
+        let (mut usage, mut cost) = (Usage::default(), Cost::default());
+        for totals in self.state().models.values() {
+            usage += totals.usage;
+            cost += totals.cost;
+        }
         let record = json!({
             "is_error": true,
             "num_turns": 0,
             "errors": [json["why"]],
-            "total_cost_usd": 0,
-            "usage": usage_json(&Usage::default()),
+            "total_cost_usd": dollars(cost),
+            "usage": usage_json(&usage),
             "permission_denials": [],
             "exit_code": json["exit_code"],
         });
@@ -273,25 +301,54 @@ impl ModelTotals {
             "cacheReadInputTokens": usage.cached_tokens,
             "cacheCreationInputTokens": usage.cache_written_tokens,
             "webSearchRequests": 0,
-            "costUSD": self.cost.dollars,
+            "costUSD": dollars(self.cost),
             "contextWindow": self.window,
         })
     }
 }
 
-/// Returns the calls that were denied, from a report.
-fn denials(report: &Value) -> Vec<Value> {
-    let denied = report["denials"].as_array().into_iter().flatten();
-    denied
-        .map(|denied| {
-            json!({
-                "tool_name": denied["tool"],
-                "tool_use_id": denied["call_id"],
-                "tool_input": {"about": denied["about"]},
-                "denied_by": denied["by"],
-            })
+/// Returns the cost; `None` if the price of a call is not known.
+fn dollars(cost: Cost) -> Option<Dollars> {
+    (cost.unpriced_calls == 0).then_some(cost.dollars)
+}
+
+/// Returns Claude Code's word for the mode, or for the consent to everything.
+fn permission_mode(discretion: &Discretion) -> &'static str {
+    let is_everything = discretion.allowed.tools().any(|tool| tool == "*");
+    match discretion.mode {
+        Mode::Plan => "plan",
+        _ if is_everything => "bypassPermissions",
+        Mode::Ask => "default",
+        Mode::Edits => "acceptEdits",
+        Mode::Auto => "bypassPermissions",
+    }
+}
+
+/// Returns Claude Code's word for the source of the key; `variable` is the one that holds it.
+fn key_source(variable: Option<&str>) -> &'static str {
+    match variable {
+        Some(ANTHROPIC_KEY) => ANTHROPIC_KEY,
+        Some(_) => "user",
+        None => "none",
+    }
+}
+
+/// Returns the calls that were denied.
+fn denials(denied: &[DeniedCall]) -> Vec<Value> {
+    let denial = |denied: &DeniedCall| {
+        json!({
+            "tool_name": denied.tool,
+            "tool_use_id": denied.call_id,
+            "tool_input": input(&denied.arguments),
+            "denied_by": denied.by,
         })
-        .collect()
+    };
+    denied.iter().map(denial).collect()
+}
+
+/// Returns the arguments of a call; an empty object if they cannot be parsed.
+fn input(arguments: &str) -> Value {
+    serde_json::from_str(arguments).unwrap_or_else(|_| json!({}))
 }
 
 fn text_block(text: &str) -> Value {

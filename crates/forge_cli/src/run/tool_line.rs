@@ -35,12 +35,31 @@ fn steps_text(steps: &[TaskStep]) -> String {
     format!("Steps({} of {} done{current})", TaskStep::count_done(steps), steps.len())
 }
 
-/// Returns a result in one line if it is an edit's, such as `Edited src/main.py (+1 −1)`.
+/// Returns a result in one line if it is that of an edit, such as `Edited src/main.py (+1 −1)`, or that of a
+/// written file, such as `Created src/main.py (+60)`.
 pub(super) fn edit_text(result: &ToolResult) -> Option<String> {
-    if result.is_error || result.name.as_ref().is_none_or(|name| name.as_str() != "patch") {
-        return None;
-    }
+    let tool = result.name.as_ref().filter(|_| !result.is_error)?;
     let text = result.content.to_text();
+    match tool.as_str() {
+        "patch" => patch_text(&text),
+        "write" => write_text(&text),
+        _ => None,
+    }
+}
+
+/// Returns the result of a written file in one line.
+fn write_text(text: &str) -> Option<String> {
+    let (what, lines) = text.strip_suffix(')')?.rsplit_once(" (")?;
+    let count = lines.split_once(' ')?.0;
+    if let Some(path) = what.strip_prefix("created `").and_then(|rest| rest.strip_suffix('`')) {
+        return Some(format!("Created {path} (+{count})"));
+    }
+    let (path, _) = what.strip_prefix('`')?.rsplit_once("` was ")?;
+    Some(format!("Wrote {path} ({lines})"))
+}
+
+/// Returns the result of a patch in one line.
+fn patch_text(text: &str) -> Option<String> {
     let (path, diff) = text.strip_prefix("changed `")?.split_once("`:\n")?;
     // A long difference is cut off: its counts would be wrong.
     if diff.lines().any(|line| line.starts_with("[… ")) {
@@ -88,6 +107,9 @@ mod tests {
             ("patch", "changed `a`:\n@@ -1 +1 @@\n-x\n+y", Some("Edited a (+1 −1)")),
             ("patch", "changed `a`:\n+y\n[… 4 more lines]", Some("Edited a")),
             ("shell", "changed `a`:\n+y", None),
+            ("write", "created `a b.py` (60 lines)", Some("Created a b.py (+60)")),
+            ("write", "`a` was 3 bytes and now has 20 (1 line)", Some("Wrote a (1 line)")),
+            ("write", "something else", None),
         ] {
             let result = ToolResult::answer(&call(name, "{}"), text);
             assert_eq!(edit_text(&result).as_deref(), expected);

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use forge_app::{CheckpointTally, Orchestrator, Restored, RunEvent, RunReport};
-use forge_domain::{Agent, AgentId, Event, ModelId, RunId, ToolName};
+use forge_domain::{Agent, AgentId, Discretion, Event, ModelId, RunId, ToolName};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::answer_schema::Answer;
 use super::interruption::Interruption;
-use crate::failure::Exit;
+use crate::failure::{self, Exit};
 
 /// The reason why a run broke off.
 pub(crate) enum Break<'a> {
@@ -46,7 +46,7 @@ impl Break<'_> {
     /// Returns the break for programs, as the last event and as the content of `--report`.
     pub(crate) fn to_json(&self, checkpoints: Option<&CheckpointTally>) -> Value {
         let (stop, why) = match self {
-            Self::Failed(error) => ("failed", format!("{error:#}")),
+            Self::Failed(error) => ("failed", failure::in_a_line(error)),
             Self::Interrupted { words, .. } => ("interrupted", words.clone()),
         };
         let run = checkpoints.filter(|tally| tally.saved > 0).map(|tally| &tally.run);
@@ -66,6 +66,12 @@ pub(crate) struct RunStart {
     pub(crate) folder: PathBuf,
     /// The version of Forge.
     pub(crate) version: &'static str,
+    /// The mode and the calls that are allowed in advance.
+    #[serde(skip)]
+    pub(crate) discretion: Discretion,
+    /// The variable with the key of the first agent's provider, if it is set.
+    #[serde(skip)]
+    pub(crate) key: Option<String>,
 }
 
 /// An agent that a run starts with.
@@ -89,8 +95,18 @@ impl RunStart {
             agents: agents.iter().map(started).collect(),
             folder: std::env::current_dir().unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION"),
+            discretion: orchestrator.engine().conduct.discretion(),
+            key: agents.first().and_then(|agent| key_variable(orchestrator, agent)),
         }
     }
+}
+
+/// Returns the variable with the key of the provider of `agent`; `None` if it needs none, or it is not set.
+fn key_variable(orchestrator: &Orchestrator, agent: &Agent) -> Option<String> {
+    let workflow = &orchestrator.engine().services().workflow;
+    let provider = workflow.model(agent.model.as_ref()?).ok()?.reference.provider;
+    let variable = workflow.providers.get(&provider)?.api_key_env.clone()?;
+    std::env::var(&variable).is_ok_and(|key| !key.trim().is_empty()).then_some(variable)
 }
 
 /// Returns what is known of the run when it starts.

@@ -35,6 +35,22 @@ const UNFINISHED: [(&str, &str); 6] = [
 /// Folders of skills.
 const SKILLS: [&str; 3] = [".forge/skills", ".claude/skills", ".agents/skills"];
 
+/// The heading of the list of skills.
+const SKILLS_HEADING: &str =
+    "\n\nThe folder has skills. If one fits the task, read its file first and do as it says:\n";
+
+/// Returns the parts of a prompt that come from the folder, each after its name: the files with instructions,
+/// and the list of skills.
+pub(crate) fn parts_of(prompt: &str) -> Vec<(String, &str)> {
+    const END: &str = "\n</instructions>";
+    let files = prompt.split("\n<instructions file=\"").skip(1).filter_map(|rest| {
+        let (name, rest) = rest.split_once("\">\n")?;
+        Some((name.to_owned(), rest.split_once(END)?.0))
+    });
+    let list = prompt.split_once(SKILLS_HEADING).map(|(_, rest)| rest.split("\n\n").next().unwrap_or(rest));
+    files.chain(list.map(|list| ("skills".to_owned(), list))).collect()
+}
+
 /// Checks whether the agent's prompt shows the text.
 pub(crate) fn is_shown_to(agent: &Agent) -> bool {
     agent.system_prompt.as_ref().is_some_and(|prompt| prompt.contains("workspace"))
@@ -59,7 +75,7 @@ pub(crate) fn of(folder: &Path) -> String {
     }
     let skills = skills(top, &folder);
     if !skills.is_empty() {
-        text += "\n\nThe folder has skills. If one fits the task, read its file first and do as it says:\n";
+        text += SKILLS_HEADING;
         text += &skills.join("\n");
     }
     text
@@ -208,6 +224,14 @@ mod tests {
             assert_eq!(text.matches(words).count(), times, "{words}");
         }
         assert!(text.len() < 40 << 10);
+        let prompt = format!("You are x.\n\n{text}\n\nBe brief.");
+        let parts = parts_of(&prompt);
+        let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["AGENTS.md", "src/AGENTS.md", "skills"]);
+        assert_eq!(
+            (parts[0].1, parts[2].1),
+            ("Use tabs.", "- pdf: Reads PDFs (.claude/skills/pdf/SKILL.md)")
+        );
     }
 
     #[test]

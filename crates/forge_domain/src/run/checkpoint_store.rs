@@ -163,8 +163,9 @@ pub enum StoreError {
     },
     /// Another process holds the run.
     #[error(
-        "run `{run}` has been held by {by} since {since}: wait until that process ends, or take it over if \
-         it is gone"
+        "run `{run}` has been held by {} since {since}: wait until that process ends, or take it over if \
+         it is gone",
+        shown(by)
     )]
     Held {
         /// The run.
@@ -177,7 +178,7 @@ pub enum StoreError {
         token: FencingToken,
     },
     /// Another process has taken the run over; this claim is void.
-    #[error("run `{run}` was taken over by {by}: this process stops, and saves nothing more")]
+    #[error("run `{run}` was taken over by {}: this process stops, and saves nothing more", shown(by))]
     Fenced {
         /// The run.
         run: RunId,
@@ -260,6 +261,11 @@ pub enum StoreError {
         /// The time limit.
         seconds: u64,
     },
+}
+
+/// Returns the name of a holder without what tells it apart from all others, which is in brackets.
+fn shown(holder: &str) -> &str {
+    holder.split_once(" (").map_or(holder, |(name, _)| name)
 }
 
 /// A store for checkpoints of runs. A message is stored once, however many checkpoints and forks contain it.

@@ -43,6 +43,7 @@ impl ResumeArguments {
             which: self.id,
             on_change: self.on_change.map(OnChange::from),
             take_from: self.takeover.take_from(),
+            anywhere: self.on_change.is_some(),
         };
         let request = RunRequest { resume: Some(resume), ..RunRequest::new(store, self.flags) };
         start(self.task, OutputForm::of_json(json), request)

@@ -5,6 +5,8 @@ use forge_app::{TakeFrom, Writer};
 use forge_domain::{Clock, Holder, StoreError};
 use forge_infra::{ProcessHolder, SystemClock};
 
+use crate::failure::Help;
+
 /// The flag to take a run over.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(in crate::commands) struct TakeOver {
@@ -55,5 +57,9 @@ fn explain<E: std::error::Error + Send + Sync + 'static>(error: E) -> anyhow::Er
         .any(|error| matches!(error.downcast_ref(), Some(StoreError::Held { .. })))
         || error.to_string().contains("take it over");
     let error = anyhow::Error::new(error);
-    if is_held { error.context("--take-over does it anyway, once that process has ended") } else { error }
+    if is_held {
+        error.context(Help("--take-over does it anyway, once that process has ended"))
+    } else {
+        error
+    }
 }
