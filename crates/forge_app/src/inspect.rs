@@ -1,15 +1,14 @@
 //! The contents of a recorded session's window.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 
 use forge_domain::{
-    Body, BreachScan, Content, Context, GroupKind, GroupTally, Message, MessageId, NOTE_BY, Part,
-    REQUEST_TOKENS, Role, Rule, RuleSet, TokenCounter, Tokens, ToolCall, ToolName, ToolResult,
-    breaches_in_words, message_tokens,
+    Body, BreachScan, Content, Context, GroupKind, GroupTally, Message, MessageId, REQUEST_TOKENS, Role,
+    Rule, RuleSet, TokenCounter, Tokens, ToolCall, ToolName, ToolResult, breaches_in_words, message_tokens,
+    outline,
 };
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
 
 use crate::message_sizes::{MessageSizes, packed};
 
@@ -386,7 +385,7 @@ impl Repeats {
             tokens: same.tokens.0,
         };
         let mut found: Vec<Duplicate> = self.same.into_values().map(duplicate).collect();
-        // What is as wasteful is in the order of its words, since a digest has none.
+        // Those that waste as much are sorted by their words: the order of digests means nothing.
         found.sort_by(|one, other| {
             let words = (one.kind, &one.tool, &one.what).cmp(&(other.kind, &other.tool, &other.what));
             let labels = || labels_of(&one.ids).cmp(&labels_of(&other.ids));
@@ -410,69 +409,7 @@ fn labels<S: Serializer>(ids: &[Option<MessageId>], serializer: S) -> Result<S::
 }
 
 fn digest(value: &(impl Hash + ?Sized)) -> Digest {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// Returns the message with only as much of each text as shows that it is not blank: the providers' rules
-/// depend on nothing else.
-fn outline(message: &Message) -> Message {
-    let body = match &message.body {
-        Body::System(content) => Body::System(outline_content(content)),
-        Body::User(content) => Body::User(outline_content(content)),
-        Body::Tool(result) => {
-            Body::Tool(ToolResult { content: outline_content(&result.content), ..result.clone() })
-        }
-        Body::Assistant { content, calls } => Body::Assistant {
-            content: content.as_ref().map(outline_content),
-            calls: calls.iter().map(|call| ToolCall { arguments: "{}".to_owned(), ..call.clone() }).collect(),
-        },
-    };
-    let extra = message.extra.iter().map(|(key, value)| (key.clone(), outline_value(value))).collect();
-    Message {
-        body,
-        timestamp: None,
-        metadata: message
-            .metadata
-            .iter()
-            .filter(|(key, _)| *key == NOTE_BY)
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect(),
-        is_compacted: message.is_compacted,
-        extra,
-    }
-}
-
-fn outline_content(content: &Content) -> Content {
-    match content {
-        Content::Text(text) => Content::Text(outline_text(text)),
-        Content::Parts(parts) => Content::Parts(parts.iter().map(outline_part).collect()),
-    }
-}
-
-fn outline_part(part: &Part) -> Part {
-    match part {
-        Part::Text(text) => Part::Text(outline_text(text)),
-        Part::Media(value) => Part::Media(outline_value(value)),
-    }
-}
-
-fn outline_text(text: &str) -> String {
-    if text.trim().is_empty() { String::new() } else { "x".to_owned() }
-}
-
-/// Returns the value with its long texts cut short.
-fn outline_value(value: &Value) -> Value {
-    const KEPT: usize = 32;
-    match value {
-        Value::String(text) if text.len() > KEPT => json!(text.chars().take(KEPT).collect::<String>()),
-        Value::Array(items) => items.iter().map(outline_value).collect(),
-        Value::Object(fields) => {
-            fields.iter().map(|(key, field)| (key.clone(), outline_value(field))).collect()
-        }
-        value => value.clone(),
-    }
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 
 /// Returns the tool that a result comes from; `None` for other messages.

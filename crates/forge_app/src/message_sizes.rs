@@ -98,7 +98,7 @@ impl MessageSizes {
         self.sizes.len()
     }
 
-    /// Checks whether there is no message.
+    /// Checks whether it has no messages.
     pub const fn is_empty(&self) -> bool {
         self.sizes.is_empty()
     }

@@ -1,8 +1,8 @@
 //! The saved state that a run resumes from.
 
 use forge_domain::{
-    Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointStore, ContextMessage, Deletion, Difference,
-    OnChange, Role, RunId, StoreError, Sweep,
+    Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointStore, Deletion, Difference, OnChange, Role,
+    RunId, StoreError, Sweep,
 };
 
 use crate::checkpointing::Checkpointing;
@@ -98,8 +98,8 @@ pub fn elsewhere<'c>(checkpoint: &'c Checkpoint, here: Option<&str>) -> Option<&
     let snapshot = &checkpoint.snapshot;
     let folder = snapshot.configuration.0.get("folder")?.as_str()?;
     let is_told = || {
-        let mut messages = snapshot.conversation.messages().map(ContextMessage::message);
-        messages.any(|message| message.role() == Role::System && message.to_text().contains(folder))
+        let mut systems = snapshot.conversation.messages().filter(|message| message.role() == Role::System);
+        systems.any(|system| system.message().to_text().contains(folder))
     };
     (here.is_some_and(|here| here != folder) && is_told()).then_some(folder)
 }

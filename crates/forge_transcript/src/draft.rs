@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use forge_domain::{
-    Body, Breach, BreachScan, Content, ContextMessage, Message, MessageId, PackedMessage, Part, Role,
-    TokenCounter, ToolCall, ToolResult, message_tokens,
+    Body, Breach, BreachScan, ContextMessage, Message, MessageId, PackedMessage, Role, TokenCounter,
+    ToolCall, message_tokens, outline,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use smallvec::smallvec;
 
 use crate::codec::Window;
@@ -310,67 +310,6 @@ fn open_messages(session: &Session, window: &Window) -> (Vec<OpenMessage>, Vec<B
     }
     newest.into_iter().for_each(|message| scan.push(message));
     (opened, scan.finish())
-}
-
-/// Returns the parts of `message` that decide whether it is legal: its role, the ids of its calls and
-/// results, and whether it has any text. Its texts are left out.
-fn outline(message: &Message) -> Message {
-    let content = |content: &Content| match content {
-        Content::Text(text) => Content::Text(sign(text)),
-        Content::Parts(parts) => Content::Parts(
-            parts
-                .iter()
-                .map(|part| match part {
-                    Part::Text(text) => Part::Text(sign(text)),
-                    Part::Media(_) => Part::Media(Value::Null),
-                })
-                .collect(),
-        ),
-    };
-    let call =
-        |call: &ToolCall| ToolCall { id: call.id.clone(), name: call.name.clone(), arguments: String::new() };
-    let body = match &message.body {
-        Body::System(said) => Body::System(content(said)),
-        Body::User(said) => Body::User(content(said)),
-        Body::Assistant { content: said, calls } => {
-            Body::Assistant { content: said.as_ref().map(content), calls: calls.iter().map(call).collect() }
-        }
-        Body::Tool(result) => Body::Tool(ToolResult {
-            call_id: result.call_id.clone(),
-            name: result.name.clone(),
-            content: content(&result.content),
-            is_error: result.is_error,
-        }),
-    };
-    let extra = message.extra.iter().map(|(key, value)| (key.clone(), shorten(value)));
-    Message {
-        extra: extra.collect(),
-        metadata: message.metadata.clone(),
-        timestamp: message.timestamp,
-        is_compacted: message.is_compacted,
-        ..Message::new(body)
-    }
-}
-
-/// Returns a short text that is empty or blank if `text` is.
-fn sign(text: &str) -> String {
-    match text {
-        "" => "",
-        blank if blank.trim().is_empty() => " ",
-        _ => "x",
-    }
-    .to_owned()
-}
-
-/// Cuts the texts in `value` to their beginnings: the validators only ask whether a signature is there.
-fn shorten(value: &Value) -> Value {
-    const MOST: usize = 32;
-    match value {
-        Value::String(text) => Value::String(text.chars().take(MOST).collect()),
-        Value::Array(items) => items.iter().map(shorten).collect(),
-        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), shorten(value))).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
-    }
 }
 
 /// Returns how many messages back the one is that holds the other pieces of `reply`.

@@ -1,6 +1,6 @@
 //! Digests of ids: a session of many megabytes has a million ids, which are only compared.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::num::NonZeroU64;
 
 /// A digest that distinguishes a million ids in eight bytes, also where there may be none.
@@ -10,9 +10,8 @@ pub(crate) struct IdDigest(NonZeroU64);
 impl IdDigest {
     /// Returns the digest of an id.
     pub(crate) fn of(id: &str) -> Self {
-        let mut hasher = DefaultHasher::new();
-        id.hash(&mut hasher);
-        Self(NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MIN))
+        let digest = BuildHasherDefault::<DefaultHasher>::default().hash_one(id);
+        Self(NonZeroU64::new(digest).unwrap_or(NonZeroU64::MIN))
     }
 }
 

@@ -58,7 +58,7 @@ impl LineCheck for Mixture {
             return true;
         }
         let invalid = each_record(line, &mut |record| self.look_at(record));
-        // What follows an invalid record on its line was not looked at.
+        // After an invalid record, the rest of the line was not looked at.
         if invalid == 0 {
             self.looks.insert(looks);
         }

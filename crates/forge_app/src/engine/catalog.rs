@@ -55,11 +55,6 @@ impl Catalog {
         Ok(())
     }
 
-    /// Learns the window of the model `id` if it is not known.
-    pub(crate) async fn learn_window(&self, services: &Services, id: &ModelId) {
-        self.learn(services, id, Needed::Window).await;
-    }
-
     /// Asks the server of the model `id` if a needed fact is unknown. A server that does not answer is
     /// ignored.
     async fn learn(&self, services: &Services, id: &ModelId, needed: Needed) {
@@ -105,6 +100,6 @@ impl Catalog {
 pub async fn known_model(engine: &Engine, id: &str) -> Option<Model> {
     let Engine { catalog, services, .. } = engine;
     let model = services.workflow.agents.find(id)?.model.as_ref()?;
-    catalog.learn_window(services, model).await;
+    catalog.learn(services, model, Needed::Window).await;
     catalog.model(services, model).ok()
 }

@@ -3,9 +3,7 @@
 use console::style;
 use forge_app::{NextCall, Orchestrator, RunError, known_model};
 use forge_domain::compaction::{CompactionReport, Focus, Outcome};
-use forge_domain::{
-    Agent, CheckpointInfo, ContextMessage, Effort, Message, ModelId, Role, Tokens, WindowSource, quantity,
-};
+use forge_domain::{Agent, CheckpointInfo, Effort, ModelId, Role, Tokens, WindowSource, quantity};
 
 use super::attendant::Attended;
 use super::command::ChatCommand;
@@ -262,8 +260,8 @@ impl ChatSession<'_> {
 fn folder_parts(orchestrator: &Orchestrator, who: &str) -> Vec<(String, Tokens)> {
     let Some(conversation) = orchestrator.conversation(who) else { return Vec::new() };
     let counter = &orchestrator.engine().services().counter;
-    let systems = conversation.messages().map(ContextMessage::message);
-    let system = systems.filter(|message| message.role() == Role::System).map(Message::to_text).next();
+    let system = conversation.messages().find(|message| message.role() == Role::System);
+    let system = system.map(|system| system.message().to_text());
     let parts = system.iter().flat_map(|system| surroundings::parts_of(system));
     parts.map(|(name, text)| (name, counter.count(text))).collect()
 }

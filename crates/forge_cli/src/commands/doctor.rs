@@ -126,8 +126,7 @@ fn configuration_check(project: Option<&str>, workflow: &Workflow, source: &Sour
         return Check::well(about, format!("{found}; the agents of your own file work"));
     }
     let environment = places::environment();
-    let named = environment.get("FORGE_MODEL").filter(|model| !model.trim().is_empty()).cloned();
-    let advice = match source.model.clone().or(named) {
+    let advice = match first_model::named(source.model.as_ref(), &environment) {
         Some(model) => format!("`forge` works without one, with the model {model}"),
         None => match first_model::find(&environment) {
             Ok(first) => format!("`forge` works without one, with the {first}"),

@@ -12,10 +12,7 @@ use forge_infra::{OpeningCheckpointStore, ProcessHolder, SystemClock};
 use crate::arguments::Source;
 use crate::failure::{Help, Misconfigured};
 use crate::output;
-use crate::setup::store;
-
-/// The agent that works if no file configures one.
-const BUILT_IN_AGENT: &str = "forge";
+use crate::setup::{BUILT_IN_AGENT, store};
 
 /// Sets up the checkpoints of a new run in the working folder; `None` if they are off.
 pub(crate) fn checkpointing(workflow: &Workflow) -> anyhow::Result<Option<Checkpointing>> {

@@ -205,8 +205,7 @@ pub(crate) fn with_built_in_agent(mut workflow: Workflow, source: &Source) -> an
         return Ok(workflow);
     }
     let environment = environment();
-    let named = || environment.get("FORGE_MODEL").filter(|model| !model.trim().is_empty()).cloned();
-    let model = match source.model.clone().or_else(named) {
+    let model = match first_model::named(source.model.as_ref(), &environment) {
         Some(model) => model,
         None => {
             let first = first_model::find(&environment).map_err(Misconfigured)?;
@@ -218,6 +217,9 @@ pub(crate) fn with_built_in_agent(mut workflow: Workflow, source: &Source) -> an
     Ok(workflow)
 }
 
+/// The id of the agent that works if no file configures one.
+pub(crate) const BUILT_IN_AGENT: &str = "forge";
+
 /// Returns the agent that needs no file, with the tools that exist.
 fn built_in_agent(model: &str, workflow: &Workflow, effort: Option<Effort>) -> anyhow::Result<Agent> {
     let has_search = workflow.tool_settings.web_search.is_some();
@@ -227,7 +229,7 @@ fn built_in_agent(model: &str, workflow: &Workflow, effort: Option<Effort>) -> a
         .chain(has_search.then_some("web_search"))
         .map(str::to_owned)
         .chain(servers);
-    let mut agent = Agent::new(AgentId::new("forge")?)
+    let mut agent = Agent::new(AgentId::new(BUILT_IN_AGENT)?)
         .system_prompt(include_str!("../../templates/system.md.hbs"))
         .tools(tools.map(ToolName::new).collect::<Result<Vec<_>, _>>()?);
     agent.model = Some(forge_domain::ModelId::new(model).map_err(|error| Misconfigured(error.to_string()))?);

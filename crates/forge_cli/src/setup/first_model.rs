@@ -34,8 +34,6 @@ pub(crate) const KNOWN: [KnownProvider; 5] = [
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The longest wait for a server that the user names.
 const PATIENCE_WITH_NAMED: Duration = Duration::from_secs(3);
-/// The most models that an error lists.
-const MOST_LISTED: usize = 10;
 
 /// A chosen model and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,12 +50,18 @@ impl fmt::Display for FirstModel {
     }
 }
 
+/// Returns the model that a flag names, else `FORGE_MODEL`.
+pub(crate) fn named(flag: Option<&String>, environment: &BTreeMap<String, String>) -> Option<String> {
+    let variable = || environment.get("FORGE_MODEL").filter(|model| !model.trim().is_empty());
+    flag.or_else(variable).cloned()
+}
+
 /// Returns the model of the first key in `environment`, else the first one of a local Ollama, which is asked
 /// for at most half a second.
 ///
 /// # Errors
-/// The reason why there is none, and what to do. A key's provider is never passed over for the next one: what
-/// the user types would go to another company.
+/// The reason why there is none, and what to do. If a key is set, its provider is never replaced by another:
+/// what the user types would go to a company that they did not choose.
 pub(crate) fn find(environment: &BTreeMap<String, String>) -> Result<FirstModel, String> {
     if let Some(of_key) = of_keys(environment, models_of_openai) {
         return of_key;
@@ -101,10 +105,9 @@ fn only_model(server: &str, models: Result<Vec<String>, String>) -> Result<Strin
                 "the server {server} (OPENAI_BASE_URL) lists no model: name one, as in `forge --model openai:NAME`"
             )),
             [first, ..] => {
-                let listed = models.iter().take(MOST_LISTED).cloned().collect::<Vec<_>>().join(", ");
-                let more = if models.len() > MOST_LISTED { ", ..." } else { "" };
+                let listed = first_names(&models);
                 Err(format!(
-                    "the server {server} (OPENAI_BASE_URL) has several models: {listed}{more}. Name one, as in \
+                    "the server {server} (OPENAI_BASE_URL) has several models: {listed}. Name one, as in \
                      `forge --model openai:{first}`"
                 ))
             }
@@ -145,11 +148,24 @@ pub(crate) struct OwnServer {
     pub(crate) model: Option<String>,
 }
 
-/// Returns the server that `OPENAI_BASE_URL` names.
-pub(crate) fn own_server(environment: &BTreeMap<String, String>) -> Option<OwnServer> {
-    let url = value(environment, "OPENAI_BASE_URL")?.to_owned();
-    let models = models_of_openai(&url, value(environment, "OPENAI_API_KEY").unwrap_or("none"));
-    Some(OwnServer { model: only_model(&url, models).ok(), url })
+impl OwnServer {
+    /// Returns the server that is named. Nothing is asked yet.
+    pub(crate) fn named_in(environment: &BTreeMap<String, String>) -> Option<Self> {
+        Some(Self { url: value(environment, "OPENAI_BASE_URL")?.to_owned(), model: None })
+    }
+
+    /// Asks the server for its model.
+    pub(crate) fn with_model(self, environment: &BTreeMap<String, String>) -> Self {
+        let models = models_of_openai(&self.url, value(environment, "OPENAI_API_KEY").unwrap_or("none"));
+        Self { model: only_model(&self.url, models).ok(), ..self }
+    }
+}
+
+/// Returns the first names of a list, separated by commas.
+pub(crate) fn first_names(names: &[String]) -> String {
+    const MOST: usize = 10;
+    let more = if names.len() > MOST { ", ..." } else { "" };
+    format!("{}{more}", names[..names.len().min(MOST)].join(", "))
 }
 
 /// Returns the models of a server that speaks OpenAI's protocol.
@@ -208,7 +224,7 @@ mod tests {
             (&[("OPENROUTER_API_KEY", "k"), ("GEMINI_API_KEY", "k")], Some("gemini:gemini-3.8-flash")),
             // A server of one's own serves what it serves.
             (&[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://one")], Some("openai:small")),
-            // What it is asked is no other server's business.
+            // Its prompts go to no other server.
             (
                 &[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://many"), ("GEMINI_API_KEY", "k")],
                 Some(

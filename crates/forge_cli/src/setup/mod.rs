@@ -13,8 +13,8 @@ pub(crate) mod store;
 pub(crate) mod surroundings;
 
 pub(crate) use self::configuration::{
-    Configuration, configuration, configuration_within, layers, nearest_project_file, own_layers,
-    project_file, read_yaml, say_without_transforms, user_layer, with_built_in_agent,
+    BUILT_IN_AGENT, Configuration, configuration, configuration_within, layers, nearest_project_file,
+    own_layers, project_file, read_yaml, say_without_transforms, user_layer, with_built_in_agent,
 };
 pub(crate) use self::providers::{Providers, key_is_there, providers, unusable};
 pub(crate) use self::services::{

@@ -133,7 +133,7 @@ pub(crate) fn read_key_or_line(keys: &[char]) -> std::io::Result<Option<String>>
 /// it.
 #[cfg(unix)]
 pub(crate) fn drop_typed() {
-    // Where it is no terminal, nothing was typed.
+    // This fails if the input is no terminal; then nothing was typed.
     let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
 }
 

@@ -52,26 +52,19 @@ pub(super) struct Names<'a> {
 ///
 /// `is_rare` tells of the hash of a term whether hardly another message has it.
 pub(super) fn names<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -> Names<'a> {
-    match keys(features) {
-        Some(mut keys) => {
-            keys.dedup();
-            keys.truncate(KEYS);
-            Names { names: keys, are_keys: true }
-        }
+    match table_keys(features) {
+        Some(keys) => Names { names: keys, are_keys: true },
         None => Names { names: names_of_its_own(features, is_rare), are_keys: false },
     }
 }
 
-/// Checks whether a result is a table of keys and values.
-pub(super) fn is_table(features: &Features) -> bool {
-    keys(features).is_some()
-}
-
-/// Returns the keys of a table; `None` for other texts.
-fn keys(features: &Features) -> Option<Vec<&str>> {
+/// Returns the keys of a result that is a table of keys and values; `None` for other texts.
+pub(super) fn table_keys(features: &Features) -> Option<Vec<&str>> {
     let lines = features.lines.iter().take(MANY).map(|line| features.line(line));
-    let keys: Vec<&str> = lines.filter_map(key).collect();
+    let mut keys: Vec<&str> = lines.filter_map(key).collect();
     let is_table = keys.len() >= LEAST_KEYS && keys.len() * 100 >= features.lines.len() * KEYS_PERCENT;
+    keys.dedup();
+    keys.truncate(KEYS);
     is_table.then_some(keys)
 }
 

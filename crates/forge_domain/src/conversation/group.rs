@@ -246,14 +246,8 @@ mod tests {
     use proptest::sample::select;
 
     use super::*;
-    use crate::{TokenCounter, Tokens, ToolCall, ToolName, ToolResult};
-
-    struct Free;
-    impl TokenCounter for Free {
-        fn count(&self, _: &str) -> Tokens {
-            Tokens::ZERO
-        }
-    }
+    use crate::conversation::token_counter::Characters;
+    use crate::{ToolCall, ToolName, ToolResult};
 
     fn call(id: char) -> ToolCall {
         ToolCall { id: id.to_string(), name: ToolName::new("t").unwrap(), arguments: "{}".into() }
@@ -275,7 +269,7 @@ mod tests {
         fn a_tally_counts_the_groups_that_are_found_at_once(
             words in vec(select(vec!["s", "u", "a", "tx", "ty", "txy", "txx", "rx", "ry", "rz"]), 0..24)
         ) {
-            let messages = words.iter().map(|word| ContextMessage::count(message(word), &Free));
+            let messages = words.iter().map(|word| ContextMessage::count(message(word), &Characters));
             let mut expected: HashMap<GroupKind, usize> = HashMap::new();
             for group in &Groups::of(&messages.collect::<Vec<_>>()) {
                 *expected.entry(group.kind()).or_default() += 1;

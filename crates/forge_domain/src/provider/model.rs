@@ -162,14 +162,14 @@ pub enum ModelError {
 
 /// Returns the message about a model without a provider: what is before its colon is taken for one.
 fn no_provider(model: &ModelId, providers: &str) -> String {
-    let write = format!(
-        "write `PROVIDER:{model}` with one of the providers {providers}, or `models: {{ {model}: {{ provider: NAME }} }}`"
-    );
-    match model.as_str().split_once(':').filter(|(named, _)| !named.is_empty()) {
-        Some((named, rest)) if !rest.is_empty() => format!(
+    match model.as_str().split_once(':') {
+        Some((named, rest)) if !named.is_empty() && !rest.is_empty() => format!(
             "there is no provider `{named}` for `{model}` (expected one of {providers}); if the model's own name is \
              `{model}`, write `PROVIDER:{model}`"
         ),
-        _ => format!("the model `{model}` has no provider: {write}"),
+        _ => format!(
+            "the model `{model}` has no provider: write `PROVIDER:{model}` with one of the providers {providers}, or \
+             `models: {{ {model}: {{ provider: NAME }} }}`"
+        ),
     }
 }

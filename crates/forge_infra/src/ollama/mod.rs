@@ -118,9 +118,7 @@ impl Provider for OllamaProvider {
                 .await?;
         let most_read = Arc::clone(&self.most_read);
         let checked = pieces.scan(false, move |is_cut, piece| {
-            let mut most_read = most_read.lock();
-            let most_read = most_read.entry(model.clone()).or_default();
-            let piece = if *is_cut { None } else { Some(check_piece(piece, estimate, window, most_read)) };
+            let piece = (!*is_cut).then(|| check_piece(piece, estimate, window, &model, &most_read));
             *is_cut |= matches!(&piece, Some(Err(_)));
             std::future::ready(piece)
         });
@@ -169,16 +167,19 @@ fn lacks_memory(error: &ProviderError) -> bool {
     message.contains("requires more system memory") || message.contains("out of memory")
 }
 
-/// Returns the piece, or an error if its usage shows that the prompt was cut. `most_read` is the most tokens
-/// that the server has read of a prompt, this one included afterwards.
+/// Returns the piece, or an error if its usage shows that the prompt was cut. `most_read` has the most tokens
+/// that the server has read of a prompt for each model, this one included afterwards.
 fn check_piece(
     piece: Result<ChatCompletionMessage, ProviderError>,
     estimate: Tokens,
     window: Tokens,
-    most_read: &mut Tokens,
+    model: &ModelId,
+    most_read: &Mutex<BTreeMap<ModelId, Tokens>>,
 ) -> Result<ChatCompletionMessage, ProviderError> {
     let piece = piece?;
     let Some(count) = piece.usage.map(|usage| usage.prompt_tokens) else { return Ok(piece) };
+    let mut most_read = most_read.lock();
+    let most_read = most_read.entry(model.clone()).or_default();
     if is_cut(count, estimate, window, *most_read) {
         return Err(cut(estimate.max(count), count));
     }
@@ -188,8 +189,8 @@ fn check_piece(
 
 /// Checks whether a server that read `count` tokens of a prompt that was counted as `estimate` had cut it. It
 /// fills its window to the last token. A window other than the requested one is a multiple of 1,024, which a
-/// whole prompt hits once in a thousand times, is clearly smaller than the estimate, and is no smaller than
-/// what the server has read before.
+/// whole prompt hits once in a thousand times. It is clearly smaller than the estimate, and the server has
+/// never read more than that.
 fn is_cut(count: Tokens, estimate: Tokens, window: Tokens, most_read: Tokens) -> bool {
     let is_round = count > Tokens::ZERO && count.as_u64().is_multiple_of(1_024);
     count >= window || (is_round && count.share(5, 4) < estimate && count >= most_read)
@@ -243,7 +244,7 @@ mod tests {
             (2048, 9000, 32_768, 2048, true),
             (2048, 2100, 32_768, 0, false),
             (2047, 9000, 32_768, 0, false),
-            // It has read more before, so its window is no smaller.
+            // The server has read more before, so its window cannot be that small.
             (2048, 9000, 32_768, 2049, false),
             // Nothing was evaluated again: all of it was in the cache of an older server.
             (0, 9000, 32_768, 0, false),

@@ -147,15 +147,10 @@ pub(crate) fn reading(traces: &Traces) -> Reading {
     let mut folded: Vec<bool> = (0..traces.len()).map(|place| traces.is(place, IS_FOLDED)).collect();
     let mut by_id: HashMap<IdDigest, u32> = HashMap::new();
     let are_named = !(traces.effects.is_empty() && traces.hidden_by.is_empty());
-    for (place, id) in traces.ids.iter().enumerate().filter(|_| are_named) {
+    for place in (0..traces.len()).filter(|_| are_named) {
         let earlier = |id: IdDigest| by_id.get(&id).map(|place| *place as usize);
         apply(traces, place, &earlier, &mut active, &mut moved, &mut folded);
-        by_id.extend(id.map(|id| (id, place as u32)));
-    }
-    if traces.ids.is_empty() {
-        for place in traces.effects.keys() {
-            apply(traces, *place, &|_| None, &mut active, &mut moved, &mut folded);
-        }
+        by_id.extend(traces.id(place).map(|id| (id, place as u32)));
     }
     for (place, id) in &traces.hidden_by {
         folded[*place] |= by_id.contains_key(id);

@@ -14,7 +14,7 @@ use super::config::{examine_layers, schema_text};
 use crate::consent::{self, ProjectPlace, Record};
 use crate::failure::Misconfigured;
 use crate::output::visible;
-use crate::setup::first_model::{KNOWN, KnownProvider, OwnServer, ollama_models, own_server, with_keys};
+use crate::setup::first_model::{KNOWN, KnownProvider, OwnServer, first_names, ollama_models, with_keys};
 use crate::terminal::person::{self, read_answer};
 use crate::{output, places, setup};
 
@@ -146,7 +146,11 @@ fn surroundings(arguments: &InitArguments) -> Surroundings {
     };
     let ollama = if may_matter { ollama_models(&environment) } else { None };
     let is_openai = arguments.provider.as_deref().is_none_or(|provider| provider == "openai");
-    let own_server = if is_openai { own_server(&environment) } else { None };
+    let own_server = if is_openai { OwnServer::named_in(&environment) } else { None };
+    let own_server = match arguments.model {
+        None => own_server.map(|server| server.with_model(&environment)),
+        Some(_) => own_server,
+    };
     Surroundings { with_keys, ollama, own_server }
 }
 
@@ -257,12 +261,8 @@ fn where_is(provider: &str) -> String {
 
 /// Returns the question for a model, with the available ones if they are known.
 fn which_model(provider: &str, found: &Surroundings) -> String {
-    const MOST: usize = 10;
     let there = found.ollama.as_deref().filter(|models| provider == "ollama" && !models.is_empty());
-    let there = there.map_or_else(String::new, |models| {
-        let more = if models.len() > MOST { ", ..." } else { "" };
-        format!(" It has {}{more}", models[..models.len().min(MOST)].join(", "))
-    });
+    let there = there.map_or_else(String::new, |models| format!(" It has {}", first_names(models)));
     format!("Which of its models?{there}\nmodel")
 }
 

@@ -32,7 +32,7 @@ pub(crate) async fn export_page(
     file: &Path,
 ) -> anyhow::Result<usize> {
     if is_of_others(file) {
-        let what = "already exists and is no page of Forge; nothing was written. Name another file";
+        let what = "already exists and is no page of Forge: nothing was written. Name another file";
         return Err(Misconfigured(format!("{} {what}", file.display())).into());
     }
     let page = page(run, &latest_of_agents(store, run).await?);
@@ -40,7 +40,8 @@ pub(crate) async fn export_page(
     Ok(page.len())
 }
 
-/// Checks whether there is a file that is no page of Forge. An empty one may be written, and so may a pipe.
+/// Checks whether the file has something else in it than a page of Forge. Empty files and pipes are written
+/// to.
 fn is_of_others(file: &Path) -> bool {
     let is_file = std::fs::metadata(file).is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0);
     let mut head = Vec::new();

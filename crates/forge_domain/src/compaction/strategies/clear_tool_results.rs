@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
-use crate::compaction::names::{Names, Spread, is_table, names};
+use crate::compaction::names::{Names, Spread, names, table_keys};
 use crate::compaction::question::Question;
 use crate::compaction::standing::{Hold, Standing};
 use crate::compaction::stub::{Stub, cleared_arguments, is_stub};
@@ -109,7 +109,7 @@ impl ClearToolResults {
             .map(|position| (reason(position), position))
             .filter(|(reason, _)| !only_superseded || matches!(reason, Reason::Superseded(_)))
             .collect();
-        order.sort_unstable_by_key(|(reason, position)| {
+        order.sort_by_cached_key(|(reason, position)| {
             let value = match reason {
                 Reason::Superseded(_) => 0,
                 Reason::Old => value_of_clearing(context, *position),
@@ -142,11 +142,13 @@ impl ClearToolResults {
             let call = answered_call(context, position);
             let with = match &message.message().body {
                 Body::Tool(result) => {
-                    let mut stub = Stub::of(message, result, call);
+                    let stub = Stub::of(message, result, call);
                     // A table leaves its keys behind, or is left to a strategy that reads it.
-                    if reason == Reason::Old && is_table(message.features()) {
-                        stub = stub.with_names(names(message.features(), &|_| true).names);
-                    }
+                    let keys = if reason == Reason::Old { table_keys(message.features()) } else { None };
+                    let stub = match keys {
+                        Some(keys) => stub.with_names(keys),
+                        None => stub,
+                    };
                     Some(stub.in_place_of(message, counter))
                 }
                 _ => Stub::for_images_of(message, counter),
@@ -227,7 +229,7 @@ fn value_of_clearing(context: &Context, position: usize) -> u64 {
     let n_messages = context.messages().len() as u64;
     let age = OLDEST * n_messages - (OLDEST - 1) * position as u64;
     let value = message.tokens().as_u64() * age;
-    if is_table(message.features()) { value / TABLE } else { value }
+    if table_keys(message.features()).is_some() { value / TABLE } else { value }
 }
 
 /// Adds names of what was there to the stubs, in at most `room` tokens: the keys of tables first, the newest

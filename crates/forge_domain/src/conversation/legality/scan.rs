@@ -1,10 +1,13 @@
 //! The breaches of a session that is read message by message.
 
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 
 use super::{Breach, Rule, RuleSet, breaches};
 use crate::Message;
+
+/// The maker of the digests of ids.
+const DIGEST: BuildHasherDefault<DefaultHasher> = BuildHasherDefault::new();
 
 /// A search for the breaches of a session that may be larger than the memory: it finds what [`breaches`]
 /// finds, and holds the messages of one exchange at a time.
@@ -25,8 +28,7 @@ pub struct BreachScan {
 }
 
 impl BreachScan {
-    /// Adds the next message. Of its texts and other values, only whether they are blank is looked at, so
-    /// they may be cut short.
+    /// Adds the next message; its [`outline`](super::outline) is enough.
     pub fn push(&mut self, message: Message) {
         let is_users = message.role().is_users();
         if is_users == Some(false) && self.is_users == Some(true) {
@@ -62,7 +64,7 @@ impl BreachScan {
         });
         for (position, message) in self.open.iter().enumerate() {
             for call in message.calls() {
-                if !self.called.insert(digest(&call.id)) {
+                if !self.called.insert(DIGEST.hash_one(&call.id)) {
                     let rule = Rule::CallIdReused { call_id: call.id.clone() };
                     found.push(Breach { position, protocol: RuleSet::Anthropic, rule });
                 }
@@ -76,10 +78,4 @@ impl BreachScan {
         self.n_judged += self.open.len();
         self.open.clear();
     }
-}
-
-fn digest(id: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    id.hash(&mut hasher);
-    hasher.finish()
 }
