@@ -3,7 +3,9 @@
 //! iteration and the time of a save are at most 1.2 times what they were at iteration 100.
 //!
 //! Requests grow and shrink as the context does, and an iteration costs what its request does. So own time is compared for
-//! each KiB of the requests; the plain means are printed, too.
+//! each KiB of the requests; the plain means are printed, too. The same work may take a third longer a second later on a
+//! machine that others use, so a save is timed once more at the end, in turns: into a store that has the first 100 iterations,
+//! and into the one that has all.
 //!
 //! `cargo run --release -p forge_tests --example endurance [PROTOCOL]`
 #![allow(
@@ -15,14 +17,19 @@
 
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use forge_domain::{CheckpointStore, Mending, ProviderKind};
+use forge_domain::{
+    CheckpointFilter, CheckpointKey, CheckpointReason, CheckpointStore, Claim, ContextMessage,
+    ContextSnapshot, Mending, Message, MessageId, NewCheckpoint, ProviderKind, RunId, StoreError, Takeover,
+    Tokens,
+};
 use forge_infra::{SqliteCheckpointStore, SqlitePlace};
 use forge_tests::endurance::{Endurance, Moment};
 use forge_tests::{Memory, ScriptedServer};
+use jiff::Timestamp;
 
 const ENDURANCE: Endurance = Endurance {
     iterations: 1_500,
@@ -32,6 +39,9 @@ const ENDURANCE: Endurance = Endurance {
     first_times: 9,
     words: 300,
 };
+
+/// The saves into each of two stores.
+const TURNS: usize = 400;
 
 /// Most that anything may have grown by between iteration 100 and the end.
 const MOST: f64 = 1.2;
@@ -81,14 +91,21 @@ fn main() -> ExitCode {
 
 /// Starts a server and runs against it. Returns true if all that must hold does.
 fn endure_server(kind: ProviderKind) -> bool {
-    let mut child =
-        Command::new(std::env::current_exe().unwrap()).arg("serve").stdout(Stdio::piped()).spawn().unwrap();
+    let child = Command::new(std::env::current_exe().unwrap()).arg("serve").stdout(Stdio::piped()).spawn();
+    let mut child = ChildServer(child.unwrap());
     let mut base_url = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut base_url).unwrap();
-    let holds = endure(kind, base_url.trim());
-    child.kill().unwrap();
-    child.wait().unwrap();
-    holds
+    BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut base_url).unwrap();
+    endure(kind, base_url.trim())
+}
+
+/// A server that ends with its owner, also if that panics.
+struct ChildServer(Child);
+
+impl Drop for ChildServer {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
 }
 
 /// Returns true if all that must hold does.
@@ -122,11 +139,13 @@ fn endure(kind: ProviderKind, base_url: &str) -> bool {
     let place = SqlitePlace::new(folder.path().join("runs.db"));
     // One thread, beside that of the store, so that all the time of it is known.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (endured, n_faults) = runtime.block_on(async {
+    let (endured, n_faults, in_turns) = runtime.block_on(async {
         let store: Arc<dyn CheckpointStore> = Arc::new(SqliteCheckpointStore::open(&place).await.unwrap());
         let endured = ENDURANCE.run(kind, base_url, Arc::clone(&store), watch).await;
         let health = store.check(Mending::LookOnly).await.unwrap();
-        (endured, health.faults.len())
+        let early = SqlitePlace::new(folder.path().join("early.db"));
+        let early = SqliteCheckpointStore::open(&early).await.unwrap();
+        (endured, health.faults.len(), saves_in_turns(&early, store.as_ref()).await)
     });
     let losses = endured.losses(&ENDURANCE);
     let (marks, saves) = (marks.lock().unwrap(), saves.lock().unwrap());
@@ -147,7 +166,12 @@ fn endure(kind: ProviderKind, base_url: &str) -> bool {
             "µs",
             own_micros_of_a_kib(&marks, &early).zip(own_micros_of_a_kib(&marks, &late)),
         ),
-        ("a save, the median", "ms", save_millis(&saves, &early).zip(save_millis(&saves, &late))),
+        ("a save in turns, the median", "ms", Some(in_turns)),
+        (
+            "a save during the run, the median",
+            "",
+            save_millis(&saves, &early).zip(save_millis(&saves, &late)),
+        ),
         ("memory", "KiB", resident(&marks, &early).zip(resident(&marks, &late))),
         ("tokens of a prompt", "", tokens(&marks, &early).zip(tokens(&marks, &late))),
         ("KiB of a request", "", body_kib(&marks, &early).zip(body_kib(&marks, &late))),
@@ -161,16 +185,21 @@ fn endure(kind: ProviderKind, base_url: &str) -> bool {
             ratios.push(late / early);
         }
     }
-    println!("  own time by hundreds of iterations, in ms: {}", series(&marks, own_millis));
-    println!("  KiB of a request: {}", series(&marks, body_kib));
-    println!(
-        "  memory, in MiB: {}",
-        series(&marks, |marks, replies| Some(resident(marks, replies)? / 1_024.0))
-    );
+    print_hundreds(&marks);
     for loss in &losses {
         println!("  LOST: {loss}");
     }
     losses.is_empty() && n_faults == 0 && ratios.iter().all(|ratio| *ratio <= MOST)
+}
+
+/// Prints how the figures change during the run.
+fn print_hundreds(marks: &[Mark]) {
+    println!("  own time by hundreds of iterations, in ms: {}", series(marks, own_millis));
+    println!("  KiB of a request: {}", series(marks, body_kib));
+    println!(
+        "  memory, in MiB: {}",
+        series(marks, |marks, replies| Some(resident(marks, replies)? / 1_024.0))
+    );
 }
 
 /// One figure for each hundred iterations.
@@ -196,9 +225,79 @@ fn own_micros_of_a_kib(marks: &[Mark], replies: &Range<usize>) -> Option<f64> {
 /// The median of the milliseconds of a save.
 fn save_millis(saves: &[(usize, Duration)], replies: &Range<usize>) -> Option<f64> {
     let within = saves.iter().filter(|(n, _)| replies.contains(n));
-    let mut times: Vec<Duration> = within.map(|(_, took)| *took).collect();
+    median_millis(within.map(|(_, took)| *took).collect())
+}
+
+fn median_millis(mut times: Vec<Duration>) -> Option<f64> {
     times.sort_unstable();
     times.get(times.len() / 2).map(|time| time.as_secs_f64() * 1_000.0)
+}
+
+/// The medians of the milliseconds of a save into `early`, after the first 100 iterations of the run in `late` were saved there,
+/// and into `late`.
+async fn saves_in_turns(early: &SqliteCheckpointStore, late: &dyn CheckpointStore) -> (f64, f64) {
+    let run = RunId::new("long").unwrap();
+    let mut infos = late.list(&CheckpointFilter::of_run(&run)).await.unwrap();
+    infos.sort_by_key(|info| info.key);
+    let mut early = Saved::new(early, &run).await;
+    for info in infos.iter().filter(|info| info.iteration <= 100) {
+        early.snapshot = Some(late.load(info.key).await.unwrap().snapshot);
+        early.save().await;
+    }
+    let mut late = Saved::new(late, &run).await;
+    late.parent = infos.last().map(|info| info.key);
+    late.snapshot = Some(late.store.load(late.parent.unwrap()).await.unwrap().snapshot);
+    let (mut early_times, mut late_times) = (Vec::new(), Vec::new());
+    for n in 0..TURNS {
+        early_times.push(early.append_and_save(n).await);
+        late_times.push(late.append_and_save(n).await);
+    }
+    (median_millis(early_times).unwrap(), median_millis(late_times).unwrap())
+}
+
+/// A run in a store that is continued by saves alone.
+struct Saved<'a> {
+    store: &'a dyn CheckpointStore,
+    claim: Claim,
+    snapshot: Option<ContextSnapshot>,
+    parent: Option<CheckpointKey>,
+    n_saves: usize,
+}
+
+impl<'a> Saved<'a> {
+    /// Takes the run over from its process, which is over.
+    async fn new(store: &'a dyn CheckpointStore, run: &RunId) -> Self {
+        let claim = async |takeover| store.claim(run, "a measurement", takeover, Timestamp::UNIX_EPOCH).await;
+        let claim = match claim(Takeover::Never).await {
+            Err(StoreError::Held { token, .. }) => claim(Takeover::Of(token)).await,
+            claimed => claimed,
+        };
+        Self { store, claim: claim.unwrap(), snapshot: None, parent: None, n_saves: 0 }
+    }
+
+    async fn append_and_save(&mut self, nth: usize) -> Duration {
+        let words = (0..ENDURANCE.words).map(|word| format!("word{}", (nth * 31 + word) % 997));
+        let message = Message::user(words.collect::<Vec<_>>().join(" "));
+        let message = ContextMessage::restored(MessageId::FIRST, Tokens::new(400), message);
+        self.snapshot.as_mut().unwrap().conversation.append(message);
+        self.save().await
+    }
+
+    async fn save(&mut self) -> Duration {
+        self.n_saves += 1;
+        let new = NewCheckpoint {
+            snapshot: self.snapshot.clone().unwrap(),
+            step: format!("save-{}", self.n_saves),
+            reason: CheckpointReason::Iteration,
+            created_at: Timestamp::UNIX_EPOCH,
+            parent: self.parent,
+        };
+        let started = Instant::now();
+        let info = self.store.save(&self.claim, &new).await.unwrap();
+        let took = started.elapsed();
+        self.parent = Some(info.key);
+        took
+    }
 }
 
 /// The memory at the end of the replies.

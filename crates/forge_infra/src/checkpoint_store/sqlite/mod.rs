@@ -324,4 +324,40 @@ mod tests {
             "4 times as much: {check_early} steps, then {check_late}"
         );
     }
+
+    #[tokio::test]
+    async fn a_search_finds_messages_that_wait_to_be_indexed() {
+        let mut counted = Counted::new().await;
+        let run = RunId::new("a").unwrap();
+        let found = async |store: &SqliteCheckpointStore, word: &str| {
+            let query = SearchQuery::new(word, 9).unwrap();
+            store.search(&run, &query).await.unwrap().len()
+        };
+        let n_indexed = |store: &SqliteCheckpointStore| {
+            let count = "SELECT count(*) FROM word_docsize";
+            store.desk.lock().connection.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap()
+        };
+        for n in 0..150 {
+            counted.save(format!("step-{n}"), format!("Word{n} and all")).await;
+            assert_eq!(found(&counted.store, &format!("word{n}")).await, 1, "word{n}");
+            assert_eq!(found(&counted.store, &format!("word{n} nothing")).await, 0, "word{n}");
+        }
+        let n = n_indexed(&counted.store);
+        assert!((100..150).contains(&n), "{n} messages are indexed, and the others wait");
+        for n in 0..150 {
+            assert_eq!(found(&counted.store, &format!("all word{n}")).await, 1, "word{n}");
+        }
+        assert_eq!(found(&counted.store, "all").await, 9);
+        assert_eq!(counted.store.check(Mending::LookOnly).await.unwrap().faults, Vec::<String>::new());
+        counted.store.desk.lock().connection.execute("DELETE FROM word WHERE rowid > 2", []).unwrap();
+        assert_eq!(counted.store.check(Mending::LookOnly).await.unwrap().faults.len(), 1);
+        assert_eq!(counted.store.check(Mending::Indexes).await.unwrap().faults, Vec::<String>::new());
+        assert_eq!(n_indexed(&counted.store), 150);
+        // What waits is deleted with its checkpoints.
+        counted.save("last".to_owned(), "lastword".to_owned()).await;
+        let last = counted.parent.unwrap();
+        counted.store.delete(&Deletion::Checkpoint(last), Sweep::Done).await.unwrap();
+        assert_eq!(found(&counted.store, "lastword").await, 0);
+        assert_eq!(counted.store.check(Mending::LookOnly).await.unwrap().faults, Vec::<String>::new());
+    }
 }

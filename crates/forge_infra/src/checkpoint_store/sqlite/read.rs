@@ -291,13 +291,15 @@ pub(super) fn search(
     query: &SearchQuery,
 ) -> Result<Vec<Found>, StoreError> {
     let mut found = Vec::new();
+    let waiting = words::waiting_with(tx, press, place, query)?;
     for info in latest_of_run(tx, place, run)? {
         if query.agent.as_ref().is_some_and(|only| *only != info.agent) {
             continue;
         }
         let Some(head) = head(tx, place, info.key)? else { continue };
         for (branch, from, to) in stretches(tx, place, &head)?.into_iter().rev() {
-            let rows = words::rows_with(tx, place, query, (branch, from, to), query.limit - found.len())?;
+            let rows =
+                words::rows_with(tx, place, query, &waiting, (branch, from, to), query.limit - found.len())?;
             for row in rows {
                 let message = MessageId::new(row.number as u64);
                 let text = press.text(&row).map_err(|what| place.corrupt(what))?;

@@ -39,8 +39,9 @@ pub(super) fn save(
     }
     let branch = branch_to_write(tx, place, run, parent.as_ref())?;
     append(tx, press, place, branch, n_known, &draft)?;
-    insert(tx, press, place, run, branch, checkpoint, &draft)
-        .map(|key| checkpoint.info(&claim.run, CheckpointKey::new(key as u64)))
+    let key = insert(tx, press, place, run, branch, checkpoint, &draft)?;
+    words::index_waiting(tx, press, place)?;
+    Ok(checkpoint.info(&claim.run, CheckpointKey::new(key as u64)))
 }
 
 /// Returns the parent, after checking that the conversation grew from it.
@@ -109,7 +110,7 @@ fn append(
     Ok(())
 }
 
-/// Returns the id of the content; writes it, and its words, if it is new.
+/// Returns the id of the content; writes it if it is new.
 fn keep(
     tx: &Transaction<'_>,
     press: &mut Press,
@@ -121,9 +122,7 @@ fn keep(
         return Ok(id);
     }
     let mut insert = place.on(tx.prepare_cached("INSERT INTO content (hash, body) VALUES (?1, ?2)"))?;
-    let id = place.on(insert.insert(params![content.hash, press.pack(&content.json)]))?;
-    words::index(tx, place, id, &content.json)?;
-    Ok(id)
+    place.on(insert.insert(params![content.hash, press.pack(&content.json)]))
 }
 
 fn insert(

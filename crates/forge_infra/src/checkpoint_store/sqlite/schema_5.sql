@@ -1,0 +1,2 @@
+-- The tables stay as they are. From here on the newest contents may wait to be added to the index of words: earlier versions
+-- would leave a gap in it.
