@@ -124,7 +124,7 @@ fn one_agent_starts_another_by_an_event_and_a_silent_subscription_is_a_warning()
 #[test]
 fn variables_and_keys_of_ones_own_are_read_as_in_compose_files() {
     let yaml = "x-common: &common\n  model: ${M}\n  x-of: '${NOBODY}'\nx-other: 5\nagents:\n  a:\n    <<: *common\n    \
-                max_iterations: ${N:-7}\n    system_prompt: '${M} stays'\n";
+                max_iterations: ${N:-7}\n    system_prompt: '$${M} stays'\n";
     let check = |yaml: &str| {
         let forge = Forge::new().with_file("forge.yaml", yaml);
         let mut command = forge.command(&["config", "show", "--resolved", "--json"]);
@@ -136,12 +136,16 @@ fn variables_and_keys_of_ones_own_are_read_as_in_compose_files() {
         assert!(shown.stdout.contains(part), "`{part}`: {}", shown.stdout);
     }
     assert!(!shown.stdout.contains("x-"), "{}", shown.stdout);
+    let quoted = check("agents: { a: { model: \"${M}\", max_iterations: 5, system_prompt: 'on ${M}' } }");
+    assert!(quoted.stdout.contains("on openai:gpt-4o"), "{}{}", quoted.stdout, quoted.stderr);
     // A secret stands for itself.
     let secret = check("agents:\n  a:\n    model: ${M}\n    system_prompt: ${MY_TOKEN}\n").stdout;
     assert!(secret.contains("${MY_TOKEN}") && !secret.contains("planted"), "{secret}");
     for (yaml, words) in [
         ("agents:\n  a:\n    model: ${NOBODY}\n", "the variable `NOBODY` is not set"),
         ("agents:\n  a:\n    model: ${NOBODY:?set it}\n", "set it"),
+        ("agents: { a: { model: '${NOBODY}' } }", "the variable `NOBODY` is not set"),
+        ("agents:\n  a:\n    model: \"${NOBODY:?set it}\"\n", "set it"),
         ("x-a: 1\nagents: { a: { modle: m } }", "unknown field `modle`"),
         ("providers: { p: { kind: openai, x-b: 1 } }", "unknown field `x-b`"),
     ] {

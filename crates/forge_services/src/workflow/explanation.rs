@@ -64,20 +64,23 @@ impl Explanation {
                 let missing = KeyPath([path.0.as_slice(), &[Step::Key(field.to_string())]].concat());
                 Self { what: format!("`{field}` is missing"), hint: example(&missing) }
             }
-            Error::UnresolvedProperty { name, .. } => Self {
-                what: format!("the variable `{name}` is not set"),
-                hint: Some(format!(
-                    "export it, or write `${{{name}:-DEFAULT}}`; in quotes, the text stays as it is"
-                )),
-            },
+            Error::UnresolvedProperty { name, .. } => Self::of_unset(name, None),
             Error::PropertyRequiredButUnset { name, message, .. }
-            | Error::PropertyRequiredButEmpty { name, message, .. } => Self {
-                what: format!("the variable `{name}` is not set"),
-                hint: Some(message.clone()).filter(|message| !message.is_empty()),
-            },
+            | Error::PropertyRequiredButEmpty { name, message, .. } => Self::of_unset(name, Some(message)),
             Error::Message { msg, .. } => Self { what: msg.clone(), hint: better_value(path) },
             error => Self::of_yaml(error, path, first),
         }
+    }
+
+    /// Explains that a variable is not set, in the author's words if there are any.
+    pub(super) fn of_unset(name: &str, why: Option<&str>) -> Self {
+        let hint = match why {
+            Some(why) => Some(why.to_owned()).filter(|why| !why.is_empty()),
+            None => {
+                Some(format!("export it, or write `${{{name}:-DEFAULT}}`; `$${{{name}}}` is the text itself"))
+            }
+        };
+        Self { what: format!("the variable `{name}` is not set"), hint }
     }
 
     /// Explains that the key of `path` is in its mapping already.

@@ -7,7 +7,9 @@ use serde_path_to_error::{Segment, Track};
 use serde_saphyr::{Error, Location, Options};
 
 use super::explanation::Explanation;
-use super::yaml::{KeyPath, Node, Outline, RepeatedKey, Skips, Step, WithSkips};
+use super::yaml::{
+    KeyPath, Node, Outline, RepeatedKey, Skips, Step, Unset, WithSkips, with_quoted_variables,
+};
 use super::{Position, Source, WorkflowError};
 
 /// Reads the layer in `source`; an empty text is an empty layer.
@@ -22,7 +24,11 @@ pub(super) fn read(source: &Source) -> Result<Workflow, WorkflowError> {
 pub(super) fn read_as<T: DeserializeOwned>(source: &Source) -> Result<T, WorkflowError> {
     let options = with_variables(serde_saphyr::options! { with_snippet: false }, source);
     let (mut track, skipped) = (Track::new(), Skips::default());
-    serde_saphyr::with_deserializer_from_str_with_options(&source.text, options, |yaml| {
+    let (text, unset) = with_quoted_variables(source);
+    if let Some(unset) = unset.first() {
+        return Err(not_set(source, &Outline::of(&source.text), unset));
+    }
+    serde_saphyr::with_deserializer_from_str_with_options(&text, options, |yaml| {
         let yaml = serde_path_to_error::Deserializer::new(yaml, &mut track);
         // Only where it must be: what is passed over has no place in some errors.
         match source.text.contains("x-") {
@@ -53,12 +59,17 @@ const MAX_READ: usize = 32 << 20;
 /// YAML nothing is read.
 pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
     let outline = Outline::of(&source.text);
+    let (text, unset) = with_quoted_variables(source);
     let (mut skipped, mut faults) = (Skips::default(), Vec::new());
+    for unset in unset {
+        faults.push(not_set(source, &outline, &unset));
+        skipped.paths.push(unset.path);
+    }
     let most = (MAX_READ / source.text.len().max(1)).clamp(1, MAX_FAULTS);
     while faults.len() < most {
         skipped.refused_key.take();
         let mut track = Track::new();
-        let (at, fault) = match read_without(source, &skipped, &mut track) {
+        let (at, fault) = match read_without(&text, source, &skipped, &mut track) {
             Ok(workflow) => {
                 faults.extend(
                     outline.repeated_keys().iter().map(|repeated| second_time(source, &outline, repeated)),
@@ -106,13 +117,13 @@ pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
     (Workflow::default(), faults)
 }
 
-fn read_without(source: &Source, skipped: &Skips, track: &mut Track) -> Result<Workflow, Error> {
+fn read_without(text: &str, source: &Source, skipped: &Skips, track: &mut Track) -> Result<Workflow, Error> {
     let options = serde_saphyr::options! {
         with_snippet: false,
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::FirstWins,
     };
     let options = with_variables(options, source);
-    serde_saphyr::with_deserializer_from_str_with_options(&source.text, options, |yaml| {
+    serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
         Workflow::deserialize(WithSkips::new(serde_path_to_error::Deserializer::new(yaml, track), skipped))
     })
 }
@@ -120,6 +131,14 @@ fn read_without(source: &Source, skipped: &Skips, track: &mut Track) -> Result<W
 /// Checks whether an error is about the text, and not about something in it that could be skipped.
 fn is_past_reading(error: &Error) -> bool {
     !is_about_a_value(error) && !matches!(error, Error::SerdeUnknownField { .. })
+}
+
+/// Returns the error for a variable in a quoted value that is not set.
+fn not_set(source: &Source, outline: &Outline, unset: &Unset) -> WorkflowError {
+    let explanation = Explanation::of_unset(&unset.name, unset.why.as_deref());
+    let path = outline.with_agent_ids(unset.path.clone()).to_string();
+    WorkflowError::at(source, Some(unset.position), &path, &explanation.what)
+        .with_hint(explanation.hint.as_deref())
 }
 
 /// Returns the error for a key that its mapping has already.

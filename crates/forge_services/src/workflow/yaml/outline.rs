@@ -23,6 +23,8 @@ pub(in super::super) struct Node {
     /// Its bytes, an anchor before it included.
     pub(in super::super) range: Range<usize>,
     pub(in super::super) content: NodeContent,
+    /// Whether it is a scalar in single or double quotes.
+    pub(in super::super) is_quoted: bool,
 }
 
 #[derive(Debug)]
@@ -83,7 +85,9 @@ impl Outline {
                 Event::Scalar(scalar, style, anchor, _) => {
                     let range = without_end(text, range, style);
                     let content = NodeContent::Scalar(scalar.into_owned());
-                    place(&mut open, Node::new(text, span, range, anchor, content));
+                    let is_quoted = matches!(style, ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted);
+                    let node = Node::new(text, span, range, anchor, content);
+                    place(&mut open, Node { is_quoted, ..node });
                 }
                 Event::Alias(_) => place(&mut open, Node::new(text, span, range, 0, NodeContent::Alias)),
                 Event::SequenceStart(style, anchor, _) => {
@@ -198,7 +202,7 @@ impl Node {
         let before = text.get(..range.start).unwrap_or_default();
         let begin = if anchor > 0 { before.rfind('&').unwrap_or(range.start) } else { range.start };
         let start = Position { line: span.start.line(), column: span.start.col() + 1 };
-        Self { start, range: begin..range.end.max(begin), content }
+        Self { start, range: begin..range.end.max(begin), content, is_quoted: false }
     }
 
     /// Returns the start of the value.

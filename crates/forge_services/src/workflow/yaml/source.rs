@@ -19,6 +19,11 @@ pub struct Source {
 pub struct Variables(BTreeMap<String, String>);
 
 impl Variables {
+    /// Returns the value of a variable, if it is set.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
     pub(in super::super) fn pairs(&self) -> impl Iterator<Item = (String, String)> {
         self.0.iter().map(|(name, value)| (name.clone(), value.clone()))
     }
