@@ -511,6 +511,35 @@ fn servers_of_mcp_json_are_used_by_consent() {
 }
 
 #[test]
+fn a_run_goes_on_without_servers_that_it_does_not_require() {
+    let program = env!("CARGO_BIN_EXE_mcp_under_test");
+    let json = json!({"mcpServers": {"s": {"command": program}, "gone": {"command": "no-such-server"}}});
+    let forge = Forge::new().with_file(".mcp.json", json.to_string());
+    let run = |arguments: &[&str], server: &ScriptedServer| {
+        let mut command = forge.command(arguments);
+        outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"))
+    };
+    let answer = || vec![Step::calls(&[("s__echo", r#"{"text": "hello"}"#)]), Step::text("done")];
+    let server = ScriptedServer::start(answer());
+    let ran = run(&["run", "--model", "openai:scripted", "--yes", "task"], &server);
+    assert_eq!(ran.stdout, "done\n", "{}", ran.stderr);
+    let notice = "the MCP server `gone` is not there, and its tools are missing: ";
+    assert_eq!(ran.stderr.matches(notice).count(), 1, "{}", ran.stderr);
+    assert!(server.requests()[0]["tools"].to_string().contains("s__echo"));
+
+    // Named in a file, too; but what the file itself configures is required.
+    let agent = "agents: [{ id: one, model: 'openai:scripted', tools: ['s__*', gone__look] }]\n";
+    std::fs::write(forge.path("forge.yaml"), agent).unwrap();
+    let server = ScriptedServer::start(answer());
+    let ran = run(&["run", "--yes", "task"], &server);
+    assert!(ran.code == 0 && ran.stderr.contains(notice), "{}", ran.stderr);
+    let servers = "mcp_servers: { gone: { command: no-such-server } }\n";
+    std::fs::write(forge.path("forge.yaml"), agent.replace("'s__*', ", "") + servers).unwrap();
+    let refused = run(&["run", "--yes", "task"], &ScriptedServer::start(vec![]));
+    assert!(refused.code == 1 && refused.stderr.contains("MCP server `gone`"), "{}", refused.stderr);
+}
+
+#[test]
 fn an_agent_has_the_tools_of_a_server_and_lives_on_when_it_dies() {
     let server = ScriptedServer::start(vec![
         Step::calls(&[("s__echo", r#"{"text": "hello"}"#), ("list", "{}")]),

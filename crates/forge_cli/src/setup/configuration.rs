@@ -98,7 +98,7 @@ fn mcp_file() -> anyhow::Result<Option<YamlSource>> {
         return Ok(None);
     }
     let source = read_found(&path)?;
-    let McpFile { yaml, left_out } = McpFile::read(&source.name, &source.text)?;
+    let McpFile { yaml, left_out } = McpFile::read(&source.name, &source.text, &shareable_variables())?;
     for why in &left_out {
         output::note(&output::visible(&format!("{}: {why}; it is left out", source.name)));
     }

@@ -79,6 +79,11 @@ pub struct McpServerConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 3, "examples" = [3]))]
     pub restarts: Option<u32>,
+    /// If it cannot be started: true ends the run with an error, false goes on without its tools and reports
+    /// that. Default true; false for servers of `.mcp.json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = true, "examples" = [false]))]
+    pub required: Option<bool>,
 }
 
 /// Returns the environment variables that a value of `env` or `headers` names: the one that it is
@@ -196,6 +201,11 @@ impl McpServerConfig {
     /// Returns the longest silence of a call.
     pub fn call_limit(&self) -> Duration {
         self.call_timeout.map_or(Duration::from_secs(120), TimeLimit::duration)
+    }
+
+    /// Checks whether a run needs it.
+    pub fn is_required(&self) -> bool {
+        self.required.unwrap_or(true)
     }
 
     /// Returns the limit of its restarts.

@@ -29,6 +29,8 @@ use crate::tools::validate;
 
 /// The most silences that one call may last in total.
 const MOST_SILENCES: u32 = 10;
+/// A start that takes no longer is not reported.
+const MOMENT: Duration = Duration::from_secs(2);
 /// The pause before the second restart. The first restart has none, and each later pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -47,6 +49,8 @@ pub(super) struct Server {
     /// A number that grows with every changed listing.
     revision: AtomicU64,
     has_other_tools: Arc<AtomicBool>,
+    /// True if it could not be started, and the run goes on without it.
+    is_missing: AtomicBool,
     calls: Arc<Mutex<HashMap<ProgressToken, RunningCall>>>,
     /// The number of its questions that the user has not answered yet.
     questions: watch::Sender<usize>,
@@ -100,6 +104,7 @@ impl Server {
             listing: RwLock::default(),
             revision: AtomicU64::new(0),
             has_other_tools: Arc::default(),
+            is_missing: AtomicBool::default(),
             calls: Arc::default(),
             questions: watch::Sender::new(0),
             outside: Outside::default(),
@@ -146,7 +151,8 @@ impl Server {
         let pattern = ToolPattern::try_from(name.as_str().to_owned()).ok()?;
         let meant = listing.tools.iter().filter(|tool| pattern.matches(&tool.definition.name));
         let meant: Vec<_> = meant.map(|tool| tool.definition.clone()).collect();
-        (pattern.is_wild() || !meant.is_empty()).then_some(meant)
+        let is_missing = self.is_missing.load(Ordering::SeqCst);
+        (is_missing || pattern.is_wild() || !meant.is_empty()).then_some(meant)
     }
 
     /// Starts the server if it is not running, restarts it if it has ended, and lists its tools if they
@@ -231,7 +237,19 @@ impl Server {
                     desk.connection = Some(connection);
                     return Ok(());
                 }
-                Err(error) if is_first => return Err(error),
+                Err(error) if is_first && self.config.is_required() => return Err(error),
+                Err(error) if is_first => {
+                    self.notice(&format!(
+                        "the MCP server `{}` is not there, and its tools are missing: {error}",
+                        self.id
+                    ));
+                    // No other attempt: each may take as long as this one.
+                    desk.n_starts = self.config.restart_limit() + 1;
+                    desk.is_given_up = true;
+                    self.is_missing.store(true, Ordering::SeqCst);
+                    *self.listing.write() = Some(Listing::default());
+                    return Ok(());
+                }
                 Err(error) => {
                     self.notice(&format!("the MCP server `{}` could not be restarted: {error}", self.id));
                 }
@@ -256,7 +274,7 @@ impl Server {
         };
         self.has_other_tools.store(false, Ordering::SeqCst);
         let world = World { sandbox: self.sandbox.as_ref(), tokens: self.outside.tokens.get() };
-        let opening = Connection::open(&self.config, resolved, listener, world);
+        let opening = self.tell_if_slow(Connection::open(&self.config, resolved, listener, world));
         let connection = match self.outside.recorder.get() {
             None => opening.await?,
             Some(recorder) => {
@@ -269,6 +287,19 @@ impl Server {
         };
         self.list(&connection.service, &connection.said).await?;
         Ok(connection)
+    }
+
+    /// Tells the user what is waited for if `opening` takes longer than a moment: a first start may download
+    /// the server.
+    async fn tell_if_slow<T>(&self, opening: impl Future<Output = T>) -> T {
+        let mut opening = std::pin::pin!(opening);
+        tokio::select! {
+            opened = &mut opening => return opened,
+            () = tokio::time::sleep(MOMENT) => {}
+        }
+        let most = self.config.start_limit();
+        self.notice(&format!("the MCP server `{}` is starting, for at most {}s", self.id, most.as_secs()));
+        opening.await
     }
 
     /// Lists its tools.

@@ -33,7 +33,7 @@ pub(in super::super) fn with_quoted_variables(source: &Source) -> (Cow<'_, str>,
     let mut added = 0;
     for (path, node) in outline.scalars().into_iter().rev() {
         let value = node.text().unwrap_or_default();
-        if !node.is_quoted || !value.contains("${") {
+        if !node.is_quoted || !value.contains("${") || takes_variables(&path) {
             continue;
         }
         // An anchor may stand before it.
@@ -60,6 +60,13 @@ pub(in super::super) fn with_quoted_variables(source: &Source) -> (Cow<'_, str>,
     }
     unset.reverse();
     (text, unset)
+}
+
+/// Checks whether the value at `path` is filled in later, when a server starts: it may name secrets, and what is
+/// not set concerns that server alone.
+fn takes_variables(path: &KeyPath) -> bool {
+    matches!(path.0.as_slice(), [Step::Key(servers), _, Step::Key(key), ..]
+        if servers == "mcp_servers" && matches!(key.as_str(), "env" | "headers"))
 }
 
 /// Returns `text` with the values of its variables, as in compose files. What is no variable stays as it is.
@@ -175,6 +182,8 @@ mod tests {
             ("a: |\n  '${M}'\n", "a: |\n  '${M}'\n"),
             ("\"${M}\": 1", "\"${M}\": 1"),
             ("x-a: '${NO}'", "x-a: '${NO}'"),
+            // What takes variables by their names.
+            ("mcp_servers: { s: { env: { A: '${M}' } } }", "mcp_servers: { s: { env: { A: '${M}' } } }"),
         ];
         for (text, expected) in cases {
             assert_eq!(read(text), (expected.to_owned(), Vec::new()), "{text}");
