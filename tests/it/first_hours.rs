@@ -234,6 +234,23 @@ fn a_difference_from_a_pipe_is_reviewed() {
 }
 
 #[test]
+fn whoever_pipes_a_task_in_is_asked_at_the_terminal() {
+    let write = |text: &str| call("write", &json!({"path": "new.txt", "content": text}));
+    let hour = Hour::new("", &[], vec![write("one"), write("two"), Step::text("done")]);
+    let mut terminal = hour.with_key("echo 'a line' | forge run 'Write it.'");
+    terminal.sees("wants to create");
+    terminal.sees("[n] no");
+    terminal.types("y");
+    terminal.sees("wants to change");
+    terminal.sees("+two");
+    terminal.types("n");
+    terminal.sees("done");
+    assert_eq!(terminal.ends().code, Some(0));
+    assert_eq!(fs::read_to_string(hour.forge.path("new.txt")).unwrap(), "one");
+    assert_eq!(hour.last_message(0), "Write it.\n\na line");
+}
+
+#[test]
 fn two_agents_work_one_after_the_other() {
     let yaml = "agents:\n  coder: { model: openai:scripted, tools: [read], emits: [change_made] }\n  \
                 reviewer: { model: openai:scripted, tools: [read], subscribe: [change_made] }\n";

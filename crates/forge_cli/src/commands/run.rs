@@ -19,7 +19,7 @@ use crate::run::{
     StreamJsonWatcher, attach_files, checkpoints, explain, interruption, prepare, release, report_json,
     restore, run_start, runtime, write_break, write_report,
 };
-use crate::terminal::person;
+use crate::terminal::{self, person};
 use crate::{attached_images, chat, output, setup};
 
 /// Run an agent on a task, or chat with it
@@ -340,6 +340,10 @@ fn read_task(given: Option<String>, is_resumed: bool) -> anyhow::Result<Option<S
     let given = given.filter(|_| !is_read);
     let input = if is_read || !std::io::stdin().is_terminal() { input()? } else { String::new() };
     let input = input.trim_end();
+    // Without anything in it, such as from `/dev/null`, nobody is meant to be asked.
+    if !input.is_empty() {
+        terminal::become_input();
+    }
     let task = match (given, input.trim_start()) {
         (Some(task), "") => task,
         (Some(task), _) => format!("{}\n\n{input}", task.trim_end()),

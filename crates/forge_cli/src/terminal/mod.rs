@@ -129,6 +129,27 @@ pub(crate) fn read_key_or_line(keys: &[char]) -> std::io::Result<Option<String>>
     }
 }
 
+/// Makes the user's terminal the input after a pipe was read to its end, so that the user of
+/// `git diff | forge "TASK"` can be asked. Does nothing if there is no terminal, or another program has it.
+#[cfg(unix)]
+pub(crate) fn become_input() {
+    use rustix::fs::{Mode, OFlags};
+    use rustix::{process, stdio, termios};
+    if !termios::isatty(std::io::stderr()) {
+        return;
+    }
+    let opened = rustix::fs::open("/dev/tty", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty());
+    let Ok(terminal) = opened else { return };
+    if termios::tcgetpgrp(&terminal).is_ok_and(|foreground| foreground == process::getpgrp()) {
+        // If this fails, no one can be asked, as before.
+        let _ = stdio::dup2_stdin(&terminal);
+    }
+}
+
+/// Does nothing: this system has no such name for the terminal.
+#[cfg(not(unix))]
+pub(crate) const fn become_input() {}
+
 /// Drops what was typed before now: keys that were pressed before a question could be read are no answer to
 /// it.
 #[cfg(unix)]

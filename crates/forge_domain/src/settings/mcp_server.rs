@@ -79,8 +79,8 @@ pub struct McpServerConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 3, "examples" = [3]))]
     pub restarts: Option<u32>,
-    /// If it cannot be started: true ends the run with an error, false goes on without its tools and reports
-    /// that. Default true; false for servers of `.mcp.json`.
+    /// If it cannot be started: true ends the run with an error, false continues it without its tools, which
+    /// is reported. Default true; false for servers of `.mcp.json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true, "examples" = [false]))]
     pub required: Option<bool>,

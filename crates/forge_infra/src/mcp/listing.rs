@@ -31,6 +31,8 @@ pub(super) struct Listing {
     pub(super) tools: Vec<Offered>,
     /// The tools that are not offered, and why.
     pub(super) refused: Vec<String>,
+    /// True if the server could not be started, and the run continues without it.
+    pub(super) is_missing: bool,
 }
 
 impl Listing {

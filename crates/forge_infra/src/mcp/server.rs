@@ -49,8 +49,6 @@ pub(super) struct Server {
     /// A number that grows with every changed listing.
     revision: AtomicU64,
     has_other_tools: Arc<AtomicBool>,
-    /// True if it could not be started, and the run goes on without it.
-    is_missing: AtomicBool,
     calls: Arc<Mutex<HashMap<ProgressToken, RunningCall>>>,
     /// The number of its questions that the user has not answered yet.
     questions: watch::Sender<usize>,
@@ -104,7 +102,6 @@ impl Server {
             listing: RwLock::default(),
             revision: AtomicU64::new(0),
             has_other_tools: Arc::default(),
-            is_missing: AtomicBool::default(),
             calls: Arc::default(),
             questions: watch::Sender::new(0),
             outside: Outside::default(),
@@ -151,8 +148,7 @@ impl Server {
         let pattern = ToolPattern::try_from(name.as_str().to_owned()).ok()?;
         let meant = listing.tools.iter().filter(|tool| pattern.matches(&tool.definition.name));
         let meant: Vec<_> = meant.map(|tool| tool.definition.clone()).collect();
-        let is_missing = self.is_missing.load(Ordering::SeqCst);
-        (is_missing || pattern.is_wild() || !meant.is_empty()).then_some(meant)
+        (listing.is_missing || pattern.is_wild() || !meant.is_empty()).then_some(meant)
     }
 
     /// Starts the server if it is not running, restarts it if it has ended, and lists its tools if they
@@ -246,8 +242,7 @@ impl Server {
                     // No other attempt: each may take as long as this one.
                     desk.n_starts = self.config.restart_limit() + 1;
                     desk.is_given_up = true;
-                    self.is_missing.store(true, Ordering::SeqCst);
-                    *self.listing.write() = Some(Listing::default());
+                    *self.listing.write() = Some(Listing { is_missing: true, ..Listing::default() });
                     return Ok(());
                 }
                 Err(error) => {

@@ -23,7 +23,7 @@ pub(in super::super) struct Node {
     /// Its bytes, an anchor before it included.
     pub(in super::super) range: Range<usize>,
     pub(in super::super) content: NodeContent,
-    /// Whether it is a scalar in single or double quotes.
+    /// True for a scalar in single or double quotes.
     pub(in super::super) is_quoted: bool,
 }
 

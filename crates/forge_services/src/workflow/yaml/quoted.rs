@@ -20,8 +20,8 @@ pub(in super::super) struct Unset {
 }
 
 /// Returns the text with the values of the variables in quoted values, each line at its old number, and the
-/// first one of each value that is not set. Values of `x-` keys are read where they are used, or not at all, so
-/// that nothing is missing there.
+/// first one of each value that is not set. Values of `x-` keys are read where they are used, or not at
+/// all, so that nothing is missing there.
 pub(in super::super) fn with_quoted_variables(source: &Source) -> (Cow<'_, str>, Vec<Unset>) {
     let mut text = Cow::Borrowed(source.text.as_str());
     let mut unset = Vec::new();
@@ -62,8 +62,8 @@ pub(in super::super) fn with_quoted_variables(source: &Source) -> (Cow<'_, str>,
     (text, unset)
 }
 
-/// Checks whether the value at `path` is filled in later, when a server starts: it may name secrets, and what is
-/// not set concerns that server alone.
+/// Checks whether the value at `path` is filled in later, when a server starts: it may name secrets, and
+/// what is not set concerns that server alone.
 fn takes_variables(path: &KeyPath) -> bool {
     matches!(path.0.as_slice(), [Step::Key(servers), _, Step::Key(key), ..]
         if servers == "mcp_servers" && matches!(key.as_str(), "env" | "headers"))
@@ -117,8 +117,8 @@ fn expanded(text: &str, variables: &Variables, depth: usize) -> Result<String, (
     Ok(done)
 }
 
-/// Returns the name in the expression that `text` begins with, what follows the name, and where the expression
-/// ends; `None` if it is none.
+/// Returns the name in the expression that `text` begins with, what follows the name, and where the
+/// expression ends; `None` if it is none.
 fn expression(text: &str) -> Option<(&str, &str, usize)> {
     let mut depth = 0;
     let end = text.char_indices().find_map(|(at, c)| {
