@@ -234,7 +234,7 @@ fn a_compaction_on_demand_is_seen_and_taken_back_and_what_it_took_is_sent_again(
     says(&mut terminal, "/context");
     terminal.sees("1 compaction applies");
     says(&mut terminal, "/undo");
-    terminal.sees("undid c0");
+    terminal.sees("Undid compaction c0");
     says(&mut terminal, "/undo");
     terminal.sees("nothing is compacted, so there is nothing to undo");
     says(&mut terminal, "Once more.");

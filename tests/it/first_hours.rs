@@ -192,7 +192,7 @@ fn a_failing_test_is_fixed() {
     let mut terminal = hour.with_key("forge \"Fix the failing test.\"");
     terminal.sees("wants to call shell");
     // One key answers.
-    terminal.sees("why not");
+    terminal.sees("[a] always this command");
     terminal.types("a");
     terminal.sees("add 2 3 is not 5");
     terminal.sees("wants to change add.sh (+1 −1)");
@@ -208,6 +208,8 @@ fn a_failing_test_is_fixed() {
     terminal.sees("Fixed:");
     terminal.sees(PROMPT);
     assert_eq!(fs::read_to_string(hour.forge.path("add.sh")).unwrap(), "echo $(($1 + $2))\n");
+    terminal.types("/permissions\r");
+    terminal.sees("allowed for this run: shell: sh test.sh");
     leaves(terminal);
 }
 
@@ -398,8 +400,8 @@ fn a_run_is_interrupted_resumed_and_undone() {
     says(&mut terminal, "/compact");
     terminal.sees("compacted by");
     says(&mut terminal, "/undo");
-    terminal.sees("undid c0");
-    let words = ["› Are you sure?", "Still rain.", "compacted by", "undid c0"];
+    terminal.sees("Undid compaction c0");
+    let words = ["› Are you sure?", "Still rain.", "compacted by", "Undid compaction c0"];
     hour.picture(&terminal, "A run is resumed, compacted, and the compaction undone", &words);
     // The same run as a page.
     says(&mut terminal, "/export page.html");

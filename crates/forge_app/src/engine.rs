@@ -16,6 +16,7 @@ pub(crate) use self::agent_services::AgentServices;
 pub use self::catalog::known_model;
 pub(crate) use self::checkpoints::{AgentState, is_over, newest_first, note_unstarted};
 pub use self::conduct::{Conduct, ModeRefused, SandboxCheck};
+pub use self::consents::Consents;
 pub use self::context::{LiveContext, NextCall};
 pub(crate) use self::events::silent_watcher;
 pub(crate) use self::ledger::{expense, usage_of_call};
@@ -30,7 +31,6 @@ use forge_domain::{
 use forge_services::workflow::all_callees;
 
 use self::catalog::Catalog;
-use self::consents::Consents;
 use self::events::Events;
 use self::ledger::Ledger;
 use self::limits::Limits;
@@ -51,7 +51,8 @@ pub struct Engine {
     pub(crate) ledger: Arc<Ledger>,
     /// The user's decisions in advance.
     pub conduct: Arc<Conduct>,
-    pub(crate) consents: Arc<Consents>,
+    /// The user's consents during the run.
+    pub consents: Arc<Consents>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) actions: ActionLog,
     /// True if replies come from a recording, which are used as they are.

@@ -67,7 +67,7 @@ pub use deprecation::deprecations;
 pub use diagnosis::{Check, Credentials, Health, diagnose};
 pub use effective::{Effective, effective};
 pub use emission::{EMIT, silent_subscriptions};
-pub use engine::{Conduct, Engine, LiveContext, ModeRefused, NextCall, SandboxCheck, known_model};
+pub use engine::{Conduct, Consents, Engine, LiveContext, ModeRefused, NextCall, SandboxCheck, known_model};
 pub use hooks::Hooks;
 pub use inspect::{
     Duplicate, DuplicateKind, GroupCounts, InspectReport, Inspector, LargeItem, RoleShare, ToolShare,

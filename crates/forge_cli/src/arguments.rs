@@ -36,7 +36,7 @@ pub(crate) struct Source {
     #[command(flatten)]
     pub(crate) file: ConfigFlag,
     /// The model of every agent, as PROVIDER:MODEL or by its bare name
-    #[arg(long)]
+    #[arg(short, long)]
     pub(crate) model: Option<String>,
     /// Provider for models given without a `provider:` prefix
     #[arg(long)]

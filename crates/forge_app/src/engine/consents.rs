@@ -15,7 +15,7 @@ type CallKind = (AgentId, ToolName, Vec<Subject>);
 
 /// The user's consents for the rest of the run.
 #[derive(Debug, Default)]
-pub(crate) struct Consents {
+pub struct Consents {
     given: Mutex<Given>,
     /// Held while a question is open.
     asking: futures::lock::Mutex<()>,
@@ -83,6 +83,19 @@ impl Consents {
             }
             Err(NobodyThere) => Err((DeniedBy::Nobody, no_answer_text(request.about))),
         }
+    }
+
+    /// Returns the consents that `agent` has for the rest of the run, each as a tool and what it may touch.
+    pub fn lines(&self, agent: &AgentId) -> Vec<String> {
+        let given = self.lock();
+        let calls = given.calls.iter().filter(|(whose, ..)| whose == agent).map(|(_, tool, about)| {
+            let about: Vec<String> = about.iter().map(ToString::to_string).collect();
+            if about.is_empty() { tool.to_string() } else { format!("{tool}: {}", about.join(", ")) }
+        });
+        let secrets = given.secrets.iter().map(|place| format!("secrets of {place}"));
+        let mut lines: Vec<String> = calls.chain(secrets).collect();
+        lines.sort_unstable();
+        lines
     }
 
     fn lock(&self) -> MutexGuard<'_, Given> {

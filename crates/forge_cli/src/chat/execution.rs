@@ -121,7 +121,7 @@ impl ChatSession<'_> {
             self.note("nothing is compacted, so there is nothing to undo");
             return Ok(());
         };
-        let mark = style(format!("undid {}", undone.undone)).cyan().for_stderr();
+        let mark = style(format!("Undid compaction {}", undone.undone)).cyan().for_stderr();
         output::say(&format!("{mark}: {}", change(undone.before, undone.after)));
         if undone.next != NextCall::AsItIs {
             self.note(&next_call(undone.next));

@@ -45,13 +45,18 @@ impl Inspection<'_, '_> {
         let discretion = engine.conduct.discretion();
         let mode = discretion.mode;
         output::say(&format!("{}: mode {mode}, which {}", visible(&who), mode.description()));
-        let rules = workflow.agents.find(&who).map(|agent| workflow.rules(agent).lines()).unwrap_or_default();
+        let agent = workflow.agents.find(&who);
+        let rules = agent.map(|agent| workflow.rules(agent).lines()).unwrap_or_default();
+        let given = agent.map(|agent| engine.consents.lines(&agent.id)).unwrap_or_default();
         let mut lines: Vec<String> = rules.into_iter().chain(discretion.allowed.lines()).collect();
         if lines.is_empty() {
             lines.push("no rules: what changes or reveals something is decided by the mode".to_owned());
         }
         for line in lines {
             output::say(&format!("  {}", visible(&line)));
+        }
+        for line in given {
+            output::say(&format!("  allowed for this run: {}", visible(&line)));
         }
         self.0.note(
             "a rule goes before the mode, and the strictest layer counts (`permissions` in forge.yaml)",

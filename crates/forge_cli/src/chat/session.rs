@@ -273,7 +273,7 @@ impl ChatSession<'_> {
         let outcome = self.attendant.attend(Doing::Preparing, work).await;
         match outcome {
             Attended::Done(Ok(report)) => {
-                let is_planned = report.stop == StopReason::Done && !report.response.trim().is_empty();
+                let is_planned = report.stop == StopReason::Done && may_be_plan(&report.response);
                 self.take(report);
                 self.count();
                 if is_planned && self.attendant.conduct.mode() == Mode::Plan {
@@ -439,5 +439,29 @@ impl ChatSession<'_> {
             .or(active)
             .or_else(|| listens().map(|agent| agent.id.to_string()))
             .unwrap_or_default()
+    }
+}
+
+/// Checks whether an answer in plan mode may be a plan: one that ends with a question asks the user first.
+fn may_be_plan(answer: &str) -> bool {
+    let end = answer.trim_end().trim_end_matches(['*', '_', '`', '"', '»', '”', ')', ' ']);
+    !end.is_empty() && !end.ends_with(['?', '？', '؟'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_no_plan() {
+        for (answer, expected) in [
+            ("1. Read it.\n2. Change it.", true),
+            ("Which of the two do you mean?", false),
+            ("どちらですか？\n", false),
+            ("**Shall I begin?**", false),
+            (" \n", false),
+        ] {
+            assert_eq!(may_be_plan(answer), expected, "{answer}");
+        }
     }
 }

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use forge_domain::{Agent, Clock as _};
 use forge_infra::SystemClock;
 
+use crate::output::visible;
+
 /// The most bytes of a file with instructions.
 const MOST_OF_A_FILE: u64 = 32 << 10;
 /// The most bytes of all of them.
@@ -61,8 +63,11 @@ pub(crate) fn of(folder: &Path) -> String {
     let Ok(folder) = std::fs::canonicalize(folder) else { return String::new() };
     let root = repository(&folder);
     let date = SystemClock.now().strftime("%Y-%m-%d").to_string();
-    let mut text =
-        format!("You are in the folder {} on {}. Today is {date}.", folder.display(), std::env::consts::OS);
+    let mut text = format!(
+        "You are in the folder {} on {}. Today is {date}.",
+        visible(&folder.display().to_string()),
+        std::env::consts::OS
+    );
     if let Some(git) = root.as_deref().and_then(git_folder) {
         text += &git_state(&git);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use console::{measure_text_width, style};
-use forge_domain::{Consent, ConsentRequest, Nobody, NobodyThere, Person, Question, Subject};
+use forge_domain::{Consent, ConsentRequest, Nobody, NobodyThere, Person, Question, Subject, quantity};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
@@ -24,12 +24,30 @@ const AROUND_PAGE: usize = 6;
 /// The most characters of an argument that is shown on the line of its name.
 const INLINE: usize = 60;
 
-/// The prompt for consent to a call. A reason begins with a space, so that its first letter is not taken for
-/// a key.
-const CONSENT_PROMPT: &str = "[y] once  [a] always in this run  [n] no  [Space] why not >";
-
-/// The prompt below a call that is not shown to its end.
+/// The prompt below a call that is not shown to its end. A reason begins with a space, so that its first
+/// letter is not taken for a key.
 const MORE_PROMPT: &str = "[Enter] show the rest  [n] no  [Space] why not >";
+
+/// The prompt below a change that is not shown to its end: unlike a command, it can be looked at, and undone,
+/// later.
+const CHANGE_PROMPT: &str =
+    "[y] once  [a] always this file  [Enter] show the rest  [n] no  [Space] why not >";
+
+/// Returns the prompt for consent to a call: a consent for the whole run is to the same subjects.
+fn consent_prompt(about: &[Subject]) -> &'static str {
+    let is_all = |kind: fn(&Subject) -> bool| !about.is_empty() && about.iter().all(kind);
+    if is_all(|subject| matches!(subject, Subject::Command(_) | Subject::Unclear(_))) {
+        "[y] once  [a] always this command  [n] no  [Space] why not >"
+    } else if is_all(|subject| matches!(subject, Subject::Read(_) | Subject::Written(_))) {
+        "[y] once  [a] always this file  [n] no  [Space] why not >"
+    } else if is_all(|subject| matches!(subject, Subject::Address { .. })) {
+        "[y] once  [a] always this address  [n] no  [Space] why not >"
+    } else if about.is_empty() {
+        "[y] once  [a] always this tool  [n] no  [Space] why not >"
+    } else {
+        "[y] once  [a] always the same  [n] no  [Space] why not >"
+    }
+}
 
 /// Checks whether a user is at the terminal: stdin and stderr are one.
 pub(crate) fn is_there() -> bool {
@@ -175,21 +193,34 @@ fn choice(question: &Question, answer: String) -> String {
 struct ConsentPages {
     /// The remaining pages.
     pages: VecDeque<Vec<String>>,
+    /// The prompt below the last one.
+    prompt: &'static str,
+    /// True for a change to a file, which the user need not see to its end.
+    is_change: bool,
 }
 
 impl ConsentPages {
     fn of(request: &ConsentRequest<'_>, size: Option<(usize, usize)>) -> Self {
-        Self { pages: pages(consent_lines(request), size) }
+        Self {
+            pages: pages(consent_lines(request), size),
+            prompt: consent_prompt(request.about),
+            is_change: request.change.is_some(),
+        }
     }
 
-    /// Returns the next page, and the prompt below it: for consent only below the last one.
+    /// Returns the next page, and the prompt below it: for consent to a command only below the last one.
     fn next(&mut self) -> (Vec<String>, &'static str) {
         let mut page = self.pages.pop_front().unwrap_or_default();
         if self.pages.is_empty() {
-            return (page, CONSENT_PROMPT);
+            return (page, self.prompt);
         }
         let n_lines: usize = self.pages.iter().map(Vec::len).sum();
-        page.push(format!("  … {n_lines} more lines; all of it is shown before you decide"));
+        let lines = quantity(n_lines, "more line");
+        if self.is_change {
+            page.push(format!("  … {lines}"));
+            return (page, CHANGE_PROMPT);
+        }
+        page.push(format!("  … {lines}; all of it is shown before you decide"));
         (page, MORE_PROMPT)
     }
 
@@ -197,9 +228,10 @@ impl ConsentPages {
     fn interpret(&self, answer: &str) -> Option<Consent> {
         match consent_of(answer) {
             consent if self.pages.is_empty() => Some(consent),
+            consent @ (Consent::Once | Consent::ForRun) if self.is_change => Some(consent),
             Consent::Refused { why: Some(why) } => Some(Consent::Refused { why: Some(why) }),
             Consent::Refused { why: None } if !answer.is_empty() => Some(Consent::Refused { why: None }),
-            // The user cannot consent to text that was not shown yet.
+            // The user cannot consent to a command that was not shown yet.
             Consent::Refused { .. } | Consent::Once | Consent::ForRun => None,
         }
     }
@@ -245,8 +277,23 @@ fn argument_lines(text: &str) -> Vec<String> {
     if arguments.is_empty() {
         return argument("arguments", text);
     }
-    let value = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    arguments.iter().flat_map(|(name, given)| argument(&exact(name), &value(given))).collect()
+    arguments.iter().flat_map(|(name, given)| value_lines(&exact(name), given)).collect()
+}
+
+/// Returns the lines of a value: what it consists of, each part with its name, such as `edits[1].old`.
+fn value_lines(name: &str, value: &Value) -> Vec<String> {
+    match value {
+        Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
+            let items = items.iter().enumerate();
+            items.flat_map(|(at, item)| value_lines(&format!("{name}[{}]", at + 1), item)).collect()
+        }
+        Value::Object(fields) if !fields.is_empty() => fields
+            .iter()
+            .flat_map(|(key, value)| value_lines(&format!("{name}.{}", exact(key)), value))
+            .collect(),
+        Value::String(text) => argument(name, text),
+        other => argument(name, &other.to_string()),
+    }
 }
 
 /// Returns an argument with its name: on the same line if it is short, else in a frame.
@@ -310,7 +357,7 @@ fn consent_of(answer: &str) -> Consent {
 
 #[cfg(test)]
 mod tests {
-    use forge_domain::{AgentId, Subject, ToolCall, ToolName};
+    use forge_domain::{AgentId, FileChange, Subject, ToolCall, ToolName};
     use pretty_assertions::assert_eq;
 
     use super::*;
@@ -362,7 +409,8 @@ mod tests {
             "  │ ls",
             "  │ rm x",
         ];
-        assert_eq!((lines, prompt), (expected.map(str::to_owned).to_vec(), CONSENT_PROMPT));
+        let asked = "[y] once  [a] always this command  [n] no  [Space] why not >";
+        assert_eq!((lines, prompt), (expected.map(str::to_owned).to_vec(), asked));
     }
 
     #[test]
@@ -394,7 +442,7 @@ mod tests {
             }
         };
         assert_eq!(consent, Consent::Once);
-        let asked: Vec<bool> = prompts.iter().map(|prompt| *prompt == CONSENT_PROMPT).collect();
+        let asked: Vec<bool> = prompts.iter().map(|prompt| *prompt != MORE_PROMPT).collect();
         assert_eq!((asked.len() > 3, asked.iter().position(|is| *is)), (true, Some(asked.len() - 1)));
         let framed: String = shown.iter().filter_map(|line| line.strip_prefix(FRAME)).collect();
         assert!(framed.starts_with(&long.replace('\n', "")), "{framed}");
@@ -409,5 +457,47 @@ mod tests {
             pages.next();
             assert_eq!(pages.interpret(answer), expected, "{answer}");
         }
+    }
+
+    #[test]
+    fn a_long_change_can_be_allowed_from_its_first_page() {
+        let change = FileChange {
+            path: "long.txt".to_owned(),
+            before: None,
+            after: (0..100).map(|n| format!("line {n}\n")).collect(),
+        };
+        let agent = AgentId::new("coder").unwrap();
+        let call =
+            ToolCall { id: "1".into(), name: ToolName::new("write").unwrap(), arguments: "{}".to_owned() };
+        let about = [Subject::Written("long.txt".to_owned())];
+        let request = ConsentRequest { agent: &agent, call: &call, about: &about, change: Some(&change) };
+        for (answer, expected) in [
+            ("y", Some(Consent::Once)),
+            ("a", Some(Consent::ForRun)),
+            ("n", Some(Consent::Refused { why: None })),
+            ("", None),
+        ] {
+            let mut pages = ConsentPages::of(&request, Some((80, 24)));
+            let (lines, prompt) = pages.next();
+            assert_eq!(lines.last().unwrap(), "  … 84 more lines");
+            assert_eq!((prompt, pages.interpret(answer)), (CHANGE_PROMPT, expected), "{answer}");
+        }
+        assert!(CHANGE_PROMPT.len() < 80);
+    }
+
+    #[test]
+    fn arguments_are_shown_by_their_parts() {
+        let json =
+            r#"{"path": "a.rs", "edits": [{"old": "x\ny", "new": "z"}], "tags": ["a", "b"], "none": {}}"#;
+        let expected = [
+            "  path: a.rs",
+            "  edits[1].old:",
+            "  │ x",
+            "  │ y",
+            "  edits[1].new: z",
+            "  tags: [\"a\",\"b\"]",
+            "  none: {}",
+        ];
+        assert_eq!(argument_lines(json), expected.map(str::to_owned));
     }
 }
