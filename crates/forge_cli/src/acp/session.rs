@@ -12,7 +12,7 @@ use super::connection::{RpcError, RpcResult};
 use super::plan;
 use super::updates::{Updates, text_block};
 use crate::output::with_separators;
-use crate::run::{PLAN_APPROVAL, RunView, change, checkpoints, explain};
+use crate::run::{PLAN_APPROVAL, RunView, change, checkpoints, explain, may_be_plan};
 
 /// The commands of a session, for the editor's menu: the name, what it takes, and what it does.
 pub(super) const COMMANDS: [(&str, &str, &str); 3] = [
@@ -130,8 +130,7 @@ impl Session {
         event: Event,
     ) -> Result<RunReport, RpcError> {
         let report = self.run_turn(orchestrator, event).await?;
-        let is_plan = report.stop == StopReason::Done && !report.response.trim().is_empty();
-        if !is_plan || self.conduct.mode() != Mode::Plan {
+        if !may_be_plan(&report) || self.conduct.mode() != Mode::Plan {
             return Ok(report);
         }
         let steps = plan::steps_of(&report.response);

@@ -1,7 +1,7 @@
 //! A chat from its first prompt to its end.
 
 use console::style;
-use forge_app::{Checkpointing, History, Orchestrator, Resume, RunReport, Scope, StopReason, select};
+use forge_app::{Checkpointing, History, Orchestrator, Resume, RunReport, Scope, select};
 use forge_domain::{
     AgentId, Body, CallScope, ContextMessage, Event, LineWatcher, Message, Mode, TASK_EVENT, ToolCall,
     ToolName, quantity,
@@ -16,7 +16,8 @@ use super::stops::Stop;
 use crate::arguments::Source;
 use crate::output::line_wrap::FRAME;
 use crate::run::{
-    Attached, Interruption, PLAN_APPROVAL, RunView, attach_files, explain, refuse_elsewhere, restore,
+    Attached, Interruption, PLAN_APPROVAL, RunView, attach_files, explain, may_be_plan, refuse_elsewhere,
+    restore,
 };
 #[cfg(unix)]
 use crate::terminal;
@@ -273,7 +274,7 @@ impl ChatSession<'_> {
         let outcome = self.attendant.attend(Doing::Preparing, work).await;
         match outcome {
             Attended::Done(Ok(report)) => {
-                let is_planned = report.stop == StopReason::Done && may_be_plan(&report.response);
+                let is_planned = may_be_plan(&report);
                 self.take(report);
                 self.count();
                 if is_planned && self.attendant.conduct.mode() == Mode::Plan {
@@ -439,29 +440,5 @@ impl ChatSession<'_> {
             .or(active)
             .or_else(|| listens().map(|agent| agent.id.to_string()))
             .unwrap_or_default()
-    }
-}
-
-/// Checks whether an answer in plan mode may be a plan: one that ends with a question asks the user first.
-fn may_be_plan(answer: &str) -> bool {
-    let end = answer.trim_end().trim_end_matches(['*', '_', '`', '"', '»', '”', ')', ' ']);
-    !end.is_empty() && !end.ends_with(['?', '？', '؟'])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_question_is_no_plan() {
-        for (answer, expected) in [
-            ("1. Read it.\n2. Change it.", true),
-            ("Which of the two do you mean?", false),
-            ("どちらですか？\n", false),
-            ("**Shall I begin?**", false),
-            (" \n", false),
-        ] {
-            assert_eq!(may_be_plan(answer), expected, "{answer}");
-        }
     }
 }

@@ -14,7 +14,7 @@ use forge_domain::{AgentId, Content, Progress, ToolCall, ToolResult, Usage, quan
 use super::answer_schema::Answer;
 use super::checkpoints::{self, shell_quote};
 use super::compaction_text::{because, change, failed_attempts, strategy_lines};
-use super::tool_line::{call_text, edit_text};
+use super::tool_line::{call_text, edit_text, failure_text};
 use super::view::{Break, RunStart, RunView};
 use crate::failure::Exit;
 use crate::output::line_wrap::{FRAME, Flow};
@@ -349,7 +349,8 @@ impl ConsoleWatcher {
     fn show_result(&self, result: &ToolResult) {
         let took = self.running().remove(result.call_id.as_str()).and_then(|running| running.took);
         let took = took.filter(|took| took.as_secs() > 0).map(|took| format!(" · {} s", took.as_secs()));
-        let text = edit_text(result).unwrap_or_else(|| Content::to_text(&result.content));
+        let text = edit_text(result).or_else(|| failure_text(result));
+        let text = text.unwrap_or_else(|| Content::to_text(&result.content));
         let mark = if result.is_error { style("✗").red() } else { style("←").dim() };
         let took = style(took.unwrap_or_default()).dim().for_stderr();
         self.say(&format!("{} {}{took}", mark.for_stderr(), one_line(without_mcp_mark(&text))));

@@ -12,6 +12,7 @@ mod explanation;
 mod interruption;
 mod json_watcher;
 mod page;
+mod plan;
 mod preparation;
 mod restoration;
 mod runtime;
@@ -31,12 +32,10 @@ pub(crate) use self::explanation::{explain, explain_resume};
 pub(crate) use self::interruption::{Interruption, interruption};
 pub(crate) use self::json_watcher::JsonWatcher;
 pub(crate) use self::page::{export_page, page_name};
+pub(crate) use self::plan::{PLAN_APPROVAL, may_be_plan};
 pub(crate) use self::preparation::{RunRequest, prepare, watch};
 pub(crate) use self::restoration::{refuse_elsewhere, restore};
 pub(crate) use self::runtime::{Runtime, block_on, runtime};
 pub(crate) use self::stream_json::StreamJsonWatcher;
 pub(crate) use self::tool_line::call_text;
 pub(crate) use self::view::{Break, RunStart, RunView, report_json, run_start};
-
-/// The message with which a plan that the user approved is carried out.
-pub(crate) const PLAN_APPROVAL: &str = "The plan is approved: carry it out.";

@@ -47,6 +47,17 @@ pub(super) fn edit_text(result: &ToolResult) -> Option<String> {
     }
 }
 
+/// Returns the result of a command that failed, its status and its last line first; `None` for anything else.
+pub(super) fn failure_text(result: &ToolResult) -> Option<String> {
+    result.name.as_ref().filter(|name| result.is_error && name.as_str() == "shell")?;
+    let text = result.content.to_text();
+    let (printed, status) = text.strip_suffix(']')?.rsplit_once("\n\n[")?;
+    let last = printed.trim_end().lines().next_back()?;
+    // What is before it is counted by whoever shows one line.
+    let before = printed.trim_end().strip_suffix(last)?;
+    Some(format!("{status}: {last}\n{before}"))
+}
+
 /// Returns the result of a written file in one line.
 fn write_text(text: &str) -> Option<String> {
     let (what, lines) = text.strip_suffix(')')?.rsplit_once(" (")?;
@@ -99,6 +110,21 @@ mod tests {
         ] {
             assert_eq!(call_text(&call(name, arguments)), expected);
         }
+    }
+
+    #[test]
+    fn a_failed_command_has_its_status_first() {
+        for (name, text, expected) in [
+            ("shell", "a\nb\n\n[exit code 3]", Some("exit code 3: b\na\n")),
+            ("shell", "b\n\n[exit code 3]", Some("exit code 3: b\n")),
+            ("shell", "no", None),
+            ("read", "a\n\n[exit code 3]", None),
+        ] {
+            let result = ToolResult::error(&call(name, "{}"), text);
+            assert_eq!(failure_text(&result).as_deref(), expected);
+        }
+        let result = ToolResult::answer(&call("shell", "{}"), "b\n\n[exit code 0]");
+        assert_eq!(failure_text(&result), None);
     }
 
     #[test]
