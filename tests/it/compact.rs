@@ -612,10 +612,10 @@ fn only_what_follows_the_last_compaction_of_a_claude_code_session_counts() {
 }
 
 #[test]
-fn an_agents_block_says_when_and_how_far_where_no_limit_is_given() {
-    let yaml = "agents: [{ id: a, compact: { message_threshold: 20, max_messages: 10 } }, { id: b, compact: { token_threshold: 10%, max_tokens: 2k } }]";
-    let forge = forge_with(&request(30).to_string()).with_file("forge.yaml", yaml.replace("2k", "2000"));
-    for (agent, trigger) in [("a", "messages"), ("b", "null")] {
+fn an_agents_block_says_how_far_where_no_limit_is_given() {
+    let yaml = "agents: [{ id: a, compact: { message_threshold: 20, max_messages: 10 } }, { id: b, compact: { token_threshold: 90%, max_tokens: 1k } }]";
+    let forge = forge_with(&request(30).to_string()).with_file("forge.yaml", yaml.replace("1k", "1000"));
+    for (agent, trigger) in [("a", "messages"), ("b", "tokens")] {
         let actual = compact(&forge, &["-o", "out.json", "--agent", agent, "--json"]);
         assert_eq!(actual.code, 0, "{}", actual.stderr);
         let report: Value = serde_json::from_str(&actual.stdout).unwrap();

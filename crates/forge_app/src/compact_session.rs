@@ -43,6 +43,8 @@ pub struct CompactedSession {
     /// The replaced messages and their replacements; empty if nothing was compacted. The first message is
     /// [`MessageId::FIRST`].
     pub replacements: Vec<Replacement>,
+    /// The most tokens of the request that were asked for.
+    pub target: Tokens,
 }
 
 /// A report on the compaction of a session.
@@ -180,7 +182,8 @@ pub async fn compact_session(
     let replacements = live.iter().flat_map(|entry| entry.replacements()).cloned().collect::<Vec<_>>();
     let by = report.by().into();
     report.messages = fates(&conversation, &replacements, &by, asked.number_of);
-    Ok(CompactedSession { report, replacements })
+    let target = rounds.settings.rules.target.tokens + asked.tools_tokens;
+    Ok(CompactedSession { report, replacements, target })
 }
 
 /// The tokens that are compacted at once. The facts about the words of a context take several times its size.
@@ -297,13 +300,19 @@ fn budget(asked: &CompactSession, services: &dyn CompactionServices) -> Result<B
     })
 }
 
-/// Returns the block for this budget. A limit is trigger and target in one and overrides those of the block.
+/// Returns the block for this budget. A session that is over its target is compacted: the block's own
+/// trigger in tokens is for runs. A limit is trigger and target in one and overrides those of the block.
 fn resolve_settings(
     asked: &CompactSession,
     budget: &Budget,
 ) -> Result<CompactionSettings, forge_domain::compaction::CompactError> {
     match asked.room {
-        SessionRoom::Window(_) => asked.compact.resolve(budget),
+        SessionRoom::Window(_) => {
+            // Whoever asks for a compaction does not want to hear that it is not due yet.
+            let mut settings = asked.compact.resolve(budget)?;
+            settings.rules.trigger.tokens = settings.rules.target.tokens;
+            Ok(settings)
+        }
         SessionRoom::Limit(_) => {
             let limit = Some(TokenLimit::Tokens(budget.room()));
             Compact { token_threshold: None, max_tokens: limit, ..asked.compact.clone() }.resolve(budget)

@@ -9,9 +9,8 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use forge_domain::{AgentId, Conversation, SessionSink, SinkError};
 use parking_lot::Mutex;
-use tempfile::NamedTempFile;
 
-use crate::whole_file::{folder_of, write_whole};
+use crate::whole_file::{folder_of, new_beside, write_whole};
 
 /// A sink that keeps a session in one file.
 ///
@@ -63,7 +62,7 @@ impl FileSessionSink {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(RecordPathError::Unwritable { path: named(), source }),
         }
-        match NamedTempFile::new_in(folder_of(path)) {
+        match new_beside(folder_of(path)) {
             Ok(_) => Ok(()),
             Err(source) => Err(RecordPathError::Unwritable { path: named(), source }),
         }

@@ -4,9 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
-
-use crate::whole_file::folder_of;
+use crate::whole_file::{folder_of, keep_owner, new_beside};
 
 /// The most copies of one file.
 const MOST_COPIES: usize = 1_000;
@@ -18,9 +16,10 @@ const MOST_COPIES: usize = 1_000;
 /// # Errors
 /// Fails with [`io::Error`] if the folder or the disk refuses, or if a thousand copies exist.
 pub fn keep_copy(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
-    let mut file = NamedTempFile::new_in(folder_of(path))?;
-    file.write_all(bytes)?;
+    let mut file = new_beside(folder_of(path))?;
+    file.as_file_mut().write_all(bytes)?;
     if let Ok(metadata) = fs::metadata(path) {
+        keep_owner(file.as_file(), &metadata);
         file.as_file().set_permissions(metadata.permissions())?;
     }
     file.as_file().sync_all()?;

@@ -8,10 +8,10 @@ use tempfile::NamedTempFile;
 
 /// Replaces the file at `path` by `bytes`, whole or not at all.
 ///
-/// A new file is written beside the old one and then replaces it. The file keeps its permissions; a new one
-/// is readable by its owner alone. If the path is a symbolic link, its target is replaced and the link stays.
-/// Something other than a file, such as a terminal or a pipe, cannot be replaced and is written to. A
-/// dangling link is refused.
+/// A new file is written beside the old one and then replaces it. The file keeps its permissions and, as far
+/// as the system allows, its owner; a new one is readable by its owner alone. If the path is a symbolic link,
+/// its target is replaced and the link stays. Something other than a file, such as a terminal or a pipe,
+/// cannot be replaced and is written to. A dangling link is refused.
 ///
 /// # Errors
 /// Fails with [`io::Error`] if the folder or the disk refuses; the old file is unchanged then.
@@ -19,21 +19,39 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_pieces(path, &[bytes])
 }
 
-/// Returns the system's error without the name of the file beside the one that was asked for.
-fn of_the_system(error: io::Error) -> io::Error {
-    let source = error.get_ref().and_then(|inner| inner.source()?.downcast_ref::<io::Error>());
-    source.and_then(io::Error::raw_os_error).map_or(error, io::Error::from_raw_os_error)
+/// Creates the file beside the one that is asked for. Its error names the folder alone.
+pub(crate) fn new_beside(folder: &Path) -> io::Result<NamedTempFile> {
+    let made = tempfile::Builder::new().prefix(".forge-").suffix(".tmp").tempfile_in(folder);
+    made.map_err(|error| {
+        let text = error.to_string();
+        let what = text.split_once(" at path ").map_or(text.as_str(), |(what, _)| what);
+        io::Error::new(error.kind(), what.to_owned())
+    })
 }
+
+/// Gives `file` to the owner and the group of the one that it replaces, as far as the system allows that:
+/// only the administrator can give files away.
+#[cfg(unix)]
+pub(crate) fn keep_owner(file: &fs::File, old: &fs::Metadata) {
+    use std::os::unix::fs::{MetadataExt as _, fchown};
+    let is_same = |new: fs::Metadata| (new.uid(), new.gid()) == (old.uid(), old.gid());
+    if !file.metadata().is_ok_and(is_same) && fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
+        let _ = fchown(file, None, Some(old.gid()));
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) const fn keep_owner(_: &fs::File, _: &fs::Metadata) {}
 
 /// Replaces the file at `path` by `pieces`, one after the other, as [`write_whole`] does.
 ///
 /// # Errors
 /// As [`write_whole`].
 pub fn write_pieces(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
-    let (path, permissions) = match fs::metadata(path) {
+    let (path, old) = match fs::metadata(path) {
         // Asked before the path is made plain: a pipe has none, though `/dev/stdout` leads to it.
         Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => return fs::write(path, pieces.concat()),
-        Ok(metadata) => (fs::canonicalize(path)?, Some(metadata.permissions())),
+        Ok(metadata) => (fs::canonicalize(path)?, Some(metadata)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(path) {
             Ok(target) => {
                 let what = format!("it is a link to {}, which does not exist", target.display());
@@ -45,12 +63,14 @@ pub fn write_pieces(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     };
     check_size(pieces.iter().map(|piece| piece.len() as u64).sum())?;
     let folder = folder_of(&path);
-    let mut file = NamedTempFile::new_in(folder).map_err(of_the_system)?;
+    let mut file = new_beside(folder)?;
     for piece in pieces {
-        file.write_all(piece)?;
+        // Its own writer would name it in an error.
+        file.as_file_mut().write_all(piece)?;
     }
-    if let Some(permissions) = permissions {
-        file.as_file().set_permissions(permissions)?;
+    if let Some(old) = old {
+        keep_owner(file.as_file(), &old);
+        file.as_file().set_permissions(old.permissions())?;
     }
     file.as_file().sync_all()?;
     file.persist(&path).map_err(|refused| refused.error)?;
@@ -79,4 +99,33 @@ const fn check_size(_: u64) -> io::Result<()> {
 /// Returns the folder that contains `path`.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+
+    use super::*;
+
+    #[test]
+    fn a_replaced_file_keeps_its_owner_and_its_permissions() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        // Only the administrator can try this with another owner.
+        let is_given = chown(&path, Some(65_534), Some(65_534)).is_ok();
+        let before = fs::metadata(&path).unwrap();
+        write_whole(&path, b"new").unwrap();
+        let after = fs::metadata(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        let facts = |of: &fs::Metadata| (of.uid(), of.gid(), of.mode());
+        assert_eq!(facts(&before), facts(&after), "given to another: {is_given}");
+    }
+
+    #[test]
+    fn an_error_does_not_name_the_file_beside() {
+        let error = write_whole(Path::new("/proc/forge"), b"new").unwrap_err();
+        assert!(!error.to_string().contains(".forge-") && !error.to_string().contains("tmp"), "{error}");
+    }
 }

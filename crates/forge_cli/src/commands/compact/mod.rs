@@ -192,6 +192,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     compacted.report.messages = messages;
     let mut report = FileReport {
         report: &summary,
+        target_tokens: compacted.target,
         breaches_before: breaches_in_words(draft.breaches()),
         repaired: draft.repairs(),
         skipped_lines: file.sessions[nth].skipped_lines,

@@ -22,6 +22,8 @@ use crate::redaction::{Redacted, redact_bytes};
 pub(super) struct FileReport<'a> {
     #[serde(flatten)]
     pub(super) report: &'a SessionReport,
+    /// The most tokens that were asked for.
+    pub(super) target_tokens: Tokens,
     /// The input's violations of the providers' rules.
     pub(super) breaches_before: Vec<String>,
     /// The repairs before everything else.
@@ -92,7 +94,13 @@ pub(super) fn in_a_line(report: &Value) -> String {
     let what = match report["outcome"].as_str().unwrap_or_default() {
         "applied" => format!("compacted by {}", strategies.join(", ")),
         "still_over" => "cannot fit".to_owned(),
-        _ => "fits as it is".to_owned(),
+        _ => match report["target_tokens"].as_u64() {
+            Some(target) => format!(
+                "fits as it is: at most {} tokens were asked for (--max-tokens)",
+                with_separators(Tokens::new(target))
+            ),
+            None => "fits as it is".to_owned(),
+        },
     };
     let mut more = String::new();
     let repairs = report["repaired"].as_array().map_or(&[][..], Vec::as_slice);

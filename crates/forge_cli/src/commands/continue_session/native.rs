@@ -67,9 +67,9 @@ pub(super) fn continue_with(
     if !arguments.json {
         plan.say();
     }
-    make_private_folder(&file).and_then(|()| write_whole(&file, &bytes)).with_context(|| {
-        format!("cannot write {}: is the folder of {} writable?", file.display(), successor.id())
-    })?;
+    make_private_folder(&file)
+        .and_then(|()| write_whole(&file, &bytes))
+        .with_context(|| format!("cannot write {}", file.display()))?;
     plan.is_written = true;
     if arguments.json {
         output::print_json(&plan)?;
