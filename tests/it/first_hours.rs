@@ -253,6 +253,26 @@ fn whoever_pipes_a_task_in_is_asked_at_the_terminal() {
 }
 
 #[test]
+fn a_chat_is_suspended_and_continued() {
+    let hour = Hour::new("", &[], vec![Step::text("Still here.")]);
+    let mut terminal = hour.with_key("set -m; \"$FORGE\"; echo back; fg");
+    terminal.sees(PROMPT);
+    terminal.types("hel");
+    terminal.sees("› hel");
+    terminal.types("\x1a");
+    // What is typed before the chat has the terminal again is the shell's.
+    terminal.shows("the line again", |lines| {
+        let back = lines.iter().position(|line| line.contains("back"));
+        back.is_some_and(|back| lines[back + 1..].iter().any(|line| line.starts_with("› hel")))
+    });
+    terminal.types("lo\r");
+    terminal.sees("Still here.");
+    assert_eq!(hour.last_message(0), "hello");
+    terminal.sees(PROMPT);
+    leaves(terminal);
+}
+
+#[test]
 fn two_agents_work_one_after_the_other() {
     let yaml = "agents:\n  coder: { model: openai:scripted, tools: [read], emits: [change_made] }\n  \
                 reviewer: { model: openai:scripted, tools: [read], subscribe: [change_made] }\n";

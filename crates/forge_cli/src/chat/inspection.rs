@@ -20,7 +20,7 @@ use crate::setup::project_file;
 const DIFF_LINES: usize = 300;
 
 /// The keys to list in the help.
-const KEYS: [(&str, &str); 10] = [
+const KEYS: [(&str, &str); 11] = [
     ("Enter", "send; during work: send next"),
     ("Alt-Enter, or \\ Enter", "begin a new line"),
     ("Tab", "complete a command, a name, a file"),
@@ -30,6 +30,7 @@ const KEYS: [(&str, &str); 10] = [
     ("Up, Down, Ctrl-R", "earlier input"),
     ("Ctrl-C", "stop the current work; twice: end the run"),
     ("Ctrl-D", "end the chat"),
+    ("Ctrl-Z", "suspend it while it waits for input; `fg` continues it"),
     ("//", "at the beginning: a message that begins with /"),
 ];
 

@@ -26,6 +26,8 @@ use crate::{places, terminal};
 /// The number of lines in the history.
 const REMEMBERED: usize = 1_000;
 const MENU: &str = "completion";
+/// The command of the editor for Ctrl-Z.
+const SUSPEND: &str = "suspend";
 /// The most repeated prompts in a row when the terminal does not answer the editor.
 const MOST_FAILURES: usize = 10;
 
@@ -128,6 +130,7 @@ fn edit(
                 Ok(Signal::Success(text)) => {
                     break Line::Entered(pastes.unfold(&text.replace("\\\n", "\n")));
                 }
+                Ok(Signal::HostCommand(command)) if command == SUSPEND => terminal::suspend(),
                 Ok(Signal::HostCommand(_)) => break Line::Mode,
                 Ok(Signal::CtrlC) => {
                     break Line::Interrupted { was_empty: is_empty.load(Ordering::Relaxed) };
@@ -161,6 +164,8 @@ fn editor(
         ReedlineEvent::MenuPrevious,
         ReedlineEvent::ExecuteHostCommand(String::new()),
     ]);
+    let suspend = ReedlineEvent::ExecuteHostCommand(SUSPEND.to_owned());
+    keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('z'), suspend);
     keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, mode.clone());
     keys.add_binding(KeyModifiers::NONE, KeyCode::BackTab, mode);
     for modifiers in [KeyModifiers::ALT, KeyModifiers::SHIFT] {

@@ -19,6 +19,10 @@ type Found = ();
 /// paste, a hidden cursor.
 const USUAL: &str = "\u{1b}[?2026l\u{1b}[0m\u{1b}[?2004l\u{1b}[?25h";
 
+/// The longest wait for the system to stop this process.
+#[cfg(unix)]
+const MOST_BEFORE_STOP: Duration = Duration::from_millis(500);
+
 /// A terminal that does not echo keys, until this is dropped.
 ///
 /// The line editor has modes of its own while a line is read; in between, these hold, so that typed keys wait
@@ -91,6 +95,36 @@ pub(crate) fn give_back() {
     #[cfg(not(unix))]
     let () = found;
 }
+
+/// Stops this process until the shell continues it, as Ctrl-Z does elsewhere. The shell has the terminal as
+/// it was; afterwards the chat has it again.
+#[cfg(unix)]
+pub(crate) fn suspend() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
+    let was_taken = is_taken();
+    give_back();
+    let is_continued = Arc::new(AtomicBool::new(false));
+    let noted = signal_hook::flag::register(signal_hook::consts::SIGCONT, Arc::clone(&is_continued));
+    let _ = rustix::process::kill_current_process_group(rustix::process::Signal::TSTP);
+    // The system stops this thread some time after that, and not at all if there is no shell to continue it.
+    let begun = Instant::now();
+    while !is_continued.load(Ordering::SeqCst) && begun.elapsed() < MOST_BEFORE_STOP {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    if let Ok(noted) = noted {
+        signal_hook::low_level::unregister(noted);
+    }
+    if was_taken {
+        // Given back by the one who took it first.
+        std::mem::forget(Taken::take());
+    }
+}
+
+/// Does nothing: this system's shells cannot continue a process.
+#[cfg(not(unix))]
+pub(crate) const fn suspend() {}
 
 /// Checks whether a chat has the terminal.
 pub(crate) fn is_taken() -> bool {
