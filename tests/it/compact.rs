@@ -523,6 +523,27 @@ fn a_trial_is_written_back_into_its_results() {
     }
 }
 
+#[test]
+fn a_record_of_a_file_of_lines_stays_on_its_line() {
+    let conversation = |n: usize| json!({"messages": request(n)["messages"], "id": n});
+    let batch = |n: usize| json!({"custom_id": n.to_string(), "body": request(n)});
+    for input in [[conversation(2), conversation(30)], [batch(2), batch(30)]] {
+        let lines: Vec<String> = input.iter().map(Value::to_string).collect();
+        let forge = forge_with(&format!("{}\n{}\n{}\n", lines[0], lines[1], lines[0]));
+        let actual = compact(&forge, &["-o", "out.jsonl", "--max-tokens", "1k", "--session", "1"]);
+        assert_eq!(actual.code, 0, "{}", actual.stderr);
+        let output = read(&forge, "out.jsonl");
+        let written: Vec<&str> = output.lines().collect();
+        assert_eq!((written.len(), written[0], written[2]), (3, lines[0].as_str(), lines[0].as_str()));
+        let shorter: Value = serde_json::from_str(written[1]).unwrap();
+        for key in ["id", "custom_id"] {
+            assert_eq!(shorter.get(key), input[1].get(key));
+        }
+        assert_ne!(shorter, input[1]);
+        assert_eq!(forge.run(&["inspect", "out.jsonl", "--session", "1"]).code, 0);
+    }
+}
+
 /// A session of Claude Code with `n` exchanges, each reply in two pieces.
 fn claude_code(n: usize) -> String {
     let mut lines = vec![json!({"type": "file-history-snapshot", "messageId": "0", "snapshot": {}})];

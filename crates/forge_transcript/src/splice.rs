@@ -26,6 +26,11 @@ pub(crate) fn list(entries: &[String]) -> String {
     if entries.is_empty() { "[]".to_owned() } else { format!("[\n{}\n]", entries.join(",\n")) }
 }
 
+/// Writes a list in place of `old`: on one line if that was, since a file may have a record a line.
+pub(crate) fn list_like(old: &str, entries: &[String]) -> String {
+    if old.contains('\n') { list(entries) } else { format!("[{}]", entries.join(",")) }
+}
+
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
@@ -40,6 +45,14 @@ mod tests {
             ("[]", None),
         ] {
             assert_eq!(with_field(text, "b", "7").as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn a_list_on_one_line_stays_on_it() {
+        let entries = ["1".to_owned(), "2".to_owned()];
+        for (old, expected) in [("[7, 8]", "[1,2]"), ("[]", "[1,2]"), ("[\n7\n]", "[\n1,\n2\n]")] {
+            assert_eq!(list_like(old, &entries), expected);
         }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use super::{read_records, write_entries};
 use crate::codec::{Codec, Evidence, Input, Revision, file_name};
 use crate::format::FormatFacts;
-use crate::splice::{list, splice};
+use crate::splice::{list_like, splice};
 use crate::{Format, RewriteError, Session, TranscriptError};
 
 /// A format that holds lists of chat-completions messages, each of them a session.
@@ -96,7 +96,7 @@ impl Codec for MessageLists {
         let entries = write_entries(revision)?;
         let mut lists = (self.lists)(revision.text()).map_err(|_| RewriteError::OtherFile)?.into_iter();
         let old = lists.nth(revision.nth).ok_or(RewriteError::OtherFile)?;
-        let new = if old.is_lines { entries.join("\n") + "\n" } else { list(&entries) };
+        let new = if old.is_lines { entries.join("\n") + "\n" } else { list_like(old.text, &entries) };
         splice(revision.text(), old.text, &new).map(String::into_bytes).ok_or(RewriteError::OtherFile)
     }
 }
