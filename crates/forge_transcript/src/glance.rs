@@ -34,7 +34,7 @@ const FOLDERS: [&str; 7] = [
 ];
 
 /// The places in a record that add up to the tokens of the context, by format.
-const TOKENS: [(&str, &[&str]); 5] = [
+const TOKENS: [(&str, &[&str]); 6] = [
     (
         "claude-code",
         &[
@@ -46,6 +46,16 @@ const TOKENS: [(&str, &[&str]); 5] = [
     ),
     ("codex", &["/payload/info/last_token_usage/total_tokens"]),
     ("pi", &["/message/usage/totalTokens"]),
+    // Its older versions recorded no total.
+    (
+        "pi",
+        &[
+            "/message/usage/input",
+            "/message/usage/output",
+            "/message/usage/cacheRead",
+            "/message/usage/cacheWrite",
+        ],
+    ),
     ("gemini-cli", &["/tokens/total"]),
     ("goose", &["/total_tokens"]),
 ];
@@ -115,11 +125,16 @@ fn title(text: &str) -> Option<String> {
 /// Returns the tokens that were reported last. What was reported before a compaction is about a context that
 /// is no more.
 fn tokens(format: Format, end: &str) -> Option<u64> {
-    let (_, places) = TOKENS.iter().find(|(id, _)| *id == format.id())?;
+    let of_format = TOKENS.iter().filter(|(id, _)| *id == format.id());
+    let sums: Vec<&[&str]> = of_format.map(|(_, places)| *places).collect();
+    if sums.is_empty() {
+        return None;
+    }
+    let reported = |record: &Value| sums.iter().find_map(|places| sum(record, places));
     if let Ok(document) = parse::<Value>(end)
         && let Some(messages) = document.get("messages").and_then(Value::as_array)
     {
-        return messages.iter().rev().find_map(|message| sum(message, places));
+        return messages.iter().rev().find_map(reported);
     }
     for line in end.lines().rev() {
         let Ok(record) = parse::<Value>(line) else { continue };
@@ -127,7 +142,7 @@ fn tokens(format: Format, end: &str) -> Option<u64> {
             return None;
         }
         let is_of_agent = record.get("isSidechain") == Some(&Value::Bool(true));
-        if let Some(tokens) = sum(&record, places).filter(|_| !is_of_agent) {
+        if let Some(tokens) = reported(&record).filter(|_| !is_of_agent) {
             return Some(tokens);
         }
     }
@@ -210,6 +225,22 @@ mod tests {
                 compactions_in(format, text.as_bytes()),
             );
             assert_eq!(actual, expected);
+        }
+    }
+
+    #[test]
+    fn a_session_of_an_older_pi_tells_its_tokens() {
+        let usage = |usage: &str| {
+            format!(
+                "{{\"type\":\"session\",\"id\":\"s\",\"cwd\":\"/p\"}}\n{{\"type\":\"message\",\"message\":{{\"role\":\
+                 \"assistant\",\"content\":\"ok\",\"usage\":{{{usage}}}}}}}\n"
+            )
+        };
+        for (recorded, expected) in [
+            ("\"input\":3,\"output\":5,\"cacheRead\":700,\"cacheWrite\":9", 717),
+            ("\"input\":3,\"output\":5,\"cacheRead\":700,\"cacheWrite\":9,\"totalTokens\":8", 8),
+        ] {
+            assert_eq!(glance(usage(recorded).as_bytes(), b"", "f").tokens, Some(expected));
         }
     }
 
