@@ -189,6 +189,36 @@ fn sessions_are_listed_newest_first() {
     );
 }
 
+/// A home with long sessions of three agents.
+fn long_machine() -> Forge {
+    let forge = machine();
+    let long = "sixty sheep sleep near the old stone wall ".repeat(900);
+    for found in listed(&forge, &[]) {
+        let path = Path::new(found["path"].as_str().unwrap());
+        let text = fs::read_to_string(path).unwrap();
+        fs::write(path, text.replace("\"a.rs\"", &json!(long).to_string())).unwrap();
+    }
+    forge
+}
+
+#[test]
+fn the_listed_tokens_are_those_that_a_compaction_left() {
+    for agent in ["claude", "codex", "pi"] {
+        let forge = long_machine();
+        let name = format!("@{agent}:last");
+        let compacted = forge.run(&["compact", &name, "--in-place", "--max-tokens", "1k"]);
+        assert_eq!(compacted.code, 0, "{agent}: {}", compacted.stderr);
+        assert!(compacted.stderr.contains("compacted by"), "{agent}: {}", compacted.stderr);
+        let actual = forge.run(&["inspect", &name, "--json"]);
+        let inspected: Value = serde_json::from_str(&actual.stdout).unwrap();
+        let exact = inspected["tokens"].as_u64().unwrap();
+        let found = listed(&forge, &["--agent", agent]);
+        let (tokens, are) = (found[0]["tokens"].as_u64().unwrap(), &found[0]["tokens_are"]);
+        assert_eq!((are, &found[0]["compactions"]), (&json!("estimated"), &json!(1)), "{agent}");
+        assert!(tokens > exact * 3 / 4 && tokens < exact * 3 / 2, "{agent}: {tokens} of {exact}");
+    }
+}
+
 #[test]
 fn an_empty_home_and_a_hostile_one_are_listed() {
     let empty = Forge::new().run(&["sessions"]);

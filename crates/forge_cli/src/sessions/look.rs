@@ -1,16 +1,20 @@
 //! A look at a session: its beginning and its end, never the whole.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use forge_domain::AgentSession;
+use forge_domain::{AgentSession, Message, Tokens, message_tokens};
 use forge_infra::{read_ends, visit_lines};
-use forge_transcript::{Folder, Format, compactions_in, folder_in, glance};
+use forge_services::ApproximateCounter;
+use forge_transcript::{Draft, Folder, Format, compactions_in, folder_in, glance, stream};
 use jiff::Timestamp;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::OwnRuns;
 use super::title::title;
+use crate::session_file::SessionFile;
 
 /// The first look at a file, and the second one if that showed no title.
 const HEADS: [usize; 2] = [64 << 10, 2 << 20];
@@ -22,7 +26,9 @@ const TAIL: usize = 256 << 10;
 const MOST_SCANNED: u64 = 512 << 20;
 /// The most events of a folder of events that are read for a title.
 const MOST_EVENTS: usize = 20;
-/// The bytes of a file for each token, if its agent reports none: files hold ids, times and copies as well.
+/// The most bytes of a file of which the messages are counted, if its agent reports no tokens.
+const MOST_COUNTED: usize = 64 << 20;
+/// The bytes of a larger file for each token: files hold ids, times and copies as well.
 const BYTES_PER_TOKEN: u64 = 7;
 
 /// A number of tokens, and its source.
@@ -31,7 +37,7 @@ const BYTES_PER_TOKEN: u64 = 7;
 pub(crate) enum Counted {
     /// The agent recorded it.
     Recorded,
-    /// It follows from the size of the file.
+    /// It follows from the messages, or from the size of the file.
     Estimated,
 }
 
@@ -112,10 +118,37 @@ fn look_at_file(session: &AgentSession, listed: &mut ListedSession) {
     if session.agent == "aider" {
         listed.folder = session.path.parent().map(|folder| folder.display().to_string());
     }
-    let estimate = (session.bytes / BYTES_PER_TOKEN).max(1);
-    listed.tokens_are = Some(if listed.tokens.is_some() { Counted::Recorded } else { Counted::Estimated });
-    listed.tokens = listed.tokens.or(Some(estimate));
     listed.compactions = format.and_then(|format| compactions(session, format));
+    if listed.tokens.is_some() {
+        listed.tokens_are = Some(Counted::Recorded);
+        return;
+    }
+    // What a compaction replaced is still in the file, so its size tells nothing then.
+    let is_compacted = listed.compactions.is_some_and(|n| n > 0);
+    let of_size = || (!is_compacted).then(|| (session.bytes / BYTES_PER_TOKEN).max(1));
+    listed.tokens = tokens_of_messages(session).or_else(of_size);
+    listed.tokens_are = listed.tokens.map(|_| Counted::Estimated);
+}
+
+/// Estimates the tokens of what the model would see; `None` if the file is too large, or cannot be read.
+fn tokens_of_messages(session: &AgentSession) -> Option<u64> {
+    let is_at_most = |most: usize| session.bytes <= most as u64;
+    if !is_at_most(MOST_COUNTED) {
+        return None;
+    }
+    let path = &session.path;
+    let mut tokens = Tokens::ZERO;
+    let mut count = |message: &Message| tokens += message_tokens(message, &ApproximateCounter);
+    let open = &mut || Ok(Box::new(File::open(path)?) as Box<dyn Read>);
+    if stream(open, &path.display().to_string(), &mut count).ok()?.is_none() {
+        if !is_at_most(MOST_OF_A_DOCUMENT) {
+            return None;
+        }
+        let sessions = SessionFile::read(path, None, None).ok()?.sessions;
+        let messages = Draft::messages_of(sessions.last()?);
+        tokens = messages.iter().map(|message| message_tokens(message, &ApproximateCounter)).sum();
+    }
+    Some(tokens.as_u64()).filter(|tokens| *tokens > 0)
 }
 
 /// Reads the first `most` events of a session that has a file for each, as a list; `None` if it has none.
