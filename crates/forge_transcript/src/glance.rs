@@ -245,6 +245,15 @@ mod tests {
     }
 
     #[test]
+    fn text_that_stands_for_a_record_is_not_the_title() {
+        let line = |content: &str| {
+            format!("{{\"type\":\"user\",\"message\":{{\"role\":\"user\",\"content\":\"{content}\"}}}}\n")
+        };
+        let text = line(forge_domain::compaction::NO_RECORD) + &line("Fix the login.");
+        assert_eq!(glance(text.as_bytes(), b"", "f").title.as_deref(), Some("Fix the login."));
+    }
+
+    #[test]
     fn anything_may_be_looked_at() {
         for bytes in [&b""[..], b"{", b"\xff\xfe", b"[[[[", b"{\"cwd\": 1}\n{}\n"] {
             assert_eq!(glance(bytes, bytes, "f").title, None);

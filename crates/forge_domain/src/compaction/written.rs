@@ -8,9 +8,12 @@ use crate::{Message, Role};
 /// The separator between two texts that were sent as one.
 const BETWEEN: &str = "\n\n";
 
-/// Marks the message as made by compaction if it contains only what a compaction writes: a user's record or
-/// omission marker, or an assistant's summary in the default tag. Without the mark it would pass for the
-/// user's or the model's own text, and the next compaction would put a record into a record.
+/// The text that stands for a record if messages only became shorter.
+pub const NO_RECORD: &str = "[Earlier messages were shortened to fit the context window.]";
+
+/// Marks the message as made by compaction if it contains only what a compaction writes: a user's record,
+/// omission marker or [`NO_RECORD`], or an assistant's summary in the default tag. Without the mark it would
+/// pass for the user's or the model's own text, and the next compaction would put a record into a record.
 #[must_use]
 pub fn recognize_written(message: Message) -> Message {
     let is_written = || message.calls().is_empty() && is_written_text(message.role(), &message.text());
@@ -54,7 +57,7 @@ fn written_length(role: Role, text: &str) -> Option<usize> {
     let length = match role {
         Role::User => record_length(text).or_else(|| {
             let line = text.split('\n').next()?;
-            parse(line).map(|_| line.len())
+            (line == NO_RECORD || parse(line).is_some()).then_some(line.len())
         }),
         Role::Assistant => summary_length(text),
         Role::System | Role::Tool => None,
@@ -98,6 +101,8 @@ mod tests {
         let calling = Message::new(Body::Assistant { content: Some(summary.into()), calls: vec![call] });
         for (message, expected) in [
             (Message::user(record.as_str()), true),
+            (Message::user(NO_RECORD), true),
+            (Message::user(format!("{NO_RECORD} Really?")), false),
             (Message::user(Content::Parts(vec![Part::Text(record.clone())])), true),
             (Message::user("[... 47 messages omitted ...]"), true),
             (Message::user("[... 47 messages omitted: m3–m49 ...]"), true),

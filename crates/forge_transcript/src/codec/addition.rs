@@ -1,5 +1,6 @@
 //! A compaction that is appended to a file in its agent's own form.
 
+use forge_domain::compaction::NO_RECORD;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Line, Revision, Says};
@@ -8,9 +9,6 @@ use crate::new_uuid;
 /// The reason why nothing is appended to a file of a format.
 pub(crate) const NO_ADDITION: &str =
     "its agent has no compaction record that Forge can append; write a new file with --output instead";
-
-/// The text that stands for a record if messages only became shorter.
-pub(crate) const NO_RECORD: &str = "[Earlier messages were shortened to fit the context window.]";
 
 /// A compaction to append to a session.
 pub(crate) struct Addition<'a> {
