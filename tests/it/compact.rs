@@ -544,6 +544,25 @@ fn a_record_of_a_file_of_lines_stays_on_its_line() {
     }
 }
 
+#[test]
+fn a_file_of_two_formats_is_refused_by_every_command() {
+    let conversation =
+        r#"{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"yes"}]}"#;
+    let line = r#"{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"hello"}}"#;
+    let forge = forge_with(&format!("{conversation}\n{line}\n"));
+    for arguments in [
+        &["inspect", "in.json"][..],
+        &["inspect", "in.json", "--session", "0"],
+        &["compact", "in.json"],
+        &["compact", "in.json", "--session", "0"],
+        &["replay", "in.json"],
+    ] {
+        let actual = forge.run(arguments);
+        let told = "in.json mixes two formats: from line 2 on there are Claude Code sessions, before it OpenAI messages in lines";
+        assert!(actual.code == 1 && actual.stderr.contains(told), "{arguments:?}: {}", actual.stderr);
+    }
+}
+
 /// A session of Claude Code with `n` exchanges, each reply in two pieces.
 fn claude_code(n: usize) -> String {
     let mut lines = vec![json!({"type": "file-history-snapshot", "messageId": "0", "snapshot": {}})];

@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::{read_records, write_entries};
-use crate::codec::{Codec, Evidence, Input, Revision, file_name};
+use crate::codec::{Codec, Evidence, Fields, Input, Revision, file_name};
 use crate::format::FormatFacts;
 use crate::splice::{list_like, splice};
 use crate::{Format, RewriteError, Session, TranscriptError};
@@ -72,10 +72,14 @@ impl Codec for MessageLists {
         self.keeps_form
     }
 
-    /// Checks whether a line is passed over: one that should be a message is refused when it is read.
+    /// Checks whether a line is passed over: among lines with conversations, one without is read as empty.
     fn is_lost(&self, record: &str) -> bool {
-        let lists = (self.lists)(record);
-        lists.is_ok_and(|lists| lists.iter().all(|list| list.entries.is_empty()))
+        let is_message = |entry: &&RawValue| Fields::of(entry.get()).contains("role");
+        let is_lost = |list: &NamedList<'_>| match list.is_lines {
+            true => !list.entries.iter().any(is_message),
+            false => list.entries.is_empty(),
+        };
+        (self.lists)(record).is_ok_and(|lists| lists.iter().all(is_lost))
     }
 
     fn read(&self, input: &Input<'_>) -> Result<Vec<Session>, TranscriptError> {
