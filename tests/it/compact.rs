@@ -563,6 +563,17 @@ fn a_file_of_two_formats_is_refused_by_every_command() {
     }
 }
 
+#[test]
+fn a_part_without_a_type_is_written_in_no_other_format() {
+    let line = r#"{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"s","message":{"role":"user","content":[{"text":"hello"}]}}"#;
+    for to in ["anthropic", "openai"] {
+        let forge = forge_with(line);
+        let actual = compact(&forge, &["--to", to, "-o", "out.json"]);
+        assert_eq!((actual.code, forge.path("out.json").exists()), (1, false), "{to}: {}", actual.stderr);
+        assert!(actual.stderr.contains("message m0 cannot be written as"), "{to}: {}", actual.stderr);
+    }
+}
+
 /// A session of Claude Code with `n` exchanges, each reply in two pieces.
 fn claude_code(n: usize) -> String {
     let mut lines = vec![json!({"type": "file-history-snapshot", "messageId": "0", "snapshot": {}})];

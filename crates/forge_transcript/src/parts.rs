@@ -10,7 +10,7 @@ const ANTHROPIC: &str = "Anthropic's messages";
 
 /// Refuses a content of OpenAI's form with parts that the protocol does not have. `at` is its place.
 pub(crate) fn are_openai(content: Option<&Value>, at: &str) -> Result<(), WireError> {
-    are_known(content, at, "OpenAI's messages", |kind, part| {
+    are_known(parts_of(content), at, "OpenAI's messages", |kind, part| {
         let has = |key: &str| part.get(key).is_some();
         match kind {
             "text" => part.get("text").is_some_and(|text| text.is_string() || text.is_null()),
@@ -26,7 +26,12 @@ pub(crate) fn are_openai(content: Option<&Value>, at: &str) -> Result<(), WireEr
 
 /// Refuses a content of Anthropic's form with blocks that the protocol does not have. `at` is its place.
 pub(crate) fn are_anthropic(content: Option<&Value>, at: &str) -> Result<(), WireError> {
-    are_known(content, at, ANTHROPIC, |kind, block| {
+    are_blocks(parts_of(content), at)
+}
+
+/// Refuses blocks that Anthropic's protocol does not have. `at` is the place of their list.
+pub(crate) fn are_blocks(blocks: &[Value], at: &str) -> Result<(), WireError> {
+    are_known(blocks, at, ANTHROPIC, |kind, block| {
         let has = |key: &str| block.get(key).is_some();
         let has_text = |key: &str| block.get(key).is_some_and(Value::is_string);
         match kind {
@@ -43,7 +48,6 @@ pub(crate) fn are_anthropic(content: Option<&Value>, at: &str) -> Result<(), Wir
             kind => kind.ends_with("tool_result"),
         }
     })?;
-    let blocks = content.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for (n, block) in blocks.iter().enumerate() {
         // What a server's tool answered has forms of its own.
         if block.get("type").and_then(Value::as_str) == Some("tool_result") {
@@ -53,14 +57,18 @@ pub(crate) fn are_anthropic(content: Option<&Value>, at: &str) -> Result<(), Wir
     Ok(())
 }
 
+/// Returns the parts of a content; a text has none.
+fn parts_of(content: Option<&Value>) -> &[Value] {
+    content.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
 /// Refuses the first part that `is_known` does not take.
 fn are_known(
-    content: Option<&Value>,
+    parts: &[Value],
     at: &str,
     protocol: &str,
     is_known: impl Fn(&str, &Value) -> bool,
 ) -> Result<(), WireError> {
-    let parts = content.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for (n, part) in parts.iter().enumerate() {
         let place = format!("{at}[{n}]");
         let Some(kind) = part.get("type").and_then(Value::as_str) else {

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::blocks::{Fate, assistant_blocks, content_json, raw_blocks, said_blocks, user_blocks};
 use crate::codec::{Line, Revision, Says};
+use crate::parts::are_blocks;
 use crate::splice::{field, list, with_field};
 use crate::tools::anthropic_tools;
 use crate::{RewriteError, request_tools};
@@ -41,6 +42,7 @@ fn convert(revision: &Revision<'_>, system: &[Line<'_>], rest: &[Line<'_>]) -> R
     for line in rest {
         let (role, mut blocks) =
             entry_blocks(&line.message()).map_err(|source| revision.refuse(line, source))?;
+        are_blocks(&blocks, "content").map_err(|source| revision.refuse(line, source))?;
         with_legal_ids(&mut blocks);
         entries.push(Entry::new(role, &blocks));
     }
