@@ -574,6 +574,17 @@ fn a_part_without_a_type_is_written_in_no_other_format() {
     }
 }
 
+#[test]
+fn a_session_of_which_nothing_is_left_is_refused() {
+    let line = r#"{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"s","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"q","content":"x"}]}}"#;
+    for to in ["claude-code", "anthropic", "openai"] {
+        let forge = forge_with(line);
+        let actual = compact(&forge, &["--to", to, "-o", "out.json"]);
+        assert_eq!((actual.code, forge.path("out.json").exists()), (1, false), "{to}: {}", actual.stderr);
+        assert!(actual.stderr.contains("it holds only 1 result without a call"), "{to}: {}", actual.stderr);
+    }
+}
+
 /// A session of Claude Code with `n` exchanges, each reply in two pieces.
 fn claude_code(n: usize) -> String {
     let mut lines = vec![json!({"type": "file-history-snapshot", "messageId": "0", "snapshot": {}})];

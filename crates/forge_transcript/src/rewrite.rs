@@ -54,6 +54,9 @@ impl Draft<'_> {
         if to == from && replacements.is_empty() && !needs_repair {
             return Ok(Cow::Borrowed(bytes));
         }
+        if self.items.is_empty() && !self.repairs().is_empty() {
+            return Err(RewriteError::Nothing { results: self.repairs().len() });
+        }
         let revision = Revision {
             session: self.session,
             nth: self.nth,

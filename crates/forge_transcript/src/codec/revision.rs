@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use forge_domain::{Message, Role};
+use forge_domain::{Message, Role, quantity};
 use forge_wire::WireError;
 
 use super::input::text;
@@ -36,6 +36,15 @@ pub enum RewriteError {
     /// The file cannot be added to.
     #[error("nothing can be appended to the session: {0}")]
     Append(&'static str),
+    /// All that the session holds was left out.
+    #[error(
+        "nothing of the session would be left: it holds only {} without a call; copy the whole session",
+        quantity(*.results, "result")
+    )]
+    Nothing {
+        /// The number of the results.
+        results: usize,
+    },
     /// The file is not the one that the session was read from.
     #[error("the session is not in the file that is to be written again")]
     OtherFile,
