@@ -585,6 +585,24 @@ fn a_session_of_which_nothing_is_left_is_refused() {
     }
 }
 
+#[test]
+fn zeros_at_the_end_of_a_session_are_an_invalid_line() {
+    let cut = claude_code(30) + &"\0".repeat(4096);
+    let forge = forge_with(&cut);
+    let actual = compact(&forge, &["-o", "out.jsonl", "--max-tokens", "2k"]);
+    assert_eq!(actual.code, 0, "{}", actual.stderr);
+    assert!(actual.stderr.contains("1 line of the file is invalid"), "{}", actual.stderr);
+    assert!(!read(&forge, "out.jsonl").contains('\0'));
+    // Its agent resumes it after the zeros.
+    assert_eq!(compact(&forge, &["--in-place", "--max-tokens", "2k"]).code, 0);
+    let inspected = forge.run(&["inspect", "in.json", "--json"]);
+    let report: Value = serde_json::from_str(&inspected.stdout).unwrap();
+    assert!(report["tokens"].as_u64().unwrap() <= 2_200, "{}", report["tokens"]);
+    assert_eq!(report["skipped_lines"], 1);
+    assert_eq!(compact(&forge, &["--undo"]).code, 0);
+    assert_eq!(read(&forge, "in.json"), cut);
+}
+
 /// A session of Claude Code with `n` exchanges, each reply in two pieces.
 fn claude_code(n: usize) -> String {
     let mut lines = vec![json!({"type": "file-history-snapshot", "messageId": "0", "snapshot": {}})];

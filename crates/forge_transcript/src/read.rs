@@ -155,7 +155,7 @@ mod tests {
                 b"\x1f\x8b",
                 "f is not text: byte 1 is not UTF-8; sessions are JSON, so unpack or export it first",
             ),
-            (b"{}\0", "f is not text: byte 2 is not UTF-8; sessions are JSON, so unpack or export it first"),
+            (b"{}\0{}", "f is not text: byte 2 is zero; sessions are JSON, so unpack or export it first"),
             (
                 b"{\"messages\": [\n{\"role\": \"us",
                 "f is cut off at line 2, column 12: the JSON does not end; copy the whole file",

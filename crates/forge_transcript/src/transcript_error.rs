@@ -18,14 +18,16 @@ pub enum TranscriptError {
     },
     /// It is not text.
     #[error(
-        "{origin} is not text: byte {byte} is not UTF-8; sessions are JSON, so unpack or export it \
-         first"
+        "{origin} is not text: byte {byte} is {}; sessions are JSON, so unpack or export it first",
+        if *.is_zero { "zero" } else { "not UTF-8" }
     )]
     Binary {
         /// Name of the file.
         origin: String,
         /// Offset of the first byte that is not text, counted from zero.
         byte: usize,
+        /// True if it is zero, which is UTF-8 and no text.
+        is_zero: bool,
     },
     /// It is compressed, and cannot be unpacked.
     #[error("{origin} cannot be unpacked: {source}; copy the whole file")]

@@ -2,6 +2,8 @@
 
 use std::io::Read;
 
+use memchr::memchr_iter;
+
 use crate::record::Shelf;
 use crate::{Format, TranscriptError};
 
@@ -27,17 +29,23 @@ impl<'f> Input<'f> {
 /// reader notices.
 pub(crate) fn text<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str, TranscriptError> {
     let bytes = without_mark(bytes);
-    let binary = |byte| TranscriptError::Binary { origin: origin.to_owned(), byte };
+    let binary = |byte, is_zero| TranscriptError::Binary { origin: origin.to_owned(), byte, is_zero };
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
-        Err(error) if error.error_len().is_some() => return Err(binary(error.valid_up_to())),
+        Err(error) if error.error_len().is_some() => return Err(binary(error.valid_up_to(), false)),
         Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
     };
-    if text.trim().is_empty() {
+    if text.trim_matches(|c: char| c == '\0' || c.is_whitespace()).is_empty() {
         return Err(TranscriptError::Empty { origin: origin.to_owned() });
     }
-    // JSON escapes it, and text has no use for it.
-    text.find('\0').map_or(Ok(text), |byte| Err(binary(byte)))
+    zero_in_text(text).map_or(Ok(text), |byte| Err(binary(byte, true)))
+}
+
+/// Finds a zero that text has no use for: JSON escapes it. A power cut leaves zeros at the end of a file, and
+/// its agent may go on after them: at the end of a line they are part of an invalid line.
+pub(crate) fn zero_in_text(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    memchr_iter(0, bytes).find(|byte| !matches!(bytes.get(byte + 1), None | Some(b'\0' | b'\n' | b'\r')))
 }
 
 /// Checks whether a file is compressed by zstd, as agents do with old sessions.

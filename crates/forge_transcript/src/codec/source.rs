@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use forge_domain::Message;
 
-use super::input::{file_name, is_packed};
+use super::input::{file_name, is_packed, zero_in_text};
 use super::message_stream::{Head, stream_entries};
 use crate::recorded_call::CallTally;
 use crate::{Format, Record, StreamError, StreamedSession, TranscriptError, request_tools};
@@ -176,7 +176,7 @@ impl<'o> Source<'o> {
                 }
                 Err(_) => return Ok(false),
             };
-            if line.contains('\0') {
+            if zero_in_text(line).is_some() {
                 return Ok(false);
             }
             let line = line.strip_suffix('\n').unwrap_or(line);
