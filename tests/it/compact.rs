@@ -603,6 +603,21 @@ fn zeros_at_the_end_of_a_session_are_an_invalid_line() {
     assert_eq!(read(&forge, "in.json"), cut);
 }
 
+#[test]
+fn a_format_that_is_only_read_is_not_written_as_itself() {
+    let rollout = format!(
+        "{}\n{}\n",
+        json!({"timestamp": "2026-01-02T00:00:00.000Z", "type": "session_meta", "payload": {"id": "a", "cwd": "/w"}}),
+        json!({"timestamp": "2026-01-02T00:00:00.000Z", "type": "response_item", "payload": {"type": "message",
+            "role": "user", "content": [{"type": "input_text", "text": "rain at ten. ".repeat(3000)}]}}),
+    );
+    let forge = forge_with(&rollout);
+    let actual = compact(&forge, &["-o", "out.jsonl", "--max-tokens", "2k"]);
+    assert_eq!(actual.code, 1, "{}", actual.stderr);
+    assert!(!actual.stderr.contains("cannot be written as"), "{}", actual.stderr);
+    assert!(actual.stderr.contains("cannot be written: Forge only reads this format"), "{}", actual.stderr);
+}
+
 /// A session of Claude Code with `n` exchanges, each reply in two pieces.
 fn claude_code(n: usize) -> String {
     let mut lines = vec![json!({"type": "file-history-snapshot", "messageId": "0", "snapshot": {}})];

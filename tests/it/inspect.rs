@@ -66,8 +66,15 @@ fn several_sessions_are_told_apart() {
     for picked in ["task4.trial0", "1"] {
         assert_eq!(inspect(&forge, &["tau.json", "--session", picked])["id"], "task4.trial0");
     }
-    let unknown = forge.run(&["inspect", "tau.json", "--session", "9"]);
-    assert_eq!(unknown.code, 2);
+    let forge = forge.with_file("one.json", json!([trial(5)]).to_string());
+    for (file, words) in [
+        ("tau.json", "write a number from 0 to 1, or one of task3.trial0, task4.trial0"),
+        ("one.json", "the file has one, task5.trial0; omit --session"),
+    ] {
+        let unknown = forge.run(&["inspect", file, "--session", "9"]);
+        assert_eq!(unknown.code, 2);
+        assert!(unknown.stderr.contains(words), "{}", unknown.stderr);
+    }
 }
 
 #[test]

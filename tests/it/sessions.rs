@@ -259,6 +259,10 @@ fn a_name_stands_for_a_session_everywhere() {
         ("@claude:zz", "no session is named `@claude:zz`; the newest are @claude:3f2a91c0"),
         ("@claud:last", "unknown agent `claud` in `@claud:last` (expected one of claude, codex, pi"),
         ("@goose:last", "no session of `goose` was found on this machine"),
+        (
+            "@pi:here",
+            "no session is named `@pi:here`: `here` means this folder, which has none; the newest are",
+        ),
         ("@codex", "invalid session name `@codex`"),
     ] {
         for command in ["inspect", "replay", "compact", "continue"] {
@@ -335,6 +339,8 @@ fn what_cannot_come_along_is_listed_before_anything_is_written() {
     let told = "does not come along:\n  1 piece of thinking";
     assert!(actual.stderr.contains(told) && actual.stderr.contains("1 image or file ("), "{}", actual.stderr);
     for with in ["forge", "codex", "pi", "claude"] {
+        let told = forge.run(&["continue", "@codex:last", "--with", with, "--dry-run"]);
+        assert!(told.stdout.ends_with("nothing was written\n"), "{with}: {}", told.stdout);
         let actual = forge.run(&["continue", "@codex:last", "--with", with, "--dry-run", "--json"]);
         let plan: Value =
             serde_json::from_str(&actual.stdout).unwrap_or_else(|_| panic!("{}", actual.stderr));

@@ -172,10 +172,11 @@ impl SessionName {
             .take(MOST_LISTED)
             .map(|session| format!("@{}:{}", session.agent, session.id))
             .collect();
+        let here = if self.which == Which::Here { ": `here` means this folder, which has none" } else { "" };
         let known = match (own.is_empty(), &self.agent) {
             (true, Some(agent)) => format!(": no session of `{agent}` was found on this machine"),
             (true, None) => ": no session was found on this machine".to_owned(),
-            (false, _) => format!("; the newest are {}", own.join(", ")),
+            (false, _) => format!("{here}; the newest are {}", own.join(", ")),
         };
         SessionNameError::None { name: self.clone(), known }
     }

@@ -62,6 +62,7 @@ fn read_input(
         let held = HeldFile::new(&file);
         return read_input(format, &file, origin, if is_small { shelf } else { Shelf::Whole(&held) });
     }
+    let said = format;
     let format = format.map_or_else(|| detect(bytes, origin), Ok);
     let sessions = format.and_then(|format| {
         let input = Input { format, bytes, origin, shelf };
@@ -70,7 +71,23 @@ fn read_input(
         check_mixture(&input)?;
         Ok(sessions)
     });
-    sessions.map_err(|error| error.with_known(&known_formats()))
+    sessions.map_err(|error| match (&error, said) {
+        (TranscriptError::UnknownFormat { .. }, Some(said)) => other_format(said, bytes, origin, error),
+        _ => error.with_known(&known_formats()),
+    })
+}
+
+/// Names the format that a file has, if it is another than the one it is said to be.
+fn other_format(said: Format, bytes: &[u8], origin: &str, error: TranscriptError) -> TranscriptError {
+    match detect(bytes, origin) {
+        Ok(other) if other != said => TranscriptError::OtherFormat {
+            origin: origin.to_owned(),
+            said: said.id(),
+            name: other.0.name,
+            id: other.id(),
+        },
+        _ => error.with_known(&known_formats()),
+    }
 }
 
 /// Checks that no other format begins in the lines of a file.
@@ -166,7 +183,13 @@ mod tests {
             ),
             (
                 b"# Notes",
-                "f is not JSON at line 1, column 1: expected value at line 1 column 1; fix it there, or export the session again",
+                "f is not JSON at line 1, column 1: expected value; fix it there, or export the session again",
+            ),
+            (
+                b"{\"choices\": []}",
+                &format!(
+                    "f looks like an answer of chat completions, which is not a session\n  help: convert it to one of these: {known}"
+                ),
             ),
             (b"{\"a\": 1}", &unknown),
             (b"[]", &unknown),
@@ -182,8 +205,8 @@ mod tests {
             ),
             (
                 br#"{"messages": 5}"#,
-                "f violates its format at line 1, column 14: invalid type: integer `5`, expected a sequence at \
-                line 1 column 14; fix it there, or read it as another format",
+                "f violates its format at line 1, column 14: invalid type: integer `5`, expected a \
+                sequence; fix it there, or read it as another format",
             ),
         ] {
             let actual = read(bytes, "f").unwrap_err().to_string();
@@ -197,9 +220,16 @@ mod tests {
         for (format, text, expected) in [
             ("claude-code", "[]\n5", unknown),
             (
+                "codex",
+                USER,
+                "f is not of the format `codex`: it looks like Claude Code sessions (`claude-code`)\n  help: read it with \
+                `--from claude-code`, or omit --from"
+                    .into(),
+            ),
+            (
                 "openai",
                 "{}",
-                "f violates its format at line 1, column 2: missing field `messages` at line 1 column 2; fix it there, or read it as another format".into(),
+                "f violates its format at line 1, column 2: missing field `messages`; fix it there, or read it as another format".into(),
             ),
             (
                 "openai",

@@ -52,8 +52,9 @@ pub enum TranscriptError {
     },
     /// It is not JSON.
     #[error(
-        "{origin} is not JSON at line {line}, column {column}: {source}; fix it there, or export the \
-         session again"
+        "{origin} is not JSON at line {line}, column {column}: {}; fix it there, or export the \
+         session again",
+        without_place(fault)
     )]
     Json {
         /// Name of the file.
@@ -62,9 +63,8 @@ pub enum TranscriptError {
         line: usize,
         /// Column, counted from one in bytes.
         column: usize,
-        /// The parser's message.
-        #[source]
-        source: serde_json::Error,
+        /// The parser's error. It is no source: its words have the place again.
+        fault: serde_json::Error,
     },
     /// It is JSON, but of no format that is read here.
     #[error("{origin} has an unknown format (known: {known}); convert it to one of these")]
@@ -74,9 +74,25 @@ pub enum TranscriptError {
         /// The formats that are known, in words.
         known: String,
     },
+    /// It is not of the format that it was said to be.
+    #[error(
+        "{origin} is not of the format `{said}`: it looks like {name} (`{id}`)\n  help: read it with `--from {id}`, or \
+         omit --from"
+    )]
+    OtherFormat {
+        /// Name of the file.
+        origin: String,
+        /// The format that it was said to be.
+        said: &'static str,
+        /// The name of the format that it looks like.
+        name: &'static str,
+        /// The id of the format that it looks like.
+        id: &'static str,
+    },
     /// It is of a format that is recognized, and not read.
     #[error(
-        "{origin} looks like {name}, which Forge does not read{}\n  help: {}convert it to one of these: {known}",
+        "{origin} looks like {name}{}{}\n  help: {}convert it to one of these: {known}",
+        if name.ends_with(NOT_A_SESSION) { "" } else { ", which Forge does not read" },
         clause(.place),
         way.map(|way| format!("{way}; or ")).unwrap_or_default()
     )]
@@ -94,8 +110,9 @@ pub enum TranscriptError {
     },
     /// It is JSON, but not what its format has in that place.
     #[error(
-        "{origin} violates its format at line {line}, column {column}: {source}; fix it there, or read it \
-         as another format"
+        "{origin} violates its format at line {line}, column {column}: {}; fix it there, or read it \
+         as another format",
+        without_place(fault)
     )]
     Shape {
         /// Name of the file.
@@ -104,9 +121,8 @@ pub enum TranscriptError {
         line: usize,
         /// Column, counted from one in bytes.
         column: usize,
-        /// The parser's message.
-        #[source]
-        source: serde_json::Error,
+        /// The parser's error. It is no source: its words have the place again.
+        fault: serde_json::Error,
     },
     /// An entry of its messages is not a message.
     #[error(
@@ -205,10 +221,20 @@ impl TranscriptError {
         let (origin, line, column) = (origin.to_owned(), source.line(), source.column());
         match source.classify() {
             Category::Eof => Self::Truncated { origin, line, column },
-            Category::Data => Self::Shape { origin, line, column, source },
-            Category::Syntax | Category::Io => Self::Json { origin, line, column, source },
+            Category::Data => Self::Shape { origin, line, column, fault: source },
+            Category::Syntax | Category::Io => Self::Json { origin, line, column, fault: source },
         }
     }
+}
+
+/// The end of the names of formats that hold no session.
+const NOT_A_SESSION: &str = "which is not a session";
+
+/// Returns the words of a parser's error without its place, which is told before them.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&place).unwrap_or(&text).to_owned()
 }
 
 /// Returns the place `text` as the end of a sentence; nothing if it is empty.

@@ -127,11 +127,11 @@ fn nth_of(sessions: &[Session], wanted: &str) -> anyhow::Result<usize> {
     by_id.or_else(by_index).ok_or_else(|| {
         let known: Vec<&str> = sessions.iter().take(20).map(|session| session.id.as_str()).collect();
         let more = if sessions.len() > known.len() { ", ..." } else { "" };
-        let last = sessions.len().saturating_sub(1);
-        Misconfigured(format!(
-            "no session is named `{wanted}`: write a number from 0 to {last}, or one of {}{more}",
-            known.join(", ")
-        ))
-        .into()
+        let known = format!("{}{more}", known.join(", "));
+        let way_out = match sessions.len() {
+            0 | 1 => format!("the file has one, {known}; omit --session"),
+            n => format!("write a number from 0 to {}, or one of {known}", n - 1),
+        };
+        Misconfigured(format!("no session is named `{wanted}`: {way_out}")).into()
     })
 }

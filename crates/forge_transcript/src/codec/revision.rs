@@ -13,7 +13,10 @@ use crate::{Format, Record, Session};
 #[derive(Debug, thiserror::Error)]
 pub enum RewriteError {
     /// The target format needs what this one does not have.
-    #[error("{from} cannot be written as {to}: {why}")]
+    #[error(
+        "{from} cannot be written{}: {why}",
+        if from == to { String::new() } else { format!(" as {to}") }
+    )]
     Convert {
         /// The format that was read.
         from: Format,
@@ -33,9 +36,6 @@ pub enum RewriteError {
         #[source]
         source: WireError,
     },
-    /// The file cannot be added to.
-    #[error("nothing can be appended to the session: {0}")]
-    Append(&'static str),
     /// All that the session holds was left out.
     #[error(
         "nothing of the session would be left: it holds only {} without a call; copy the whole session",
@@ -45,6 +45,9 @@ pub enum RewriteError {
         /// The number of the results.
         results: usize,
     },
+    /// The file cannot be added to.
+    #[error("nothing can be appended to the session: {0}")]
+    Append(&'static str),
     /// The file is not the one that the session was read from.
     #[error("the session is not in the file that is to be written again")]
     OtherFile,

@@ -51,12 +51,13 @@ impl Plan {
         }
     }
 
-    /// Prints the plan to stdout.
+    /// Prints the plan of a dry run to stdout.
     pub(super) fn show(&self, is_json: bool) -> anyhow::Result<()> {
         if is_json {
             return output::print_json(self);
         }
         self.lines().iter().for_each(|line| output::print_line(line));
+        output::print_line("nothing was written");
         Ok(())
     }
 
