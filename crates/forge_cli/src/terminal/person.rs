@@ -30,8 +30,7 @@ const MORE_PROMPT: &str = "[Enter] show the rest  [n] no  [Space] why not >";
 
 /// The prompt below a change that is not shown to its end: unlike a command, it can be looked at, and undone,
 /// later.
-const CHANGE_PROMPT: &str =
-    "[y] once  [a] always this file  [Enter] show the rest  [n] no  [Space] why not >";
+const CHANGE_PROMPT: &str = "[y] once  [a] always this file  [Enter] the rest  [n] no  [Space] why not >";
 
 /// Returns the prompt for consent to a call: a consent for the whole run is to the same subjects.
 fn consent_prompt(about: &[Subject]) -> &'static str {
@@ -482,7 +481,7 @@ mod tests {
             assert_eq!(lines.last().unwrap(), "  … 84 more lines");
             assert_eq!((prompt, pages.interpret(answer)), (CHANGE_PROMPT, expected), "{answer}");
         }
-        assert!(CHANGE_PROMPT.len() < 80);
+        assert!(CHANGE_PROMPT.len() < 78);
     }
 
     #[test]
