@@ -245,6 +245,8 @@ fn whoever_pipes_a_task_in_is_asked_at_the_terminal() {
     terminal.types("y");
     terminal.sees("wants to change");
     terminal.sees("+two");
+    // What is typed before the question stands there is no answer to it.
+    terminal.sees("[n] no");
     terminal.types("n");
     terminal.sees("done");
     assert_eq!(terminal.ends().code, Some(0));
