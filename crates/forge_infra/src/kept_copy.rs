@@ -1,10 +1,10 @@
 //! The copy of a file's content from before it is replaced.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::whole_file::{folder_of, keep_owner, new_beside};
+use crate::whole_file::{folder_of, write_beside};
 
 /// The most copies of one file.
 const MOST_COPIES: usize = 1_000;
@@ -16,13 +16,7 @@ const MOST_COPIES: usize = 1_000;
 /// # Errors
 /// Fails with [`io::Error`] if the folder or the disk refuses, or if a thousand copies exist.
 pub fn keep_copy(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
-    let mut file = new_beside(folder_of(path))?;
-    file.as_file_mut().write_all(bytes)?;
-    if let Ok(metadata) = fs::metadata(path) {
-        keep_owner(file.as_file(), &metadata);
-        file.as_file().set_permissions(metadata.permissions())?;
-    }
-    file.as_file().sync_all()?;
+    let mut file = write_beside(folder_of(path), &[bytes], fs::metadata(path).ok().as_ref())?;
     for n in 0..MOST_COPIES {
         let copy = numbered_path(path, n);
         file = match file.persist_noclobber(&copy) {

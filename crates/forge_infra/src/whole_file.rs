@@ -29,10 +29,30 @@ pub(crate) fn new_beside(folder: &Path) -> io::Result<NamedTempFile> {
     })
 }
 
+/// Writes `pieces` into a new file in `folder`, one after the other and to the disk. It has the owner and the
+/// permissions of `old`, if there is one.
+pub(crate) fn write_beside(
+    folder: &Path,
+    pieces: &[&[u8]],
+    old: Option<&fs::Metadata>,
+) -> io::Result<NamedTempFile> {
+    let mut file = new_beside(folder)?;
+    for piece in pieces {
+        // Its own writer would name it in an error.
+        file.as_file_mut().write_all(piece)?;
+    }
+    if let Some(old) = old {
+        keep_owner(file.as_file(), old);
+        file.as_file().set_permissions(old.permissions())?;
+    }
+    file.as_file().sync_all()?;
+    Ok(file)
+}
+
 /// Gives `file` to the owner and the group of the one that it replaces, as far as the system allows that:
 /// only the administrator can give files away.
 #[cfg(unix)]
-pub(crate) fn keep_owner(file: &fs::File, old: &fs::Metadata) {
+fn keep_owner(file: &fs::File, old: &fs::Metadata) {
     use std::os::unix::fs::{MetadataExt as _, fchown};
     let is_same = |new: fs::Metadata| (new.uid(), new.gid()) == (old.uid(), old.gid());
     if !file.metadata().is_ok_and(is_same) && fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
@@ -41,7 +61,7 @@ pub(crate) fn keep_owner(file: &fs::File, old: &fs::Metadata) {
 }
 
 #[cfg(not(unix))]
-pub(crate) const fn keep_owner(_: &fs::File, _: &fs::Metadata) {}
+const fn keep_owner(_: &fs::File, _: &fs::Metadata) {}
 
 /// Replaces the file at `path` by `pieces`, one after the other, as [`write_whole`] does.
 ///
@@ -63,16 +83,7 @@ pub fn write_pieces(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     };
     check_size(pieces.iter().map(|piece| piece.len() as u64).sum())?;
     let folder = folder_of(&path);
-    let mut file = new_beside(folder)?;
-    for piece in pieces {
-        // Its own writer would name it in an error.
-        file.as_file_mut().write_all(piece)?;
-    }
-    if let Some(old) = old {
-        keep_owner(file.as_file(), &old);
-        file.as_file().set_permissions(old.permissions())?;
-    }
-    file.as_file().sync_all()?;
+    let file = write_beside(folder, pieces, old.as_ref())?;
     file.persist(&path).map_err(|refused| refused.error)?;
     // The new name outlives a power cut only once its folder is on the disk too. Not every file system can do
     // that, and the file is complete in either case.

@@ -121,7 +121,7 @@ fn configuration_check(project: Option<&str>, workflow: &Workflow, source: &Sour
     if let Some(name) = project {
         return Check::well(about, format!("{name} is read"));
     }
-    let found = "there is no forge.yaml here";
+    let found = "no forge.yaml here";
     if !workflow.agents.is_empty() {
         return Check::well(about, format!("{found}; the agents of your own file work"));
     }

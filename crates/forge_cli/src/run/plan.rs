@@ -6,7 +6,7 @@ use forge_app::{RunReport, StopReason};
 pub(crate) const PLAN_APPROVAL: &str = "The plan is approved: carry it out.";
 
 /// Checks whether a turn in the mode `plan` may have ended with a plan: an answer that ends with a question
-/// is none yet.
+/// is not a plan yet.
 pub(crate) fn may_be_plan(report: &RunReport) -> bool {
     report.stop == StopReason::Done && is_statement(&report.response)
 }

@@ -53,7 +53,7 @@ pub(super) fn failure_text(result: &ToolResult) -> Option<String> {
     let text = result.content.to_text();
     let (printed, status) = text.strip_suffix(']')?.rsplit_once("\n\n[")?;
     let last = printed.trim_end().lines().next_back()?;
-    // What is before it is counted by whoever shows one line.
+    // The caller shows the first line and counts the others.
     let before = printed.trim_end().strip_suffix(last)?;
     Some(format!("{status}: {last}\n{before}"))
 }

@@ -123,7 +123,7 @@ fn look_at_file(session: &AgentSession, listed: &mut ListedSession) {
         listed.tokens_are = Some(Counted::Recorded);
         return;
     }
-    // What a compaction replaced is still in the file, so its size tells nothing then.
+    // The file still holds what a compaction replaced, so its size says nothing then.
     let is_compacted = listed.compactions.is_some_and(|n| n > 0);
     let of_size = || (!is_compacted).then(|| (session.bytes / BYTES_PER_TOKEN).max(1));
     listed.tokens = tokens_of_messages(session).or_else(of_size);

@@ -60,8 +60,8 @@ pub(crate) fn named(flag: Option<&String>, environment: &BTreeMap<String, String
 /// for at most half a second.
 ///
 /// # Errors
-/// The reason why there is none, and what to do. If a key is set, its provider is never replaced by another:
-/// what the user types would go to a company that they did not choose.
+/// Why there is no model, and what to do. If a key is set, no other provider takes its place: what the user
+/// types would go to a company that they did not choose.
 pub(crate) fn find(environment: &BTreeMap<String, String>) -> Result<FirstModel, String> {
     if let Some(of_key) = of_keys(environment, models_of_openai) {
         return of_key;

@@ -100,7 +100,7 @@ fn block(server: &Value, variables: &BTreeMap<String, String>) -> Result<Option<
         };
         block.insert((*key).to_owned(), value);
     }
-    // What others have put there for their agents must not keep a run from starting.
+    // Servers that are meant for other agents must not keep a run from starting.
     block.insert("required".to_owned(), false.into());
     // Its faults are told here, where it stands.
     serde_json::from_value::<McpServerConfig>(block.clone().into()).map_err(|error| error.to_string())?;

@@ -108,7 +108,7 @@ pub(crate) fn suspend() {
     let is_continued = Arc::new(AtomicBool::new(false));
     let noted = signal_hook::flag::register(signal_hook::consts::SIGCONT, Arc::clone(&is_continued));
     let _ = rustix::process::kill_current_process_group(rustix::process::Signal::TSTP);
-    // The system stops this thread some time after that, and not at all if there is no shell to continue it.
+    // The signal stops this thread a little later, or never if no shell could continue it.
     let begun = Instant::now();
     while !is_continued.load(Ordering::SeqCst) && begun.elapsed() < MOST_BEFORE_STOP {
         std::thread::sleep(Duration::from_millis(5));
@@ -164,7 +164,7 @@ pub(crate) fn read_key_or_line(keys: &[char]) -> std::io::Result<Option<String>>
 }
 
 /// Makes the user's terminal the input after a pipe was read to its end, so that the user of
-/// `git diff | forge "TASK"` can be asked. Does nothing if there is no terminal, or another program has it.
+/// `git diff | forge "TASK"` can be asked. Does nothing without a terminal, or if another program has it.
 #[cfg(unix)]
 pub(crate) fn become_input() {
     use rustix::fs::{Mode, OFlags};
@@ -188,7 +188,7 @@ pub(crate) const fn become_input() {}
 /// it.
 #[cfg(unix)]
 pub(crate) fn drop_typed() {
-    // This fails if the input is no terminal; then nothing was typed.
+    // Fails if the input is not a terminal, where nothing can have been typed.
     let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
 }
 

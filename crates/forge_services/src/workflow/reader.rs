@@ -136,17 +136,25 @@ fn is_past_reading(error: &Error) -> bool {
 /// Returns the error for a variable in a quoted value that is not set.
 fn not_set(source: &Source, outline: &Outline, unset: &Unset) -> WorkflowError {
     let explanation = Explanation::of_unset(&unset.name, unset.why.as_deref());
-    let path = outline.with_agent_ids(unset.path.clone()).to_string();
-    WorkflowError::at(source, Some(unset.position), &path, &explanation.what)
-        .with_hint(explanation.hint.as_deref())
+    explained(source, outline, &unset.path, Some(unset.position), &explanation)
 }
 
 /// Returns the error for a key that its mapping has already.
 fn second_time(source: &Source, outline: &Outline, repeated: &RepeatedKey) -> WorkflowError {
     let explanation = Explanation::of_second(&repeated.path, Some(repeated.first));
-    let path = outline.with_agent_ids(repeated.path.clone()).to_string();
-    WorkflowError::at(source, Some(repeated.second), &path, &explanation.what)
-        .with_hint(explanation.hint.as_deref())
+    explained(source, outline, &repeated.path, Some(repeated.second), &explanation)
+}
+
+/// Returns the error at a place, whose path names agents by their ids.
+fn explained(
+    source: &Source,
+    outline: &Outline,
+    path: &KeyPath,
+    position: Option<Position>,
+    explanation: &Explanation,
+) -> WorkflowError {
+    let path = outline.with_agent_ids(path.clone()).to_string();
+    WorkflowError::at(source, position, &path, &explanation.what).with_hint(explanation.hint.as_deref())
 }
 
 /// Returns the position of a fault, by the items of lists, and its description.
@@ -161,9 +169,8 @@ fn refusal(
     let found = outline.find(&fault.path);
     let explanation =
         Explanation::of(fault.error, &outline.with_agent_ids(fault.path.clone()), found, fault.first);
-    let path = outline.with_agent_ids(fault.path.clone()).to_string();
-    let error = WorkflowError::at(source, fault.position, &path, &explanation.what);
-    (fault.path, error.with_hint(explanation.hint.as_deref()))
+    let error = explained(source, outline, &fault.path, fault.position, &explanation);
+    (fault.path, error)
 }
 
 /// A fault, and its position.

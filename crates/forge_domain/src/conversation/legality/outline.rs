@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use crate::{Body, Content, Message, Part, ToolCall, ToolResult};
 
-/// Returns the message with its texts cut short, to no text if there is none and to a blank if it is blank:
-/// the providers' rules depend on nothing else of them. So the messages of a large session can be judged
-/// without holding what they say.
+/// Returns the message with its texts cut short. The providers' rules depend only on whether a text is empty
+/// or blank, and that stays as it is. So the messages of a large session can be judged without holding what
+/// they say.
 pub fn outline(message: &Message) -> Message {
     let body = match &message.body {
         Body::System(content) => Body::System(outline_content(content)),
