@@ -267,7 +267,8 @@ struct Saved<'a> {
 impl<'a> Saved<'a> {
     /// Takes the run over from its process, which is over.
     async fn new(store: &'a dyn CheckpointStore, run: &RunId) -> Self {
-        let claim = async |takeover| store.claim(run, "a measurement", takeover, Timestamp::UNIX_EPOCH).await;
+        let claim =
+            async |takeover| store.claim(run, "a measurement", takeover, None, Timestamp::UNIX_EPOCH).await;
         let claim = match claim(Takeover::Never).await {
             Err(StoreError::Held { token, .. }) => claim(Takeover::Of(token)).await,
             claimed => claimed,

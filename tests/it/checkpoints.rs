@@ -35,7 +35,7 @@ impl Holder for TheTest {
 /// Run `a`: the writer says one, two, three (iteration 1), the first two are folded (c0), four is said (iteration 2), all
 /// is folded again (c1, which takes c0 over); a reader has its own conversation. Run `b` is held by another process.
 async fn fill(store: &dyn CheckpointStore) {
-    let a = store.claim(&run("a"), "the run", Takeover::Never, hour(0)).await.unwrap();
+    let a = store.claim(&run("a"), "the run", Takeover::Never, None, hour(0)).await.unwrap();
     let raw = said(&["one", "two", "three"]);
     let one = store.save(&a, &checkpoint("writer", "iteration-1", &raw)).await.unwrap();
     store.save(&a, &checkpoint("reader", "iteration-1", &said(&["read"]))).await.unwrap();
@@ -50,7 +50,7 @@ async fn fill(store: &dyn CheckpointStore) {
     };
     store.save(&a, &end).await.unwrap();
     store.release(&a).await.unwrap();
-    let b = store.claim(&run("b"), "another process", Takeover::Never, hour(0)).await.unwrap();
+    let b = store.claim(&run("b"), "another process", Takeover::Never, None, hour(0)).await.unwrap();
     store.save(&b, &checkpoint("writer", "iteration-1", &said(&["b"]))).await.unwrap();
 }
 

@@ -452,9 +452,13 @@ impl CheckpointStore for Failing {
         run: &RunId,
         holder: &str,
         takeover: Takeover,
+        lease: Option<Lease>,
         now: jiff::Timestamp,
     ) -> Result<Claim, StoreError> {
-        self.store.claim(run, holder, takeover, now).await
+        self.store.claim(run, holder, takeover, lease, now).await
+    }
+    async fn renew(&self, claim: &Claim, lease: Lease) -> Result<(), StoreError> {
+        self.store.renew(claim, lease).await
     }
     async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
         self.store.release(claim).await
@@ -600,7 +604,7 @@ async fn take_over(store: &dyn CheckpointStore, name: &str) -> Claim {
     let runs = store.runs().await.unwrap();
     let held = runs.iter().find(|known| known.run.as_str() == name).unwrap().holder.as_ref().unwrap();
     let run = RunId::new(name).unwrap();
-    store.claim(&run, "another", Takeover::Of(held.token), SystemClock.now()).await.unwrap()
+    store.claim(&run, "another", Takeover::Of(held.token), None, SystemClock.now()).await.unwrap()
 }
 
 #[tokio::test]
@@ -672,7 +676,7 @@ impl Living {
     async fn new(at: usize) -> Self {
         let store = MemoryCheckpointStore::new();
         let run = RunId::new("a").unwrap();
-        let claim = store.claim(&run, "the living", Takeover::Never, SystemClock.now()).await.unwrap();
+        let claim = store.claim(&run, "the living", Takeover::Never, None, SystemClock.now()).await.unwrap();
         let living =
             Self { store, n_asked: AtomicUsize::new(0), at: usize::MAX, claim: Mutex::new(Some(claim)) };
         let model = Model::new(3, usize::MAX);
@@ -723,10 +727,14 @@ impl CheckpointStore for Living {
         run: &RunId,
         holder: &str,
         takeover: Takeover,
+        lease: Option<Lease>,
         now: jiff::Timestamp,
     ) -> Result<Claim, StoreError> {
         self.asked().await;
-        self.store.claim(run, holder, takeover, now).await
+        self.store.claim(run, holder, takeover, lease, now).await
+    }
+    async fn renew(&self, claim: &Claim, lease: Lease) -> Result<(), StoreError> {
+        self.store.renew(claim, lease).await
     }
     async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
         self.store.release(claim).await

@@ -29,7 +29,7 @@ pub struct OrchestratorBuilder {
     watcher: Option<Watcher>,
     compactor: ContextCompactor,
     hooks: Hooks,
-    checkpointing: Option<Checkpointing>,
+    checkpointing: Option<Arc<Checkpointing>>,
 }
 
 /// An error that prevents an orchestrator from being built.
@@ -124,8 +124,8 @@ impl OrchestratorBuilder {
 
     /// Saves checkpoints, so that the run can be resumed. The caller ends with [`Orchestrator::close`].
     #[must_use]
-    pub fn checkpoints(self, checkpointing: Checkpointing) -> Self {
-        Self { checkpointing: Some(checkpointing), ..self }
+    pub fn checkpoints(self, checkpointing: impl Into<Arc<Checkpointing>>) -> Self {
+        Self { checkpointing: Some(checkpointing.into()), ..self }
     }
 
     /// Watches what happens.

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forge_domain::{
     ActionEnd, ActionKey, Agent, AgentId, CheckpointInfo, CheckpointKey, CheckpointMoment, CheckpointPolicy,
-    CheckpointReason, CheckpointStore, Claim, Clock, ContextSnapshot, Deletion, EntryId, Holder, NewAction,
-    NewCheckpoint, Retention, RunId, StoreError, Sweep, Takeover,
+    CheckpointReason, CheckpointStore, Claim, Clock, ContextSnapshot, Deletion, EntryId, Holder, Lease,
+    NewAction, NewCheckpoint, Retention, RunId, StoreError, Sweep, Takeover,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -23,6 +23,7 @@ pub struct Checkpointing {
     holder: Arc<dyn Holder>,
     policy: CheckpointPolicy,
     folder: Option<String>,
+    lease: Option<Lease>,
     desk: Mutex<Desk>,
     /// Held while the run is claimed, so that two calls do not claim it at once.
     claiming: futures::lock::Mutex<()>,
@@ -33,6 +34,8 @@ struct Desk {
     claim: Option<Claim>,
     /// True after another process has taken the run over or deleted it: nothing more is written.
     is_over: bool,
+    /// The time at which the lease had run out before it was renewed, until somebody is told.
+    lapsed_at: Option<Timestamp>,
     /// The process that took the run over.
     fenced_by: Option<String>,
     /// Agents whose latest state is not in the store, with the reason.
@@ -150,10 +153,12 @@ impl Checkpointing {
             holder: Arc::new(Embedding),
             policy: CheckpointPolicy::default(),
             folder: None,
+            lease: None,
             desk: Mutex::new(Desk {
                 run,
                 claim: None,
                 is_over: false,
+                lapsed_at: None,
                 fenced_by: None,
                 unsaved: BTreeMap::new(),
                 paused_until: None,
@@ -181,6 +186,41 @@ impl Checkpointing {
     #[must_use]
     pub fn in_folder(self, folder: impl Into<String>) -> Self {
         Self { folder: Some(folder.into()), ..self }
+    }
+
+    /// Claims runs for the time of `lease`, so that another machine can continue a run whose process is gone.
+    /// The caller calls [`Self::renew`] every [`Lease::renewal`] as long as the run is held.
+    #[must_use]
+    pub fn with_lease(self, lease: Lease) -> Self {
+        Self { lease: Some(lease), ..self }
+    }
+
+    /// Renews the lease of the run, if this process holds one with a lease. A store that fails is asked again
+    /// by the next renewal; a run that was taken over ends before its next call.
+    pub async fn renew(&self) {
+        let claim = self.desk().claim.clone();
+        if let Some((claim, lease)) = claim.zip(self.lease)
+            && let Err(error) = self.store.renew(&claim, lease).await
+        {
+            tracing::debug!(%error, "the lease is not renewed");
+            self.desk().take_failure(&error, self.clock.now());
+        }
+    }
+
+    /// Runs `work`, which writes with `claim`. If the lease has run out, as on a machine that slept, it is
+    /// renewed, which succeeds only if nobody else has claimed the run, and the work is repeated.
+    async fn write_with<T, F>(&self, claim: &Claim, work: impl Fn() -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        match (work().await, self.lease) {
+            (Err(StoreError::Lapsed { at, .. }), Some(lease)) => {
+                self.store.renew(claim, lease).await?;
+                self.desk().lapsed_at = Some(at);
+                work().await
+            }
+            (done, _) => done,
+        }
     }
 
     /// Returns the tally until now.
@@ -245,12 +285,17 @@ impl Checkpointing {
             desk.claim.clone().filter(|_| is_asked)
         };
         if let Some(claim) = claim
-            && let Err(error) = self.store.confirm(&claim).await
+            && let Err(error) = self.write_with(&claim, || self.store.confirm(&claim)).await
         {
             tracing::debug!(%error, "the claim is not confirmed");
             self.desk().take_failure(&error, self.clock.now());
         }
         self.check_known_fence()
+    }
+
+    /// Returns when the lease had run out before it was renewed, once.
+    pub(crate) fn take_lapse(&self) -> Option<Timestamp> {
+        self.desk().lapsed_at.take()
     }
 
     /// Checks what is known already, without asking the store.
@@ -299,7 +344,7 @@ impl Checkpointing {
     async fn write(&self, mut new: NewCheckpoint) -> Result<CheckpointInfo, StoreError> {
         let run = self.desk().run.clone();
         let claim = self.claim(&run).await?;
-        match self.store.save(&claim, &new).await {
+        match self.write_with(&claim, || self.store.save(&claim, &new)).await {
             // Another process has deleted the parent: the whole log is written, of which the store has most.
             Err(StoreError::NotFound { .. }) if new.parent.take().is_some() => {
                 self.store.save(&claim, &new).await
@@ -334,7 +379,7 @@ impl Checkpointing {
             desk.run.clone()
         };
         let kept = match self.claim(&run).await {
-            Ok(claim) => self.store.begin_action(&claim, action).await,
+            Ok(claim) => self.write_with(&claim, || self.store.begin_action(&claim, action)).await,
             Err(error) => Err(error),
         };
         kept.map(Some).map_err(|error| self.note_gap(&error))
@@ -386,18 +431,30 @@ impl Checkpointing {
         if self.desk().claim.as_ref().is_some_and(|claim| claim.run == *run) {
             return Ok(());
         }
+        let claimed = self.claim_from(run, takeover, latest).await?;
+        self.take_up(claimed);
+        Ok(())
+    }
+
+    /// Claims `run` from nobody, or from those that `takeover` and `latest` name.
+    async fn claim_from(
+        &self,
+        run: &RunId,
+        takeover: TakeFrom,
+        latest: Option<CheckpointKey>,
+    ) -> Result<Claim, StoreError> {
         let anyone = takeover == TakeFrom::Anyone;
         let (name, now) = (self.holder.name(), self.clock.now());
         let mut from = Takeover::Never;
         for _ in 0..CLAIMS {
-            match self.store.claim(run, name, from, now).await {
+            match self.store.claim(run, name, from, self.lease, now).await {
                 Err(StoreError::Held { by, token, .. }) if anyone || self.holder.is_gone(&by) => {
                     from = latest.map_or(Takeover::Of(token), |latest| Takeover::OfAt(token, latest));
                 }
-                claimed => return claimed.map(|claim| drop(self.take_up(claim))),
+                claimed => return claimed,
             }
         }
-        self.store.claim(run, name, from, now).await.map(|claim| drop(self.take_up(claim)))
+        self.store.claim(run, name, from, self.lease, now).await
     }
 
     /// Releases a run that was claimed and is not continued.
@@ -415,7 +472,7 @@ impl Checkpointing {
         if let Some(claim) = self.desk().claim.clone().filter(|claim| claim.run == *run) {
             return Ok(claim);
         }
-        let claimed = claim_from_the_gone(&*self.store, run, &*self.holder, self.clock.now(), None).await?;
+        let claimed = self.claim_from(run, TakeFrom::TheGone, None).await?;
         Ok(self.take_up(claimed))
     }
 
@@ -455,24 +512,6 @@ impl Checkpointing {
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Claims `run`, from its holder if that one is known to be gone. With `latest`, it is taken over only while
-/// that checkpoint is the latest of the run.
-pub(crate) async fn claim_from_the_gone(
-    store: &dyn CheckpointStore,
-    run: &RunId,
-    holder: &dyn Holder,
-    now: Timestamp,
-    latest: Option<CheckpointKey>,
-) -> Result<Claim, StoreError> {
-    match store.claim(run, holder.name(), Takeover::Never, now).await {
-        Err(StoreError::Held { by, token, .. }) if holder.is_gone(&by) => {
-            let from = latest.map_or(Takeover::Of(token), |latest| Takeover::OfAt(token, latest));
-            store.claim(run, holder.name(), from, now).await
-        }
-        claimed => claimed,
     }
 }
 

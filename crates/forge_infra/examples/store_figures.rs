@@ -115,7 +115,7 @@ fn checkpoint(conversation: &Conversation, n: usize, parent: Option<CheckpointKe
 async fn open(path: &Path) -> (SqliteCheckpointStore, Claim) {
     let store = SqliteCheckpointStore::open(&SqlitePlace::new(path)).await.unwrap();
     let run = RunId::new(format!("run-{}", std::process::id())).unwrap();
-    let claim = store.claim(&run, "figures", Takeover::Never, Timestamp::UNIX_EPOCH).await.unwrap();
+    let claim = store.claim(&run, "figures", Takeover::Never, None, Timestamp::UNIX_EPOCH).await.unwrap();
     (store, claim)
 }
 

@@ -2,18 +2,19 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use forge_app::run_cards;
 use forge_domain::{
     Action, ActionConsent, ActionEnd, ActionKind, CheckpointFilter, CheckpointId, CheckpointInfo,
     CheckpointKey, CheckpointOutline, CheckpointReason, CheckpointStore, Claim, Conversation, Cost, Deletion,
-    Dollars, Found, Mending, Message, MessageId, NewAction, NewCheckpoint, Progress, Pruned, Retention,
-    SearchQuery, Spent, StoreError, Sweep, Takeover, Tokens, ToolCall, ToolName, Usage,
+    Dollars, Found, Lease, Mending, Message, MessageId, NewAction, NewCheckpoint, Progress, Pruned,
+    Retention, SearchQuery, Spent, StoreError, Sweep, Takeover, Tokens, ToolCall, ToolName, Usage,
 };
 use forge_infra::{MemoryCheckpointStore, PostgresCheckpointStore, SqliteCheckpointStore, SqlitePlace};
 use futures::FutureExt;
 use futures::future::join_all;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use tempfile::TempDir;
@@ -24,13 +25,20 @@ use super::sample::{after, agent, append, checkpoint, compacted, hour, one_of_ev
 pub(crate) struct Subject {
     pub(crate) store: Arc<dyn CheckpointStore>,
     second: Arc<dyn CheckpointStore>,
-    _folder: Option<TempDir>,
+    place: Place,
+}
+
+/// The place of a store that can be opened again.
+enum Place {
+    Memory,
+    Folder(TempDir),
+    Database(Box<tokio_postgres::Config>),
 }
 
 impl Subject {
     pub(crate) async fn memory() -> Option<Self> {
         let store: Arc<dyn CheckpointStore> = Arc::new(MemoryCheckpointStore::new());
-        Some(Self { second: Arc::clone(&store), store, _folder: None })
+        Some(Self { second: Arc::clone(&store), store, place: Place::Memory })
     }
 
     pub(crate) async fn sqlite() -> Option<Self> {
@@ -38,18 +46,41 @@ impl Subject {
         let place = SqlitePlace::new(folder.path().join("runs.db"));
         let store = Arc::new(SqliteCheckpointStore::open(&place).await.unwrap());
         let second = Arc::new(SqliteCheckpointStore::open(&place).await.unwrap());
-        Some(Self { store, second, _folder: Some(folder) })
+        Some(Self { store, second, place: Place::Folder(folder) })
     }
 
     pub(crate) async fn postgres() -> Option<Self> {
         let config = super::postgres_server::database().await?;
         let store = PostgresCheckpointStore::connect(config.clone(), "the test's database").await.unwrap();
-        let second = PostgresCheckpointStore::connect(config, "the test's database").await.unwrap();
-        Some(Self { store: Arc::new(store), second: Arc::new(second), _folder: None })
+        let second = PostgresCheckpointStore::connect(config.clone(), "the test's database").await.unwrap();
+        let place = Place::Database(Box::new(config));
+        Some(Self { store: Arc::new(store), second: Arc::new(second), place })
+    }
+
+    /// Opens the store once more, as after a restart; that in memory is the same one.
+    async fn open_again(self) -> Self {
+        let Self { store, second, place } = self;
+        let again: Arc<dyn CheckpointStore> = match &place {
+            Place::Memory => store,
+            Place::Folder(folder) => {
+                drop((store, second));
+                Arc::new(
+                    SqliteCheckpointStore::open(&SqlitePlace::new(folder.path().join("runs.db")))
+                        .await
+                        .unwrap(),
+                )
+            }
+            Place::Database(config) => {
+                drop((store, second));
+                let again = PostgresCheckpointStore::connect((**config).clone(), "the test's database").await;
+                Arc::new(again.unwrap())
+            }
+        };
+        Self { store: Arc::clone(&again), second: again, place }
     }
 
     async fn claim(&self, name: &str) -> Claim {
-        self.store.claim(&run(name), "the test", Takeover::Never, hour(0)).await.unwrap()
+        self.store.claim(&run(name), "the test", Takeover::Never, None, hour(0)).await.unwrap()
     }
 
     async fn save(&self, claim: &Claim, checkpoint: NewCheckpoint) -> CheckpointInfo {
@@ -364,15 +395,15 @@ async fn agents_of_a_run_are_kept_apart(subject: Subject) {
 
 async fn only_the_holder_of_a_run_writes_it(subject: Subject) {
     let Subject { store, second, .. } = &subject;
-    let first = store.claim(&run("a"), "process 1", Takeover::Never, hour(3)).await.unwrap();
+    let first = store.claim(&run("a"), "process 1", Takeover::Never, None, hour(3)).await.unwrap();
     let kept = store.save(&first, &checkpoint("writer", "1", &said(&["one"]))).await.unwrap();
-    let held = second.claim(&run("a"), "process 2", Takeover::Never, hour(4)).await.unwrap_err();
+    let held = second.claim(&run("a"), "process 2", Takeover::Never, None, hour(4)).await.unwrap_err();
     let StoreError::Held { run: of, by, since, token } = held else { panic!("{held:?}") };
     assert_eq!((of, by.as_str(), since, token), (run("a"), "process 1", hour(3), first.token));
     // Process 1 is known to be gone. Two want to take over; the second one finds that it is no longer that one's.
-    let taken = second.claim(&run("a"), "process 2", Takeover::Of(token), hour(5)).await.unwrap();
+    let taken = second.claim(&run("a"), "process 2", Takeover::Of(token), None, hour(5)).await.unwrap();
     assert!(taken.token > first.token);
-    let late = store.claim(&run("a"), "process 3", Takeover::Of(token), hour(5)).await;
+    let late = store.claim(&run("a"), "process 3", Takeover::Of(token), None, hour(5)).await;
     assert!(matches!(late, Err(StoreError::Held { by, .. }) if by == "process 2"));
     // It was not gone after all.
     let two = after(kept.key, checkpoint("writer", "2", &said(&["one", "two"])));
@@ -383,11 +414,11 @@ async fn only_the_holder_of_a_run_writes_it(subject: Subject) {
     second.release(&taken).await.unwrap();
     let refused = second.save(&taken, &two).await;
     assert!(matches!(refused, Err(StoreError::Fenced { .. })), "given back is given back");
-    let next = store.claim(&run("a"), "process 4", Takeover::Never, hour(6)).await.unwrap();
+    let next = store.claim(&run("a"), "process 4", Takeover::Never, None, hour(6)).await.unwrap();
     assert!(next.token > taken.token);
     // A run of the same name is another run.
     store.delete(&Deletion::Run(run("a")), Sweep::Done).await.unwrap();
-    let again = second.claim(&run("a"), "process 5", Takeover::Never, hour(7)).await.unwrap();
+    let again = second.claim(&run("a"), "process 5", Takeover::Never, None, hour(7)).await.unwrap();
     assert!(again.token > next.token);
     let refused = store.save(&next, &checkpoint("writer", "1", &said(&["one"]))).await;
     assert!(matches!(refused, Err(StoreError::Fenced { .. })));
@@ -395,27 +426,141 @@ async fn only_the_holder_of_a_run_writes_it(subject: Subject) {
 
 async fn a_claim_is_confirmed_until_it_ends(subject: Subject) {
     let Subject { store, second, .. } = &subject;
-    let first = store.claim(&run("a"), "process 1", Takeover::Never, hour(0)).await.unwrap();
+    let first = store.claim(&run("a"), "process 1", Takeover::Never, None, hour(0)).await.unwrap();
     store.confirm(&first).await.unwrap();
-    let taken = second.claim(&run("a"), "process 2", Takeover::Of(first.token), hour(1)).await.unwrap();
+    let taken = second.claim(&run("a"), "process 2", Takeover::Of(first.token), None, hour(1)).await.unwrap();
     let fenced = store.confirm(&first).await;
     assert!(matches!(fenced, Err(StoreError::Fenced { by, .. }) if by == "process 2"));
     store.confirm(&taken).await.unwrap();
     second.release(&taken).await.unwrap();
     assert!(matches!(store.confirm(&taken).await, Err(StoreError::Fenced { .. })));
-    let third = store.claim(&run("a"), "process 3", Takeover::Never, hour(2)).await.unwrap();
+    let third = store.claim(&run("a"), "process 3", Takeover::Never, None, hour(2)).await.unwrap();
     store.delete(&Deletion::Run(run("a")), Sweep::Done).await.unwrap();
     let deleted = second.confirm(&third).await;
     assert!(matches!(deleted, Err(StoreError::NotFound { .. })), "{deleted:?}");
 }
 
+/// A lease that runs out long after the test.
+fn long() -> Option<Lease> {
+    Lease::new(Duration::from_secs(3_600))
+}
+
+/// Claims the run with a lease that has run out when this returns.
+async fn claim_and_lapse(store: &dyn CheckpointStore, holder: &str) -> Claim {
+    let claim =
+        store.claim(&run("a"), holder, Takeover::Never, Lease::new(Duration::from_millis(1)), hour(0)).await;
+    let claim = claim.unwrap();
+    while store.confirm(&claim).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    claim
+}
+
+async fn a_lease_that_lasts_keeps_others_out(subject: Subject) {
+    let Subject { store, second, .. } = &subject;
+    // What the machines take for the time does not matter: one is a year behind, the other a year ahead.
+    let (behind, ahead) = (hour(-9_000), hour(9_000));
+    let first = store.claim(&run("a"), "process 1", Takeover::Never, long(), behind).await.unwrap();
+    let one = subject.save(&first, checkpoint("writer", "1", &said(&["one"]))).await;
+    let held = second.claim(&run("a"), "process 2", Takeover::Never, long(), ahead).await;
+    assert!(matches!(held, Err(StoreError::Held { by, .. }) if by == "process 1"));
+    store.renew(&first, long().unwrap()).await.unwrap();
+    subject.save(&first, after(one.key, checkpoint("writer", "2", &said(&["one", "two"])))).await;
+    let holder = second.runs().await.unwrap().remove(0).holder.unwrap();
+    let lease = holder.lease.unwrap();
+    assert!(!holder.has_lapsed() && lease.at > Timestamp::now(), "{lease:?}");
+    // People may take it over all the same; then a renewal is refused as well.
+    let taken = second.claim(&run("a"), "process 2", Takeover::Of(first.token), None, ahead).await.unwrap();
+    let refused = store.renew(&first, long().unwrap()).await;
+    assert!(matches!(refused, Err(StoreError::Fenced { by, .. }) if by == "process 2"));
+    assert_eq!(second.runs().await.unwrap().remove(0).holder.unwrap().lease, None);
+    second.release(&taken).await.unwrap();
+    let refused = second.renew(&taken, long().unwrap()).await;
+    assert!(matches!(refused, Err(StoreError::Fenced { .. })), "what was given back is not renewed");
+    store.delete(&Deletion::Run(run("a")), Sweep::Done).await.unwrap();
+    let refused = second.renew(&taken, long().unwrap()).await;
+    assert!(matches!(refused, Err(StoreError::NotFound { .. })), "{refused:?}");
+}
+
+async fn a_writer_whose_lease_ran_out_is_refused_until_it_renews(subject: Subject) {
+    let Subject { store, second, .. } = &subject;
+    let claim = claim_and_lapse(&**store, "process 1").await;
+    let new = checkpoint("writer", "1", &said(&["one"]));
+    let action = NewAction {
+        at: hour(1),
+        agent: None,
+        kind: ActionKind::Address,
+        what: "an address".into(),
+        through: "a provider".into(),
+        consent: ActionConsent::NotNeeded,
+    };
+    let lapsed = |error: StoreError| matches!(error, StoreError::Lapsed { run: of, .. } if of == run("a"));
+    assert!(lapsed(store.confirm(&claim).await.unwrap_err()));
+    assert!(lapsed(store.save(&claim, &new).await.unwrap_err()));
+    assert!(lapsed(store.begin_action(&claim, &action).await.unwrap_err()));
+    assert_eq!(subject.keys(all()).await, Vec::<u64>::new());
+    let holder = second.runs().await.unwrap().remove(0).holder.unwrap();
+    assert!(holder.has_lapsed() && holder.by == "process 1", "{holder:?}");
+    // Nobody else has claimed the run, so that nobody can have written it.
+    store.renew(&claim, long().unwrap()).await.unwrap();
+    store.confirm(&claim).await.unwrap();
+    subject.save(&claim, new).await;
+    let held = second.claim(&run("a"), "process 2", Takeover::Never, long(), hour(2)).await;
+    assert!(matches!(held, Err(StoreError::Held { .. })));
+}
+
+async fn a_run_whose_lease_ran_out_is_anyones_to_claim(subject: Subject) {
+    let Subject { store, second, .. } = &subject;
+    let first = claim_and_lapse(&**store, "process 1").await;
+    let next = second.claim(&run("a"), "process 2", Takeover::Never, long(), hour(1)).await.unwrap();
+    assert!(next.token > first.token);
+    for refused in [store.confirm(&first).await, store.renew(&first, long().unwrap()).await] {
+        assert!(matches!(refused, Err(StoreError::Fenced { by, .. }) if by == "process 2"));
+    }
+    let refused = store.save(&first, &checkpoint("writer", "1", &said(&["one"]))).await;
+    assert!(matches!(refused, Err(StoreError::Fenced { by, .. }) if by == "process 2"));
+    second.confirm(&next).await.unwrap();
+    // Giving back what ran out frees the run, and takes nothing from the next holder.
+    store.release(&first).await.unwrap();
+    second.confirm(&next).await.unwrap();
+}
+
+async fn of_many_that_want_a_lapsed_run_one_gets_it(subject: Subject) {
+    let first = claim_and_lapse(&*subject.store, "process 1").await;
+    let stores = [&subject.store, &subject.second];
+    let claims = (0..8).map(|n| {
+        let store = Arc::clone(stores[n % 2]);
+        tokio::spawn(async move {
+            store.claim(&run("a"), &format!("{n}"), Takeover::Never, long(), hour(0)).await
+        })
+    });
+    let claims: Vec<_> = join_all(claims).await.into_iter().map(Result::unwrap).collect();
+    let won: Vec<&Claim> = claims.iter().filter_map(|claim| claim.as_ref().ok()).collect();
+    assert_eq!(won.len(), 1, "{claims:?}");
+    assert!(won[0].token > first.token);
+}
+
+async fn tokens_grow_when_the_store_is_opened_again(subject: Subject) {
+    let first = subject.store.claim(&run("a"), "process 1", Takeover::Never, long(), hour(0)).await.unwrap();
+    let other = subject.claim("b").await;
+    let subject = subject.open_again().await;
+    // A lease outlives the connection of its holder.
+    let held = subject.store.claim(&run("a"), "process 2", Takeover::Never, long(), hour(1)).await;
+    assert!(matches!(held, Err(StoreError::Held { token, .. }) if token == first.token));
+    subject.store.renew(&first, long().unwrap()).await.unwrap();
+    subject.store.delete(&Deletion::Run(run("b")), Sweep::Done).await.unwrap();
+    let again = subject.claim("b").await;
+    assert!(again.token > other.token && again.token > first.token);
+}
+
 async fn a_run_is_taken_over_at_the_checkpoint_that_was_named_or_not_at_all(subject: Subject) {
     let Subject { store, second, .. } = &subject;
-    let first = store.claim(&run("a"), "process 1", Takeover::Never, hour(0)).await.unwrap();
+    let first = store.claim(&run("a"), "process 1", Takeover::Never, None, hour(0)).await.unwrap();
     let one = subject.save(&first, checkpoint("writer", "1", &said(&["one"]))).await;
     let two = subject.save(&first, after(one.key, checkpoint("writer", "2", &said(&["one", "two"])))).await;
-    let at =
-        async |key| second.claim(&run("a"), "process 2", Takeover::OfAt(first.token, key), hour(1)).await;
+    let at = async |key| {
+        second.claim(&run("a"), "process 2", Takeover::OfAt(first.token, key), None, hour(1)).await
+    };
     let moved = at(one.key).await;
     assert!(matches!(moved, Err(StoreError::Moved { .. })), "{moved:?}");
     store.confirm(&first).await.unwrap();
@@ -427,7 +572,9 @@ async fn of_many_first_writers_one_wins(subject: Subject) {
     let stores = [&subject.store, &subject.second];
     let claims = (0..8).map(|n| {
         let store = Arc::clone(stores[n % 2]);
-        tokio::spawn(async move { store.claim(&run("a"), &format!("{n}"), Takeover::Never, hour(0)).await })
+        tokio::spawn(
+            async move { store.claim(&run("a"), &format!("{n}"), Takeover::Never, None, hour(0)).await },
+        )
     });
     let claims: Vec<_> = join_all(claims).await.into_iter().map(Result::unwrap).collect();
     let won: Vec<&Claim> = claims.iter().filter_map(|claim| claim.as_ref().ok()).collect();
@@ -442,7 +589,8 @@ async fn runs_are_saved_at_once_and_none_is_lost(subject: Subject) {
     let saved = join_all((0..4).map(|n| {
         let store = Arc::clone(if n % 2 == 0 { &subject.store } else { &subject.second });
         tokio::spawn(async move {
-            let claim = store.claim(&run(&n.to_string()), "a task", Takeover::Never, hour(0)).await.unwrap();
+            let claim =
+                store.claim(&run(&n.to_string()), "a task", Takeover::Never, None, hour(0)).await.unwrap();
             let mut log = Conversation::new();
             let mut parent = None;
             for at in 0..N_SAVES {
@@ -664,7 +812,7 @@ async fn a_rehearsal_says_what_would_go_and_changes_nothing(subject: Subject) {
 async fn runs_are_told_with_their_holders(subject: Subject) {
     assert_eq!(subject.store.runs().await.unwrap(), []);
     let b = subject.claim("b").await;
-    let a = subject.store.claim(&run("a"), "a person", Takeover::Never, hour(3)).await.unwrap();
+    let a = subject.store.claim(&run("a"), "a person", Takeover::Never, None, hour(3)).await.unwrap();
     let told = async || {
         let runs = subject.second.runs().await.unwrap();
         let told = runs
@@ -758,7 +906,7 @@ async fn actions_are_kept_in_order_with_their_ends(subject: Subject) {
     assert!(matches!(subject.store.actions(&run("c")).await, Err(StoreError::NotFound { .. })));
     // Who lost the run keeps nothing more of what is begun.
     let takeover = Takeover::Of(claim.token);
-    subject.second.claim(&run("a"), "the next", takeover, hour(2)).await.unwrap();
+    subject.second.claim(&run("a"), "the next", takeover, None, hour(2)).await.unwrap();
     let late = subject.store.begin_action(&claim, &action("late", 3)).await;
     assert!(matches!(late, Err(StoreError::Fenced { .. })));
     // A run that was deleted takes its actions along, and one of its name has none of them.
@@ -847,6 +995,11 @@ contract! {
     agents_of_a_run_are_kept_apart,
     only_the_holder_of_a_run_writes_it,
     a_claim_is_confirmed_until_it_ends,
+    a_lease_that_lasts_keeps_others_out,
+    a_writer_whose_lease_ran_out_is_refused_until_it_renews,
+    a_run_whose_lease_ran_out_is_anyones_to_claim,
+    of_many_that_want_a_lapsed_run_one_gets_it,
+    tokens_grow_when_the_store_is_opened_again,
     a_run_is_taken_over_at_the_checkpoint_that_was_named_or_not_at_all,
     of_many_first_writers_one_wins,
     runs_are_saved_at_once_and_none_is_lost,

@@ -281,7 +281,7 @@ async fn a_network_that_swallows_everything_costs_a_save_and_never_the_run() {
         let mut config = between.config.clone();
         config.tcp_user_timeout(PATIENCE);
         let store = PostgresCheckpointStore::connect(config, "the far one").await.unwrap();
-        let claim = direct.claim(&run("a"), "the test", Takeover::Never, hour(0)).await.unwrap();
+        let claim = direct.claim(&run("a"), "the test", Takeover::Never, None, hour(0)).await.unwrap();
         let one = direct.save(&claim, &checkpoint("writer", "1", &conversation(1))).await.unwrap();
         between.left.store(at, Ordering::SeqCst);
         let two = after(one.key, checkpoint("writer", "2", &conversation(2)));

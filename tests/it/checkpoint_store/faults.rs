@@ -15,7 +15,7 @@ use super::sample::{after, append, checkpoint, conversation, hour, one_of_everyt
 /// A file with one run of two checkpoints, `one` and `one, two`, which was given back.
 async fn filled(path: &Path) -> SqliteCheckpointStore {
     let store = SqliteCheckpointStore::open(&SqlitePlace::new(path)).await.unwrap();
-    let claim = store.claim(&run("a"), "the test", Takeover::Never, hour(0)).await.unwrap();
+    let claim = store.claim(&run("a"), "the test", Takeover::Never, None, hour(0)).await.unwrap();
     let one = store.save(&claim, &checkpoint("writer", "1", &said(&["one"]))).await.unwrap();
     store.save(&claim, &after(one.key, checkpoint("writer", "2", &said(&["one", "two"])))).await.unwrap();
     store.release(&claim).await.unwrap();
@@ -42,7 +42,7 @@ async fn a_store_that_may_only_be_read_is_read() {
     let query = SearchQuery::new("two", 1).unwrap();
     assert_eq!(store.search(&run("a"), &query).await.unwrap().len(), 1);
     assert_eq!(store.check(Mending::LookOnly).await.unwrap().faults, Vec::<String>::new());
-    let refused = store.claim(&run("b"), "the test", Takeover::Never, hour(0)).await;
+    let refused = store.claim(&run("b"), "the test", Takeover::Never, None, hour(0)).await;
     let error = refused.unwrap_err();
     assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
     assert!(error.to_string().contains("runs.db is read-only"), "{error}");
@@ -64,11 +64,11 @@ async fn a_store_that_is_locked_says_so_and_goes_on_later() {
     let store = SqliteCheckpointStore::open(&impatient).await.unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let refused = store.claim(&run("b"), "the test", Takeover::Never, hour(0)).await;
+    let refused = store.claim(&run("b"), "the test", Takeover::Never, None, hour(0)).await;
     assert!(matches!(refused, Err(StoreError::Locked { .. })), "{refused:?}");
     assert_eq!(n_checkpoints(&store).await, 2, "who only reads need not wait");
     other.execute_batch("ROLLBACK").unwrap();
-    let claim = store.claim(&run("b"), "the test", Takeover::Never, hour(0)).await.unwrap();
+    let claim = store.claim(&run("b"), "the test", Takeover::Never, None, hour(0)).await.unwrap();
     store.save(&claim, &checkpoint("writer", "1", &said(&["one"]))).await.unwrap();
     assert_eq!(n_checkpoints(&store).await, 3);
 }
@@ -92,7 +92,7 @@ async fn damage_to_any_page_is_noticed_or_harmless() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.db");
     let store = SqliteCheckpointStore::open(&SqlitePlace::new(&path)).await.unwrap();
-    let claim = store.claim(&run("a"), "the test", Takeover::Never, hour(0)).await.unwrap();
+    let claim = store.claim(&run("a"), "the test", Takeover::Never, None, hour(0)).await.unwrap();
     let mut log = one_of_everything();
     for n in 0..120 {
         append(&mut log, Message::user(format!("message {n} {}", "with words ".repeat(n % 30))));
@@ -189,7 +189,7 @@ async fn a_damaged_number_is_said_and_takes_no_memory_and_no_time() {
     {
         let store = SqliteCheckpointStore::open(&SqlitePlace::new(&path)).await.unwrap();
         let (_, last) = two_runs(&store).await;
-        let fork = store.claim(&run("c"), "the test", Takeover::Never, hour(0)).await.unwrap();
+        let fork = store.claim(&run("c"), "the test", Takeover::Never, None, hour(0)).await.unwrap();
         let forked = after(last, checkpoint("writer", "fork", &conversation(4)));
         store.save(&fork, &forked).await.unwrap();
     }
@@ -229,14 +229,14 @@ async fn a_damaged_number_is_said_and_takes_no_memory_and_no_time() {
                 }
             }
             // Whoever writes into it ends as well.
-            let claim = store.claim(&run("a"), "later", Takeover::Never, hour(0)).await;
+            let claim = store.claim(&run("a"), "later", Takeover::Never, None, hour(0)).await;
             drop(claim);
             let newest = store
                 .list(&CheckpointFilter { limit: Some(1), ..CheckpointFilter::default() })
                 .await
                 .unwrap()
                 .remove(0);
-            let other = store.claim(&run("d"), "the test", Takeover::Never, hour(0)).await.unwrap();
+            let other = store.claim(&run("d"), "the test", Takeover::Never, None, hour(0)).await.unwrap();
             drop(store.save(&other, &after(newest.key, checkpoint("writer", "on", &conversation(5)))).await);
         }
     }
@@ -332,7 +332,7 @@ async fn an_index_that_was_lost_is_made_anew() {
 async fn a_connection_that_breaks_in_mid_save_loses_nothing() {
     let Some(config) = database().await else { return };
     let store = PostgresCheckpointStore::connect(config.clone(), "the database").await.unwrap();
-    let claim = store.claim(&run("a"), "the test", Takeover::Never, hour(0)).await.unwrap();
+    let claim = store.claim(&run("a"), "the test", Takeover::Never, None, hour(0)).await.unwrap();
     let one = store.save(&claim, &checkpoint("writer", "1", &said(&["one"]))).await.unwrap();
     let (killer, connection) = config.connect(NoTls).await.unwrap();
     tokio::spawn(connection);

@@ -29,11 +29,12 @@ fn frozen_conversations() -> Vec<Conversation> {
 async fn write(path: &Path) {
     let store = SqliteCheckpointStore::open(&SqlitePlace::new(path)).await.unwrap();
     let all = frozen_conversations();
-    let claim = store.claim(&run("observatory"), "the freezer", Takeover::Never, hour(0)).await.unwrap();
+    let claim =
+        store.claim(&run("observatory"), "the freezer", Takeover::Never, None, hour(0)).await.unwrap();
     let raw = store.save(&claim, &checkpoint("watcher", "iteration-1", &all[0])).await.unwrap();
     let folded = after(raw.key, checkpoint("watcher", "compaction-1", &all[1]));
     store.save(&claim, &folded).await.unwrap();
-    let fork = store.claim(&run("second-look"), "the freezer", Takeover::Never, hour(9)).await.unwrap();
+    let fork = store.claim(&run("second-look"), "the freezer", Takeover::Never, None, hour(9)).await.unwrap();
     store.save(&fork, &after(raw.key, checkpoint("watcher", "iteration-2", &all[2]))).await.unwrap();
     store.save(&fork, &checkpoint("scribe", "end", &all[3])).await.unwrap();
     store.release(&claim).await.unwrap();
@@ -57,7 +58,7 @@ async fn a_file_of_every_version_is_read_and_goes_on() {
         }
         assert_eq!(loaded, frozen_conversations(), "version {version}");
         let claim =
-            store.claim(&run("observatory"), "a later forge", Takeover::Never, hour(99)).await.unwrap();
+            store.claim(&run("observatory"), "a later forge", Takeover::Never, None, hour(99)).await.unwrap();
         let mut on = loaded[1].clone();
         append(&mut on, Message::user("It is dawn."));
         let parent = infos[2].key;

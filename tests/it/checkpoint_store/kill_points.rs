@@ -100,9 +100,9 @@ async fn open(path: &Path) -> Result<SqliteCheckpointStore, StoreError> {
 async fn take_over(
     store: &SqliteCheckpointStore,
 ) -> Result<(Claim, forge_domain::CheckpointKey), StoreError> {
-    let claim = match store.claim(&run("a"), "the next", Takeover::Never, hour(1)).await {
+    let claim = match store.claim(&run("a"), "the next", Takeover::Never, None, hour(1)).await {
         Err(StoreError::Held { token, .. }) => {
-            store.claim(&run("a"), "the next", Takeover::Of(token), hour(1)).await?
+            store.claim(&run("a"), "the next", Takeover::Of(token), None, hour(1)).await?
         }
         other => other?,
     };

@@ -44,7 +44,7 @@ impl Player {
     async fn carry_out(&mut self, order: &Order<'_>) -> String {
         let (store, the_run) = (Arc::clone(&self.store), &order.the_run);
         if !self.claims.contains_key(the_run) {
-            let claim = store.claim(the_run, "a player", Takeover::Never, hour(0)).await.unwrap();
+            let claim = store.claim(the_run, "a player", Takeover::Never, None, hour(0)).await.unwrap();
             self.claims.insert(the_run.clone(), claim);
         }
         let key = self.keys.get(order.picked).copied();

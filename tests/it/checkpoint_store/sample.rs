@@ -140,13 +140,13 @@ pub(crate) fn after(parent: CheckpointKey, checkpoint: NewCheckpoint) -> NewChec
 
 /// Stores a run `a` of three checkpoints, which stays claimed, and a run `b` of one; the claim and the last of `a`.
 pub(crate) async fn two_runs(store: &dyn CheckpointStore) -> (Claim, CheckpointKey) {
-    let claim = store.claim(&run("a"), "the first", Takeover::Never, hour(0)).await.unwrap();
+    let claim = store.claim(&run("a"), "the first", Takeover::Never, None, hour(0)).await.unwrap();
     let mut parent = None;
     for n in 1..=3 {
         let new = NewCheckpoint { parent, ..checkpoint("writer", &n.to_string(), &conversation(n)) };
         parent = Some(store.save(&claim, &new).await.unwrap().key);
     }
-    let other = store.claim(&run("b"), "the first", Takeover::Never, hour(0)).await.unwrap();
+    let other = store.claim(&run("b"), "the first", Takeover::Never, None, hour(0)).await.unwrap();
     store.save(&other, &checkpoint("scribe", "1", &one_of_everything())).await.unwrap();
     store.release(&other).await.unwrap();
     (claim, parent.unwrap())

@@ -108,7 +108,7 @@ async fn the_writing_process() {
         return;
     };
     let store = SqliteCheckpointStore::open(&SqlitePlace::new(Path::new(&path))).await.unwrap();
-    let claim = match store.claim(&run(&name), &name, Takeover::Never, hour(0)).await {
+    let claim = match store.claim(&run(&name), &name, Takeover::Never, None, hour(0)).await {
         Err(StoreError::Held { by, .. }) => return println!("writer: held by {by}"),
         claim => claim.unwrap(),
     };

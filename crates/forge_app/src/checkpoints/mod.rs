@@ -14,10 +14,11 @@ mod runs;
 mod selection;
 mod undo;
 
-use forge_domain::{CheckpointFilter, CheckpointInfo, CheckpointStore, Claim, Holder, RunId, StoreError};
+use forge_domain::{
+    CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointStore, Claim, Holder, RunId, StoreError,
+    Takeover,
+};
 use jiff::Timestamp;
-
-use crate::checkpointing::claim_from_the_gone;
 
 pub use self::archive::{ArchiveError, Imported, export_run, import_run, seal_run};
 pub use self::card::{RunCard, run_cards, title};
@@ -132,7 +133,7 @@ impl Writer<'_> {
         // Another agent of the run may have a later one.
         let newest = newest_of(store, run).await?.map(|newest| newest.key);
         let at = latest.map(|latest| latest.key).filter(|latest| newest == Some(*latest));
-        let claim = claim_from_the_gone(store, run, self.holder, self.now, at).await?;
+        let claim = self.claim(store, run, at).await?;
         let done = match is_latest(store, latest).await {
             Ok(true) => work(claim.clone()).await,
             Ok(false) => Err(StoreError::Moved { run: run.clone() }),
@@ -142,6 +143,23 @@ impl Writer<'_> {
         let released = store.release(&claim).await;
         let done = done?;
         released.map(|()| done)
+    }
+
+    /// Claims `run`, from its holder if that one is known to be gone. With `latest`, it is taken over only
+    /// while that checkpoint is the latest of the run.
+    async fn claim(
+        &self,
+        store: &dyn CheckpointStore,
+        run: &RunId,
+        latest: Option<CheckpointKey>,
+    ) -> Result<Claim, StoreError> {
+        let claim = |takeover| store.claim(run, self.holder.name(), takeover, None, self.now);
+        match claim(Takeover::Never).await {
+            Err(StoreError::Held { by, token, .. }) if self.holder.is_gone(&by) => {
+                claim(latest.map_or(Takeover::Of(token), |latest| Takeover::OfAt(token, latest))).await
+            }
+            claimed => claimed,
+        }
     }
 }
 

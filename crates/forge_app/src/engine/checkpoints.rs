@@ -123,8 +123,8 @@ impl AgentState<'_> {
 impl Engine {
     /// Saves checkpoints.
     #[must_use]
-    pub fn with_checkpoints(self, checkpointing: Checkpointing) -> Self {
-        let checkpointing = Arc::new(checkpointing);
+    pub fn with_checkpoints(self, checkpointing: impl Into<Arc<Checkpointing>>) -> Self {
+        let checkpointing = checkpointing.into();
         self.actions.keep_with(&checkpointing);
         Self { checkpointing: Some(checkpointing), ..self }
     }
@@ -172,12 +172,15 @@ impl Engine {
     /// # Errors
     /// [`RunError::Fenced`].
     pub(crate) async fn check_fence(&self) -> Result<(), RunError> {
-        match self.checkpointing() {
-            Some(checkpointing) => {
-                checkpointing.check_fence().await.map_err(|source| RunError::Fenced { source })
-            }
-            None => Ok(()),
+        let Some(checkpointing) = self.checkpointing() else { return Ok(()) };
+        checkpointing.check_fence().await.map_err(|source| RunError::Fenced { source })?;
+        if let Some(at) = checkpointing.take_lapse() {
+            self.events.notice(&format!(
+                "the lease of this run ran out at {at}, as when a machine sleeps; no other process had taken \
+                 the run over, and it continues"
+            ));
         }
+        Ok(())
     }
 
     /// Checks that no other process is known to have taken the run over.

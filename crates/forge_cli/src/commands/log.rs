@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use forge_app::{CheckpointsError, select};
 use forge_domain::{
-    Action, ActionEnd, AgentId, CheckpointFilter, CheckpointStore, Conversation, RunId, quantity,
+    Action, ActionEnd, AgentId, CheckpointFilter, CheckpointStore, Conversation, Holding, RunId, quantity,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -54,7 +54,9 @@ impl LogArguments {
         let place = url.to_string();
         if self.actions {
             let actions = join_counts(store.actions(&run).await?);
-            let is_held = store.runs().await?.iter().any(|info| info.run == run && info.holder.is_some());
+            let is_live = |holder: &Holding| !holder.has_lapsed();
+            let mut runs = store.runs().await?.into_iter();
+            let is_held = runs.any(|info| info.run == run && info.holder.as_ref().is_some_and(is_live));
             self.form.answer(&json!({"store": place, "run": run, "actions": actions}), || {
                 actions_text(&run, &actions, is_held)
             })?;

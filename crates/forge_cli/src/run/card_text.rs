@@ -35,7 +35,8 @@ pub(crate) fn short_cost(card: &RunCard) -> String {
 
 /// Returns the state of a run in one word.
 pub(crate) fn state_word(card: &RunCard) -> &'static str {
-    match (&card.summary.holder, card.summary.latest.as_ref().map(|info| info.reason)) {
+    let live = card.summary.holder.as_ref().filter(|holder| !holder.has_lapsed());
+    match (live, card.summary.latest.as_ref().map(|info| info.reason)) {
         (Some(_), _) => "running",
         (None, None) => "empty",
         (None, Some(CheckpointReason::End)) => "ended",

@@ -1,21 +1,26 @@
 //! The checkpoints of `forge run`: their store, the report of a resumed run, and the report at the end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use console::style;
 use forge_app::{
     CheckpointTally, Checkpointing, CheckpointsError, Orchestrator, Restored, ResumeError, RunError,
 };
-use forge_domain::{Clock, RunId, StoreError, StoreSetting, Workflow, quantity};
-use forge_infra::{OpeningCheckpointStore, ProcessHolder, SystemClock};
+use forge_domain::{Clock, Lease, RunId, StoreError, StoreSetting, Workflow, quantity};
+use forge_infra::{OpeningCheckpointStore, ProcessHolder, StoreUrl, SystemClock};
+use tokio::runtime::Handle;
 
 use crate::arguments::Source;
 use crate::failure::{Help, Misconfigured};
 use crate::output;
 use crate::setup::{BUILT_IN_AGENT, store};
 
+/// The time after which another machine may continue a run whose process has stopped renewing its lease.
+const LEASE: Duration = Duration::from_secs(60);
+
 /// Sets up the checkpoints of a new run in the working folder; `None` if they are off.
-pub(crate) fn checkpointing(workflow: &Workflow) -> anyhow::Result<Option<Checkpointing>> {
+pub(crate) fn checkpointing(workflow: &Workflow) -> anyhow::Result<Option<Arc<Checkpointing>>> {
     let policy = workflow.checkpoint.clone();
     let url = match (store::configured_store(policy.store.as_ref()), &policy.store) {
         (Ok(Some(url)), _) => url,
@@ -29,13 +34,40 @@ pub(crate) fn checkpointing(workflow: &Workflow) -> anyhow::Result<Option<Checkp
     };
     let clock = Arc::new(SystemClock);
     let run = new_run(&*clock)?;
+    let lease = Lease::new(LEASE).filter(|_| is_shared(&url));
     let checkpointing = Checkpointing::new(Arc::new(OpeningCheckpointStore::new(url)), clock, run)
         .with_policy(policy)
         .held_by(Arc::new(ProcessHolder::this()));
-    Ok(Some(match std::env::current_dir() {
+    let checkpointing = match std::env::current_dir() {
         Ok(folder) => checkpointing.in_folder(folder.display().to_string()),
         Err(_) => checkpointing,
+    };
+    // Without a runtime nothing would renew a lease.
+    Ok(Some(match (lease, Handle::try_current()) {
+        (Some(lease), Ok(runtime)) => {
+            let checkpointing = Arc::new(checkpointing.with_lease(lease));
+            keep_lease(&checkpointing, lease, &runtime);
+            checkpointing
+        }
+        _ => Arc::new(checkpointing),
     }))
+}
+
+/// Checks whether processes of other machines may use the store: whether their holders are gone cannot be known.
+fn is_shared(url: &StoreUrl) -> bool {
+    !matches!(url, StoreUrl::Memory | StoreUrl::Sqlite(_))
+}
+
+/// Renews the lease as long as the checkpoints are used.
+fn keep_lease(checkpointing: &Arc<Checkpointing>, lease: Lease, runtime: &Handle) {
+    let kept = Arc::downgrade(checkpointing);
+    runtime.spawn(async move {
+        loop {
+            tokio::time::sleep(lease.renewal()).await;
+            let Some(checkpointing) = kept.upgrade() else { return };
+            checkpointing.renew().await;
+        }
+    });
 }
 
 /// Returns a name that no other run has: the time, and a word that distinguishes runs of the same second.

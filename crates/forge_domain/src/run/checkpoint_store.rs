@@ -1,6 +1,7 @@
 //! The port that keeps checkpoints.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -29,7 +30,33 @@ impl FencingToken {
     }
 }
 
-/// The right to write checkpoints of a run, until another process takes it over.
+/// The time for which a claim lasts unless it is renewed: between a millisecond and a year. It is measured by
+/// the store's clock, so that machines need not agree on the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lease(Duration);
+
+impl Lease {
+    /// The longest time, in milliseconds.
+    const LONGEST: u64 = 366 * 24 * 60 * 60 * 1_000;
+
+    /// Returns a lease of that time, in whole milliseconds; `None` if that is too short or too long.
+    pub fn new(time: Duration) -> Option<Self> {
+        let millis = u64::try_from(time.as_millis()).ok()?;
+        (1..=Self::LONGEST).contains(&millis).then(|| Self(Duration::from_millis(millis)))
+    }
+
+    /// Returns its time.
+    pub const fn time(self) -> Duration {
+        self.0
+    }
+
+    /// Returns the pause between two renewals: two may fail before the lease runs out.
+    pub fn renewal(self) -> Duration {
+        self.0 / 3
+    }
+}
+
+/// The right to write checkpoints of a run, until another process takes it over or its lease runs out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The run.
@@ -103,6 +130,24 @@ pub struct Holding {
     pub since: Timestamp,
     /// The token that a take-over must name.
     pub token: FencingToken,
+    /// The end of its lease; `None` if it holds the run without one.
+    pub lease: Option<LeaseEnd>,
+}
+
+/// The end of a lease, by the store's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LeaseEnd {
+    /// The time.
+    pub at: Timestamp,
+    /// True if that time has passed: anyone may claim the run.
+    pub has_passed: bool,
+}
+
+impl Holding {
+    /// Checks whether its lease has run out, so that anyone may claim the run.
+    pub fn has_lapsed(&self) -> bool {
+        self.lease.is_some_and(|lease| lease.has_passed)
+    }
 }
 
 /// The result of deleting or pruning.
@@ -176,6 +221,14 @@ pub enum StoreError {
         since: Timestamp,
         /// The token that a take-over must name.
         token: FencingToken,
+    },
+    /// The lease of the claim has run out. Nobody else has claimed the run yet: a renewal makes it valid again.
+    #[error("the lease of run `{run}` ran out at {at}: nothing is saved until it is renewed")]
+    Lapsed {
+        /// The run.
+        run: RunId,
+        /// The end of the lease, by the store's clock.
+        at: Timestamp,
     },
     /// Another process has taken the run over; this claim is void.
     #[error("run `{run}` was taken over by {}: this process stops, and saves nothing more", shown(by))]
@@ -275,18 +328,28 @@ fn shown(holder: &str) -> &str {
 #[async_trait]
 pub trait CheckpointStore: Send + Sync {
     /// Takes the right to write `run` for `holder`, a name by which people know the process; a run that is
-    /// not there begins with it.
+    /// not there begins with it. With a `lease` the right ends unless it is renewed in time; without one it
+    /// lasts until it is released or taken over. `now` is shown to people as the beginning.
     ///
     /// # Errors
-    /// [`StoreError::Held`] if a holder that `takeover` does not name has the run, [`StoreError::Moved`] if
-    /// the checkpoint that it names is not the latest; the holder then keeps its right.
+    /// [`StoreError::Held`] if a holder that `takeover` does not name has the run and its lease, if it has
+    /// one, has not run out, [`StoreError::Moved`] if the checkpoint that it names is not the latest; the
+    /// holder then keeps its right.
     async fn claim(
         &self,
         run: &RunId,
         holder: &str,
         takeover: Takeover,
+        lease: Option<Lease>,
         now: Timestamp,
     ) -> Result<Claim, StoreError>;
+
+    /// Lets the claim last for the time of `lease` from now on. A lease that has run out can be renewed as
+    /// long as nobody else has claimed the run: nobody can have written it since.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] if the run was taken over, [`StoreError::NotFound`] if it was deleted.
+    async fn renew(&self, claim: &Claim, lease: Lease) -> Result<(), StoreError>;
 
     /// Gives the right back, so that the next one need not take over. A claim that is worth nothing is given
     /// back silently.
@@ -299,14 +362,15 @@ pub trait CheckpointStore: Send + Sync {
     /// a tool.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] if the run was taken over, [`StoreError::NotFound`] if it was deleted.
+    /// [`StoreError::Fenced`] if the run was taken over, [`StoreError::Lapsed`] if the lease has run out,
+    /// [`StoreError::NotFound`] if the run was deleted.
     async fn confirm(&self, claim: &Claim) -> Result<(), StoreError>;
 
     /// Keeps a state. Takes time in proportion to what the log gained since the parent.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] if the run was taken over, [`StoreError::NotFound`] if the run or the parent
-    /// was deleted, [`StoreError::Diverged`] if the conversation did not grow from the parent.
+    /// [`StoreError::Fenced`] if the run was taken over, [`StoreError::Lapsed`] if the lease has run out,
+    /// [`StoreError::NotFound`] if the run or the parent was deleted, [`StoreError::Diverged`] if the conversation did not grow from the parent.
     async fn save(&self, claim: &Claim, checkpoint: &NewCheckpoint) -> Result<CheckpointInfo, StoreError>;
 
     /// Reads a checkpoint, and proves the coverage of its conversation.
@@ -334,7 +398,8 @@ pub trait CheckpointStore: Send + Sync {
     /// a checkpoint of another one has that one's actions up to then.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] if the run was taken over, [`StoreError::NotFound`] if it was deleted.
+    /// [`StoreError::Fenced`] if the run was taken over, [`StoreError::Lapsed`] if the lease has run out,
+    /// [`StoreError::NotFound`] if the run was deleted.
     async fn begin_action(&self, claim: &Claim, action: &NewAction) -> Result<ActionKey, StoreError>;
 
     /// Keeps how it ended, in place of an earlier end. If the run is gone, nothing is kept.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use forge_domain::{
     Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey,
-    CheckpointOutline, CheckpointStore, Claim, Deletion, Found, Mending, NewAction, NewCheckpoint, Pruned,
-    Retention, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
+    CheckpointOutline, CheckpointStore, Claim, Deletion, Found, Lease, Mending, NewAction, NewCheckpoint,
+    Pruned, Retention, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
 };
 use jiff::Timestamp;
 use tokio::sync::Mutex;
@@ -68,9 +68,14 @@ impl CheckpointStore for OpeningCheckpointStore {
         run: &RunId,
         holder: &str,
         takeover: Takeover,
+        lease: Option<Lease>,
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
-        self.store().await?.claim(run, holder, takeover, now).await
+        self.store().await?.claim(run, holder, takeover, lease, now).await
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Lease) -> Result<(), StoreError> {
+        self.store().await?.renew(claim, lease).await
     }
 
     async fn release(&self, claim: &Claim) -> Result<(), StoreError> {

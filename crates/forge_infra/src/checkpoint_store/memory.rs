@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use forge_domain::{
     Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey,
-    CheckpointStore, Claim, ContextSnapshot, Deletion, FencingToken, Found, Holding, Mending, NewAction,
-    NewCheckpoint, Pruned, Retention, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
+    CheckpointStore, Claim, ContextSnapshot, Deletion, FencingToken, Found, Holding, Lease, LeaseEnd,
+    Mending, NewAction, NewCheckpoint, Pruned, Retention, RunId, RunInfo, SearchQuery, StoreError,
+    StoreHealth, Sweep, Takeover,
 };
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
@@ -44,6 +45,25 @@ struct Held {
     token: FencingToken,
     holder: Option<String>,
     since: Timestamp,
+    /// The end of the holder's lease.
+    until: Option<Timestamp>,
+}
+
+impl Held {
+    /// Returns the end of the holder's lease.
+    fn lease(&self) -> Option<LeaseEnd> {
+        self.until.map(|at| LeaseEnd { at, has_passed: at <= Timestamp::now() })
+    }
+
+    /// Returns the end of the holder's lease if it has passed.
+    fn lapsed_at(&self) -> Option<Timestamp> {
+        self.lease().filter(|lease| lease.has_passed).map(|lease| lease.at)
+    }
+}
+
+/// Returns the end of a lease that begins now.
+fn end_of(lease: Lease) -> Timestamp {
+    Timestamp::now().checked_add(lease.time()).unwrap_or(Timestamp::MAX)
 }
 
 /// A checkpoint, and the parent that its save named, by which a repeated save is recognized.
@@ -92,10 +112,19 @@ impl Shelves {
         held.map(|(run, _)| run.clone()).collect()
     }
 
+    /// Checks that the claim permits writing.
     fn check_claim(&self, claim: &Claim) -> Result<(), StoreError> {
+        match self.holding_of(claim)?.lapsed_at() {
+            None => Ok(()),
+            Some(at) => Err(StoreError::Lapsed { run: claim.run.clone(), at }),
+        }
+    }
+
+    /// Returns the holding of the claim, whose lease may have run out.
+    fn holding_of(&self, claim: &Claim) -> Result<&Held, StoreError> {
         let holding = self.runs.get(&claim.run).ok_or_else(|| no_such(format!("run `{}`", claim.run)))?;
         if holding.token == claim.token && holding.holder.is_some() {
-            return Ok(());
+            return Ok(holding);
         }
         let by = holding.holder.clone().unwrap_or_else(|| "a process that has ended".into());
         Err(StoreError::Fenced { run: claim.run.clone(), by })
@@ -205,11 +234,14 @@ impl CheckpointStore for MemoryCheckpointStore {
         run: &RunId,
         holder: &str,
         takeover: Takeover,
+        lease: Option<Lease>,
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
         let mut shelves = self.shelves();
-        if let Some(Held { token, holder: Some(by), since }) = shelves.runs.get(run)
+        if let Some(held) = shelves.runs.get(run)
+            && let Held { token, holder: Some(by), since, .. } = held
             && !takeover.ends(*token)
+            && held.lapsed_at().is_none()
         {
             let (run, by, since, token) = (run.clone(), by.clone(), *since, *token);
             return Err(StoreError::Held { run, by, since, token });
@@ -219,9 +251,19 @@ impl CheckpointStore for MemoryCheckpointStore {
         }
         shelves.last_token += 1;
         let token = FencingToken::new(shelves.last_token);
-        let holding = Held { token, holder: Some(holder.to_owned()), since: now };
+        let until = lease.map(end_of);
+        let holding = Held { token, holder: Some(holder.to_owned()), since: now, until };
         shelves.runs.insert(run.clone(), holding);
         Ok(Claim { run: run.clone(), token })
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Lease) -> Result<(), StoreError> {
+        let mut shelves = self.shelves();
+        shelves.holding_of(claim)?;
+        if let Some(holding) = shelves.runs.get_mut(&claim.run) {
+            holding.until = Some(end_of(lease));
+        }
+        Ok(())
     }
 
     async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
@@ -307,8 +349,8 @@ impl CheckpointStore for MemoryCheckpointStore {
     async fn runs(&self) -> Result<Vec<RunInfo>, StoreError> {
         let shelves = self.shelves();
         let info = |(run, holding): (&RunId, &Held)| {
-            let Held { token, holder, since } = holding.clone();
-            RunInfo { run: run.clone(), holder: holder.map(|by| Holding { by, since, token }) }
+            let (lease, Held { token, holder, since, .. }) = (holding.lease(), holding.clone());
+            RunInfo { run: run.clone(), holder: holder.map(|by| Holding { by, since, token, lease }) }
         };
         Ok(shelves.runs.iter().map(info).collect())
     }

@@ -17,8 +17,8 @@ pub(super) async fn begin(
     claim: &Claim,
     action: &NewAction,
 ) -> Result<ActionKey, StoreError> {
-    let select = "SELECT id, token, holder FROM forge_run WHERE name = $1 FOR SHARE";
-    let row = place.on(tx.query_opt(select, &[&claim.run.as_str()]).await)?;
+    let select = format!("SELECT {} FROM forge_run WHERE name = $1 FOR SHARE", claims::CLAIM_COLUMNS);
+    let row = place.on(tx.query_opt(&select, &[&claim.run.as_str()]).await)?;
     let run = claims::check(row.as_ref(), place, claim)?;
     let insert = "INSERT INTO forge_action (run, at, begun) VALUES ($1, $2, $3) RETURNING id";
     let (at, begun) = (nanoseconds(action.at).unwrap_or_default(), json(action, place)?);

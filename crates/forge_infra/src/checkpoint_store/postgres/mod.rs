@@ -15,8 +15,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use forge_domain::{
     Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey,
-    CheckpointOutline, CheckpointStore, Claim, Deletion, Found, Mending, NewAction, NewCheckpoint, Pruned,
-    Retention, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
+    CheckpointOutline, CheckpointStore, Claim, Deletion, Found, Lease, Mending, NewAction, NewCheckpoint,
+    Pruned, Retention, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
 };
 use jiff::Timestamp;
 use tokio::sync::{Mutex, MutexGuard};
@@ -137,14 +137,25 @@ impl CheckpointStore for PostgresCheckpointStore {
         run: &RunId,
         holder: &str,
         takeover: Takeover,
+        lease: Option<Lease>,
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
         self.in_time(async {
             let mut desk = self.desk().await?;
             let (tx, _) = desk.writing(&self.place).await?;
-            let claim = claims::claim(&tx, &self.place, run, holder, takeover, now).await?;
+            let claim = claims::claim(&tx, &self.place, run, holder, takeover, lease, now).await?;
             self.place.on(tx.commit().await)?;
             Ok(claim)
+        })
+        .await
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Lease) -> Result<(), StoreError> {
+        self.in_time(async {
+            let mut desk = self.desk().await?;
+            let (tx, _) = desk.writing(&self.place).await?;
+            claims::renew(&tx, &self.place, claim, lease).await?;
+            self.place.on(tx.commit().await)
         })
         .await
     }

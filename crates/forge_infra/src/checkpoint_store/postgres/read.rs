@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use forge_domain::{
     AgentId, Checkpoint, CheckpointFilter, CheckpointId, CheckpointInfo, CheckpointKey, CheckpointOutline,
-    CheckpointReason, FencingToken, Found, Holding, Message, MessageId, RunId, RunInfo, SearchQuery,
-    StoreError, StoreHealth, Tokens,
+    CheckpointReason, FencingToken, Found, Holding, LeaseEnd, Message, MessageId, RunId, RunInfo,
+    SearchQuery, StoreError, StoreHealth, Tokens,
 };
+use jiff::Timestamp;
 use tokio_postgres::Transaction;
 
 use super::error::ServerName;
@@ -250,14 +251,20 @@ fn describe(row: &tokio_postgres::Row, place: &ServerName) -> Result<CheckpointI
 
 /// Returns every run, by name.
 pub(super) async fn runs(tx: &Transaction<'_>, place: &ServerName) -> Result<Vec<RunInfo>, StoreError> {
-    let select = "SELECT name, holder, held_since, token FROM forge_run ORDER BY name COLLATE \"C\"";
+    let select = "SELECT name, holder, held_since, token, (extract(epoch FROM held_until) * 1000000)::bigint,
+            held_until <= clock_timestamp()
+        FROM forge_run ORDER BY name COLLATE \"C\"";
     let rows = place.on(tx.query(select, &[]).await)?;
     let info = |row: &tokio_postgres::Row| {
         let (by, token): (Option<String>, i64) = (row.get(1), row.get(3));
         let (since, token) = (timestamp(row.get(2)), FencingToken::new(token as u64));
         let run = RunId::new(row.get::<_, String>(0));
         let run = run.map_err(|error| place.corrupt(format!("a run is nameless: {error}")))?;
-        Ok(RunInfo { run, holder: by.map(|by| Holding { by, since, token }) })
+        let lease = row.get::<_, Option<i64>>(4).map(|until| LeaseEnd {
+            at: Timestamp::from_microsecond(until).unwrap_or_default(),
+            has_passed: row.get(5),
+        });
+        Ok(RunInfo { run, holder: by.map(|by| Holding { by, since, token, lease }) })
     };
     rows.iter().map(info).collect()
 }

@@ -6,8 +6,12 @@ use tokio_postgres::Client;
 use super::error::ServerName;
 
 /// The migration from each version to the next. Released ones are never changed.
-const MIGRATIONS: [&str; 3] =
-    [include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
+const MIGRATIONS: [&str; 4] = [
+    include_str!("schema_1.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
+];
 /// The version that this Forge writes.
 pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
 /// The number of the lock for which two simultaneous migrations wait: "forg".

@@ -27,8 +27,8 @@ pub(super) async fn save(
     checkpoint: &NewCheckpoint,
 ) -> Result<CheckpointInfo, StoreError> {
     lock_shelves(tx, place).await?;
-    let select = "SELECT id, token, holder FROM forge_run WHERE name = $1 FOR UPDATE";
-    let row = place.on(tx.query_opt(select, &[&claim.run.as_str()]).await)?;
+    let select = format!("SELECT {} FROM forge_run WHERE name = $1 FOR UPDATE", claims::CLAIM_COLUMNS);
+    let row = place.on(tx.query_opt(&select, &[&claim.run.as_str()]).await)?;
     let run = claims::check(row.as_ref(), place, claim)?;
     let parent = match checkpoint.parent {
         Some(key) => Some(known_parent(tx, press, place, checkpoint, key).await?),

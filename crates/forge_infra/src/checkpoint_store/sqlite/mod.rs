@@ -15,8 +15,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use forge_domain::{
     Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey,
-    CheckpointOutline, CheckpointStore, Claim, Deletion, Found, Mending, NewAction, NewCheckpoint, Pruned,
-    Retention, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
+    CheckpointOutline, CheckpointStore, Claim, Deletion, Found, Lease, Mending, NewAction, NewCheckpoint,
+    Pruned, Retention, RunId, RunInfo, SearchQuery, StoreError, StoreHealth, Sweep, Takeover,
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -127,13 +127,19 @@ impl CheckpointStore for SqliteCheckpointStore {
         run: &RunId,
         holder: &str,
         takeover: Takeover,
+        lease: Option<Lease>,
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
         let (run, holder) = (run.clone(), holder.to_owned());
         let claim = move |desk: &mut Desk| {
-            desk.writing(|tx, _, place| claims::claim(tx, place, &run, &holder, takeover, now))
+            desk.writing(|tx, _, place| claims::claim(tx, place, &run, &holder, takeover, lease, now))
         };
         self.at_desk(claim).await
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Lease) -> Result<(), StoreError> {
+        let claim = claim.clone();
+        self.at_desk(move |desk| desk.writing(|tx, _, place| claims::renew(tx, place, &claim, lease))).await
     }
 
     async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
@@ -258,7 +264,8 @@ mod tests {
             };
             store.desk.lock().connection.progress_handler(100, Some(count)).unwrap();
             let run = RunId::new("a").unwrap();
-            let claim = store.claim(&run, "the test", Takeover::Never, Timestamp::UNIX_EPOCH).await.unwrap();
+            let claim =
+                store.claim(&run, "the test", Takeover::Never, None, Timestamp::UNIX_EPOCH).await.unwrap();
             let snapshot = ContextSnapshot {
                 agent: AgentId::new("one").unwrap(),
                 conversation: Conversation::new(),
@@ -310,7 +317,11 @@ mod tests {
         // Other runs do not count either.
         for n in 0..300 {
             let run = RunId::new(format!("other {n}")).unwrap();
-            counted.store.claim(&run, "the test", Takeover::Never, Timestamp::UNIX_EPOCH).await.unwrap();
+            counted
+                .store
+                .claim(&run, "the test", Takeover::Never, None, Timestamp::UNIX_EPOCH)
+                .await
+                .unwrap();
         }
         counted.iterate(0..100).await;
         let early = counted.iterate(100..200).await;

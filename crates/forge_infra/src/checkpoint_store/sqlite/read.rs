@@ -9,6 +9,7 @@ use forge_domain::{
 };
 use rusqlite::{OptionalExtension, Transaction, params};
 
+use super::claims::lease_end;
 use super::error::StoreFileName;
 use super::line::line;
 use super::schema::SCHEMA;
@@ -271,12 +272,13 @@ pub(super) fn list(
 
 /// Returns every run, by name.
 pub(super) fn runs(tx: &Transaction<'_>, place: &StoreFileName) -> Result<Vec<RunInfo>, StoreError> {
-    let select = "SELECT name, holder, held_since, token FROM run ORDER BY name";
+    let select = "SELECT name, holder, held_since, token, held_until FROM run ORDER BY name";
     let mut statement = place.on(tx.prepare_cached(select))?;
     let rows = place.on(statement.query_map([], |row| {
         let (name, by): (String, Option<String>) = (row.get(0)?, row.get(1)?);
         let (since, token) = (timestamp(row.get(2)?), FencingToken::new(row.get::<_, i64>(3)? as u64));
-        let holder = by.map(|by| Holding { by, since, token });
+        let lease = lease_end(row.get(4)?);
+        let holder = by.map(|by| Holding { by, since, token, lease });
         Ok(RunId::new(name).map(|run| RunInfo { run, holder }))
     }))?;
     rows.map(|row| place.on(row)?.map_err(|error| place.corrupt(format!("a run is nameless: {error}"))))

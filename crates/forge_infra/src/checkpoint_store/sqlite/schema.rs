@@ -17,12 +17,13 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The mark of our files: "forg".
 const APPLICATION_ID: i32 = 0x666f_7267;
 /// The migration from each version to the next. Released ones are never changed.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("schema_1.sql"),
     include_str!("schema_2.sql"),
     include_str!("schema_3.sql"),
     include_str!("schema_4.sql"),
     include_str!("schema_5.sql"),
+    include_str!("schema_6.sql"),
 ];
 /// The first version that has an index of words.
 const WITH_WORDS: u32 = 2;
