@@ -62,6 +62,7 @@ mod schema;
 mod secrets;
 #[cfg(unix)]
 mod sessions;
+mod slices;
 mod spending;
 mod sweep;
 mod terminal;

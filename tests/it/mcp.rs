@@ -382,14 +382,14 @@ struct Answering(Mutex<(Vec<&'static str>, Vec<String>)>);
 
 #[async_trait::async_trait]
 impl Person for Answering {
-    async fn answer(&self, question: &Question) -> Result<String, NobodyThere> {
+    async fn answer(&self, question: &Question) -> Result<String, Unanswered> {
         let (answers, asked) = &mut *self.0.lock().unwrap();
         asked.push(format!("{} {:?}", question.text, question.options));
-        if answers.is_empty() { Err(NobodyThere) } else { Ok(answers.remove(0).to_owned()) }
+        if answers.is_empty() { Err(Unanswered::Nobody) } else { Ok(answers.remove(0).to_owned()) }
     }
 
-    async fn consent(&self, _: &ConsentRequest<'_>) -> Result<Consent, NobodyThere> {
-        Err(NobodyThere)
+    async fn consent(&self, _: &ConsentRequest<'_>) -> Result<Consent, Unanswered> {
+        Err(Unanswered::Nobody)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The loop over ports that answer by script: who wakes, what is sent, what a cancelled or refused call leaves behind.
 
-mod helping;
+pub(crate) mod helping;
 mod live;
 mod repeating;
 

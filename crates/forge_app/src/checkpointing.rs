@@ -1,29 +1,30 @@
 //! The checkpoints of a run in a store. A store that fails costs checkpoints, never the run.
 
+mod leased_store;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forge_domain::{
     ActionEnd, ActionKey, Agent, AgentId, CheckpointInfo, CheckpointKey, CheckpointMoment, CheckpointPolicy,
     CheckpointReason, CheckpointStore, Claim, Clock, ContextSnapshot, Deletion, EntryId, Holder, Lease,
-    NewAction, NewCheckpoint, Retention, RunId, StoreError, Sweep, Takeover,
+    NewAction, NewCheckpoint, Retention, RunId, StoreError, Sweep,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
+use self::leased_store::LeasedStore;
+pub use self::leased_store::TakeFrom;
+
 /// The pause before a store that timed out is tried again.
 const PAUSE: SignedDuration = SignedDuration::from_secs(30);
-/// The most attempts to claim a run that other processes claim at the same moment.
-const CLAIMS: usize = 10;
-
 /// The checkpoints of a run: their store, their policy and their tally.
 pub struct Checkpointing {
-    store: Arc<dyn CheckpointStore>,
+    store: LeasedStore,
     clock: Arc<dyn Clock>,
     holder: Arc<dyn Holder>,
     policy: CheckpointPolicy,
     folder: Option<String>,
-    lease: Option<Lease>,
     desk: Mutex<Desk>,
     /// Held while the run is claimed, so that two calls do not claim it at once.
     claiming: futures::lock::Mutex<()>,
@@ -34,8 +35,6 @@ struct Desk {
     claim: Option<Claim>,
     /// True after another process has taken the run over or deleted it: nothing more is written.
     is_over: bool,
-    /// The time at which the lease had run out before it was renewed, until somebody is told.
-    lapsed_at: Option<Timestamp>,
     /// The process that took the run over.
     fenced_by: Option<String>,
     /// Agents whose latest state is not in the store, with the reason.
@@ -89,6 +88,8 @@ pub(crate) enum Point {
     Compaction(usize),
     /// The run was interrupted, or failed.
     Interrupt,
+    /// The turn pauses, or waits for a person.
+    Pause,
     /// The turn is over.
     End,
     /// The state is another run's.
@@ -105,13 +106,14 @@ impl Point {
             Self::Compaction(_) => Some(CheckpointMoment::Compaction),
             Self::Interrupt => Some(CheckpointMoment::Interrupt),
             Self::End => Some(CheckpointMoment::End),
-            Self::Fork | Self::Undone(_) => None,
+            Self::Pause | Self::Fork | Self::Undone(_) => None,
         }
     }
 
     pub(crate) fn reason(self) -> CheckpointReason {
         match self {
             Self::Undone(_) => CheckpointReason::Asked,
+            Self::Pause => CheckpointReason::Pause,
             point => point.moment().map_or(CheckpointReason::Fork, CheckpointReason::from),
         }
     }
@@ -123,6 +125,7 @@ impl Point {
             Self::Calling => format!("calls-{iterations}"),
             Self::Iteration | Self::End => format!("iteration-{iterations}"),
             Self::Compaction(n) => format!("compaction-{n}"),
+            Self::Pause => format!("pause-{iterations}"),
             Self::Interrupt => format!("interrupt-{iterations}"),
             Self::Fork => format!("fork-{iterations}"),
             Self::Undone(entry) => format!("undo-{entry}"),
@@ -148,17 +151,15 @@ impl Checkpointing {
     pub fn new(store: Arc<dyn CheckpointStore>, clock: Arc<dyn Clock>, run: RunId) -> Self {
         let report = CheckpointTally { run: run.clone(), saved: 0, failed: 0, unsaved: None };
         Self {
-            store,
+            store: LeasedStore::new(store),
             clock,
             holder: Arc::new(Embedding),
             policy: CheckpointPolicy::default(),
             folder: None,
-            lease: None,
             desk: Mutex::new(Desk {
                 run,
                 claim: None,
                 is_over: false,
-                lapsed_at: None,
                 fenced_by: None,
                 unsaved: BTreeMap::new(),
                 paused_until: None,
@@ -192,34 +193,18 @@ impl Checkpointing {
     /// The caller calls [`Self::renew`] every [`Lease::renewal`] as long as the run is held.
     #[must_use]
     pub fn with_lease(self, lease: Lease) -> Self {
-        Self { lease: Some(lease), ..self }
+        Self { store: self.store.with_lease(lease), ..self }
     }
 
     /// Renews the lease of the run, if this process holds one with a lease. A store that fails is asked again
     /// by the next renewal; a run that was taken over ends before its next call.
     pub async fn renew(&self) {
         let claim = self.desk().claim.clone();
-        if let Some((claim, lease)) = claim.zip(self.lease)
-            && let Err(error) = self.store.renew(&claim, lease).await
+        if let Some(claim) = claim
+            && let Err(error) = self.store.renew(&claim).await
         {
             tracing::debug!(%error, "the lease is not renewed");
             self.desk().take_failure(&error, self.clock.now());
-        }
-    }
-
-    /// Runs `work`, which writes with `claim`. If the lease has run out, as on a machine that slept, it is
-    /// renewed, which succeeds only if nobody else has claimed the run, and the work is repeated.
-    async fn write_with<T, F>(&self, claim: &Claim, work: impl Fn() -> F) -> Result<T, StoreError>
-    where
-        F: Future<Output = Result<T, StoreError>>,
-    {
-        match (work().await, self.lease) {
-            (Err(StoreError::Lapsed { at, .. }), Some(lease)) => {
-                self.store.renew(claim, lease).await?;
-                self.desk().lapsed_at = Some(at);
-                work().await
-            }
-            (done, _) => done,
         }
     }
 
@@ -238,7 +223,7 @@ impl Checkpointing {
 
     /// Returns the store in which they are saved.
     pub fn store(&self) -> &dyn CheckpointStore {
-        &*self.store
+        self.store.inner()
     }
 
     /// Checks whether a checkpoint of `agent` is due. One that failed is made up for at the next point of any
@@ -274,28 +259,23 @@ impl Checkpointing {
     }
 
     /// Checks that no other process has taken the run over, as far as the store can tell. A store that fails
-    /// ends no run.
+    /// ends no run. Returns when the lease had run out, if it did, and was renewed since the last check.
     ///
     /// # Errors
     /// [`StoreError::Fenced`].
-    pub(crate) async fn check_fence(&self) -> Result<(), StoreError> {
+    pub(crate) async fn check_fence(&self) -> Result<Option<Timestamp>, StoreError> {
         let claim = {
             let desk = self.desk();
             let is_asked = !desk.is_over && !self.is_paused(&desk);
             desk.claim.clone().filter(|_| is_asked)
         };
         if let Some(claim) = claim
-            && let Err(error) = self.write_with(&claim, || self.store.confirm(&claim)).await
+            && let Err(error) = self.store.confirm(&claim).await
         {
             tracing::debug!(%error, "the claim is not confirmed");
             self.desk().take_failure(&error, self.clock.now());
         }
-        self.check_known_fence()
-    }
-
-    /// Returns when the lease had run out before it was renewed, once.
-    pub(crate) fn take_lapse(&self) -> Option<Timestamp> {
-        self.desk().lapsed_at.take()
+        self.check_known_fence().map(|()| self.store.take_lapse())
     }
 
     /// Checks what is known already, without asking the store.
@@ -344,7 +324,7 @@ impl Checkpointing {
     async fn write(&self, mut new: NewCheckpoint) -> Result<CheckpointInfo, StoreError> {
         let run = self.desk().run.clone();
         let claim = self.claim(&run).await?;
-        match self.write_with(&claim, || self.store.save(&claim, &new)).await {
+        match self.store.save(&claim, &new).await {
             // Another process has deleted the parent: the whole log is written, of which the store has most.
             Err(StoreError::NotFound { .. }) if new.parent.take().is_some() => {
                 self.store.save(&claim, &new).await
@@ -379,7 +359,7 @@ impl Checkpointing {
             desk.run.clone()
         };
         let kept = match self.claim(&run).await {
-            Ok(claim) => self.write_with(&claim, || self.store.begin_action(&claim, action)).await,
+            Ok(claim) => self.store.begin_action(&claim, action).await,
             Err(error) => Err(error),
         };
         kept.map(Some).map_err(|error| self.note_gap(&error))
@@ -393,7 +373,7 @@ impl Checkpointing {
         if self.is_log_paused(&self.desk()) {
             return Err("the store does not answer".to_owned());
         }
-        self.store.end_action(key, end).await.map_err(|error| self.note_gap(&error))
+        self.store.inner().end_action(key, end).await.map_err(|error| self.note_gap(&error))
     }
 
     /// Checks whether nothing is logged, because the store did not answer.
@@ -413,7 +393,7 @@ impl Checkpointing {
 
     /// Deletes a checkpoint that a later one replaced. If that fails, it stays.
     pub(crate) async fn delete_replaced(&self, key: CheckpointKey) {
-        let dropped = self.store.delete(&Deletion::Checkpoint(key), Sweep::Done).await;
+        let dropped = self.store.inner().delete(&Deletion::Checkpoint(key), Sweep::Done).await;
         if let Err(error) = dropped {
             tracing::debug!(%error, "a needless checkpoint stays");
         }
@@ -431,37 +411,16 @@ impl Checkpointing {
         if self.desk().claim.as_ref().is_some_and(|claim| claim.run == *run) {
             return Ok(());
         }
-        let claimed = self.claim_from(run, takeover, latest).await?;
+        let claimed = self.store.claim(run, &*self.holder, takeover, latest, self.clock.now()).await?;
         self.take_up(claimed);
         Ok(())
-    }
-
-    /// Claims `run` from nobody, or from those that `takeover` and `latest` name.
-    async fn claim_from(
-        &self,
-        run: &RunId,
-        takeover: TakeFrom,
-        latest: Option<CheckpointKey>,
-    ) -> Result<Claim, StoreError> {
-        let anyone = takeover == TakeFrom::Anyone;
-        let (name, now) = (self.holder.name(), self.clock.now());
-        let mut from = Takeover::Never;
-        for _ in 0..CLAIMS {
-            match self.store.claim(run, name, from, self.lease, now).await {
-                Err(StoreError::Held { by, token, .. }) if anyone || self.holder.is_gone(&by) => {
-                    from = latest.map_or(Takeover::Of(token), |latest| Takeover::OfAt(token, latest));
-                }
-                claimed => return claimed,
-            }
-        }
-        self.store.claim(run, name, from, self.lease, now).await
     }
 
     /// Releases a run that was claimed and is not continued.
     pub(crate) async fn give_up(&self) {
         let claim = self.desk().claim.take();
         if let Some(claim) = claim
-            && let Err(error) = self.store.release(&claim).await
+            && let Err(error) = self.store.inner().release(&claim).await
         {
             tracing::debug!(%error, "a run is not given back");
         }
@@ -472,7 +431,8 @@ impl Checkpointing {
         if let Some(claim) = self.desk().claim.clone().filter(|claim| claim.run == *run) {
             return Ok(claim);
         }
-        let claimed = self.claim_from(run, TakeFrom::TheGone, None).await?;
+        let now = self.clock.now();
+        let claimed = self.store.claim(run, &*self.holder, TakeFrom::TheGone, None, now).await?;
         Ok(self.take_up(claimed))
     }
 
@@ -502,9 +462,9 @@ impl Checkpointing {
             desk.claim.take()
         };
         let Some(claim) = claim else { return Ok(()) };
-        let mut result = self.store.release(&claim).await;
+        let mut result = self.store.inner().release(&claim).await;
         for retention in Retention::at_end(&self.policy, &claim.run) {
-            let pruned = self.store.prune(&retention, self.clock.now(), Sweep::Done).await;
+            let pruned = self.store.inner().prune(&retention, self.clock.now(), Sweep::Done).await;
             result = result.and(pruned.map(drop));
         }
         result
@@ -513,16 +473,6 @@ impl Checkpointing {
     fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The holders from which a resumed run may be taken over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TakeFrom {
-    /// Holders that are known to be gone.
-    #[default]
-    TheGone,
-    /// Any holder: it can no longer save.
-    Anyone,
 }
 
 #[cfg(test)]
@@ -539,6 +489,7 @@ mod tests {
             (Point::Iteration, ("iteration-6", CheckpointReason::Iteration)),
             (Point::Compaction(3), ("compaction-3", CheckpointReason::Compaction)),
             (Point::Interrupt, ("interrupt-6", CheckpointReason::Interrupt)),
+            (Point::Pause, ("pause-6", CheckpointReason::Pause)),
             (Point::End, ("iteration-6", CheckpointReason::End)),
             (Point::Fork, ("fork-6", CheckpointReason::Fork)),
             (Point::Undone(EntryId::nth(1)), ("undo-c1", CheckpointReason::Asked)),

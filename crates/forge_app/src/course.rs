@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forge_domain::compaction::CompactionReport;
 use forge_domain::{
-    AgentId, CheckpointKey, Configuration, ContextSnapshot, Conversation, Event, Measure, Progress, Reply,
-    Spent, ToolResult,
+    AgentId, Awaited, CheckpointKey, Configuration, ContextSnapshot, Conversation, Event, Measure, Progress,
+    Reply, Spent, Subject, ToolName, ToolResult,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,8 @@ pub(crate) struct Course {
     pub(crate) finished: Arc<Mutex<BTreeMap<usize, ToolResult>>>,
     /// The ids of the last reply's calls that have started; `None` unless this process makes them now.
     pub(crate) started: Arc<Mutex<Option<BTreeSet<String>>>>,
+    /// The dialogue with the user: what it waits for, and what it heard.
+    pub(crate) dialogue: Dialogue,
     /// The agents that run after this one, and their event.
     pub(crate) errand: Option<Errand>,
     /// The events that it emitted and whose agents have yet to run.
@@ -42,6 +44,59 @@ pub(crate) struct Course {
     pub(crate) saved: Option<Mark>,
 }
 
+/// The part of an agent's work that is between it and the user.
+#[derive(Debug, Default)]
+pub(crate) struct Dialogue {
+    /// The last reply's calls that wait for a person, by their places; `None` for one that waits for the
+    /// agent that it called.
+    pub(crate) awaiting: Arc<Mutex<BTreeMap<usize, Option<Awaited>>>>,
+    /// The user's consents for the rest of the run, if checkpoints keep them.
+    pub(crate) consents: Option<GivenConsents>,
+    /// The number of the last of the user's words that were heard in mid-run, see [`crate::Words`].
+    pub(crate) heard: u64,
+}
+
+impl Dialogue {
+    /// Returns the calls that wait for a person.
+    pub(crate) fn lock_awaiting(&self) -> MutexGuard<'_, BTreeMap<usize, Option<Awaited>>> {
+        self.awaiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what was saved beside the counters.
+    fn restore(progress: &mut Progress) -> Self {
+        Self {
+            awaiting: Arc::new(Mutex::new(take_extra(progress, AWAITING).unwrap_or_default())),
+            consents: take_extra(progress, CONSENTS),
+            heard: take_extra(progress, HEARD).unwrap_or_default(),
+        }
+    }
+
+    /// Saves it beside the counters.
+    fn save(&self, progress: &mut Progress) {
+        let awaiting = self.lock_awaiting();
+        if !awaiting.is_empty() {
+            put_extra(progress, AWAITING, serde_json::to_value(&*awaiting));
+        }
+        if let Some(consents) = &self.consents {
+            put_extra(progress, CONSENTS, serde_json::to_value(consents));
+        }
+        if self.heard > 0 {
+            put_extra(progress, HEARD, Ok(self.heard.into()));
+        }
+    }
+}
+
+/// The consents of an agent for the rest of the run, as a checkpoint keeps them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GivenConsents {
+    /// Kinds of calls: the tool, and what they are about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) calls: Vec<(ToolName, Vec<Subject>)>,
+    /// The places whose secrets may be shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) secrets: Vec<String>,
+}
+
 /// An event, and the agents that have yet to run on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Errand {
@@ -56,6 +111,7 @@ pub(crate) struct Mark {
     iterations: usize,
     pub(crate) n_finished: usize,
     n_emitted: usize,
+    n_awaiting: usize,
     /// A reply that broke off, or an unused summary, leaves no other trace.
     spent: Spent,
 }
@@ -64,6 +120,9 @@ pub(crate) struct Mark {
 const FINISHED: &str = "finished";
 const ERRAND: &str = "errand";
 const EMITTED: &str = "emitted";
+const AWAITING: &str = "awaiting";
+const CONSENTS: &str = "consents";
+const HEARD: &str = "heard";
 const ASKED_BY: &str = "asked_by";
 const LIMITS: &str = "limits";
 
@@ -83,6 +142,7 @@ impl Course {
             finished: Arc::new(Mutex::new(take_extra(&mut progress, FINISHED).unwrap_or_default())),
             errand: take_extra(&mut progress, ERRAND),
             emitted: Arc::new(Mutex::new(take_extra(&mut progress, EMITTED).unwrap_or_default())),
+            dialogue: Dialogue::restore(&mut progress),
             asked_by: take_extra(&mut progress, ASKED_BY),
             progress,
             parent: Some(key),
@@ -114,6 +174,7 @@ impl Course {
         if !emitted.is_empty() {
             put_extra(&mut progress, EMITTED, serde_json::to_value(&*emitted));
         }
+        self.dialogue.save(&mut progress);
         if let Some(asker) = &self.asked_by {
             put_extra(&mut progress, ASKED_BY, serde_json::to_value(asker));
         }
@@ -135,6 +196,7 @@ impl Course {
             iterations: self.progress.iterations,
             spent: self.progress.spent,
             n_emitted: self.lock_events().len(),
+            n_awaiting: self.dialogue.lock_awaiting().len(),
             n_finished: self.finished.lock().unwrap_or_else(PoisonError::into_inner).len(),
         }
     }

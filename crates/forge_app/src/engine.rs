@@ -14,9 +14,12 @@ mod setup;
 
 pub(crate) use self::agent_services::AgentServices;
 pub use self::catalog::known_model;
-pub(crate) use self::checkpoints::{AgentState, is_over, newest_first, note_unstarted};
+pub(crate) use self::checkpoints::{
+    AgentState, is_over, newest_first, note_unstarted, open_calls, settle_waiting_calls,
+};
 pub use self::conduct::{Conduct, ModeRefused, SandboxCheck};
 pub use self::consents::Consents;
+pub(crate) use self::consents::NoConsent;
 pub use self::context::{LiveContext, NextCall};
 pub(crate) use self::events::silent_watcher;
 pub(crate) use self::ledger::{expense, usage_of_call};
@@ -49,7 +52,7 @@ pub struct Engine {
     checkpointing: Option<Arc<Checkpointing>>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) ledger: Arc<Ledger>,
-    /// The user's decisions in advance.
+    /// The user's decisions in advance, and their words in mid-work.
     pub conduct: Arc<Conduct>,
     /// The user's consents during the run.
     pub consents: Arc<Consents>,

@@ -45,6 +45,7 @@ mod run_event;
 mod run_report;
 mod services;
 mod session_name;
+mod slice;
 mod spans;
 mod turn;
 
@@ -74,7 +75,10 @@ pub use inspect::{
     inspect, inspect_sizes, inspect_view, prompts,
 };
 pub use message_sizes::{MessageSize, MessageSizes};
-pub use orchestrator::{Adopted, History, HistoryNote, ModelSwitch, Orchestrator, RunStatistics, TakenBack};
+pub use orchestrator::{
+    Adopted, History, HistoryNote, ModelSwitch, Orchestrator, RunStatistics, Slice, SliceEnd, SlicedRun,
+    TakenBack,
+};
 pub use probe::probe_models;
 pub use recall::{RECALL, recall, recall_definition};
 pub use references::ReferenceError;
@@ -86,3 +90,4 @@ pub use run_event::{RunEvent, Watcher};
 pub use run_report::{AgentResponse, DeniedBy, DeniedCall, Remedy, RunError, RunReport, StopReason};
 pub use services::Services;
 pub use session_name::{SessionName, SessionNameError, Which, short_names};
+pub use slice::{Answer, AnswerWhat, Correspondence, Pacing, PauseHandle, SliceLimits, Words};

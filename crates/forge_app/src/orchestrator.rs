@@ -6,6 +6,7 @@ mod lifecycle;
 mod operations;
 mod resumption;
 mod roster;
+mod slices;
 
 use forge_domain::{Agent, AgentId, Conversation, Event};
 
@@ -14,6 +15,7 @@ use self::emission::run_emitted;
 use self::lifecycle::Lifecycle;
 pub use self::operations::{ModelSwitch, RunStatistics, TakenBack};
 use self::roster::Roster;
+pub use self::slices::{Slice, SliceEnd, SlicedRun};
 use crate::conversations::{Conversations, Others};
 use crate::course::Errand;
 use crate::turn::Assignment;
@@ -137,10 +139,15 @@ impl Orchestrator {
         for (at, agent) in agents.iter().enumerate() {
             let waiting = agents[at + 1..].iter().map(|agent| agent.id.clone()).collect();
             let latest = self.run_agent(agent, event, waiting).await?;
+            let is_pause = latest.stop.is_pause();
             whole = Some(match whole {
                 Some(whole) => whole.beside(latest),
                 None => latest,
             });
+            // The others wait with the one that paused, in its errand.
+            if is_pause {
+                break;
+            }
         }
         Ok(whole.unwrap_or_else(|| RunReport::empty(StopReason::Done)))
     }

@@ -110,7 +110,8 @@ impl RunReport {
     /// Adds the report of an agent that ran later on the same event. The run is done only if both are.
     #[must_use]
     pub(crate) fn beside(self, later: Self) -> Self {
-        let stop = if self.stop == StopReason::Done { &later.stop } else { &self.stop };
+        let is_later = self.stop == StopReason::Done || later.stop.is_pause();
+        let stop = if is_later { &later.stop } else { &self.stop };
         let stop = stop.clone();
         Self { stop, ..self.then(later) }
     }
@@ -212,9 +213,18 @@ pub enum StopReason {
         /// Its reason; may be empty.
         reason: String,
     },
+    /// The limits of the slice were reached: the turn is resumed from here.
+    Paused,
+    /// Tool calls wait for what a person will say later: the turn is resumed with the answers.
+    Waiting,
 }
 
 impl StopReason {
+    /// Checks whether the turn is not over: it is resumed where it stopped.
+    pub const fn is_pause(&self) -> bool {
+        matches!(self, Self::Paused | Self::Waiting)
+    }
+
     /// Returns the word for it, as in JSON.
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -227,6 +237,8 @@ impl StopReason {
             Self::BudgetSpent(_) => "budget_spent",
             Self::Repeating { .. } => "repeating",
             Self::Denied { .. } => "denied",
+            Self::Paused => "paused",
+            Self::Waiting => "waiting",
         }
     }
 }
@@ -248,6 +260,10 @@ impl fmt::Display for StopReason {
                 "stopped: the same calls ({tools}) had the same results {} (max_repetitions)",
                 quantity(times, "time")
             ),
+            Self::Paused => f.write_str("paused: the slice is over"),
+            Self::Waiting => {
+                f.write_str("waiting: someone has to consent to a call, or to answer a question")
+            }
             Self::Denied { hook, reason } => {
                 write!(f, "stopped: denied by the hook `{hook}`{}", in_parentheses(reason))
             }

@@ -2,6 +2,7 @@
 
 mod agents;
 mod assignment;
+mod call_end;
 mod calls;
 mod effects;
 mod flaw;
@@ -23,7 +24,7 @@ use self::reply::Attempts;
 use self::transforms::TransformState;
 use crate::checkpointing::Point;
 use crate::conversations::{Others, Work};
-use crate::engine::{AgentState, Setup};
+use crate::engine::{AgentState, Setup, open_calls};
 use crate::{Engine, RunError, RunEvent, RunReport, StopReason};
 
 /// A turn of an agent: a user message, and everything up to the agent's answer.
@@ -101,7 +102,13 @@ impl<'a, 'b> Turn<'a, 'b> {
         self.check_images()?;
         // Results that were there when a run was interrupted.
         self.cap_results();
+        let waiting = waiting_calls(self.work);
+        if !waiting.is_empty() {
+            drop(self.run_tools(&waiting).await?);
+            self.state().save(Point::Iteration).await;
+        }
         loop {
+            hear_words(self.engine, self.work);
             self.check_limits()?;
             self.refresh_tools().await?;
             self.check_repetition()?;
@@ -150,13 +157,20 @@ impl<'a, 'b> Turn<'a, 'b> {
         if readable.is_err() && has_images() { readable } else { Ok(()) }
     }
 
-    /// Stops the turn if the agent's `max_iterations` is reached.
+    /// Stops the turn if the agent's `max_iterations` is reached, and pauses it if its slice is over. An
+    /// agent that a transform asks completes its turn.
     fn check_limits(&self) -> Result<(), Halt> {
-        match self.agent.max_iterations {
-            Some(limit) if self.work.course.progress.turn_iterations >= limit.get() => {
-                Err(Halt::Stop(StopReason::MaxIterations(limit.get())))
-            }
-            _ => Ok(()),
+        let course = &self.work.course;
+        if let Some(limit) = self.agent.max_iterations
+            && course.progress.turn_iterations >= limit.get()
+        {
+            return Err(Halt::Stop(StopReason::MaxIterations(limit.get())));
+        }
+        let may_pause = course.asked_by.is_none() || course.depth > 0;
+        if may_pause && self.engine.conduct.pacing.is_due() {
+            Err(Halt::Stop(StopReason::Paused))
+        } else {
+            Ok(())
         }
     }
 
@@ -173,6 +187,7 @@ impl<'a, 'b> Turn<'a, 'b> {
     /// Counts the reply, appends it to the conversation and notifies the hooks.
     async fn receive(&mut self, reply: Reply) -> Result<Received, RunError> {
         self.report.iterations += 1;
+        self.engine.conduct.pacing.count_call();
         self.report.usage += reply.usage.unwrap_or_default();
         self.report.response = reply.message.to_text();
         self.work.course.count_reply(&reply);
@@ -215,6 +230,28 @@ impl<'a, 'b> Turn<'a, 'b> {
     /// Returns the state of the agent, to be saved in a checkpoint.
     fn state(&mut self) -> AgentState<'_> {
         self.engine.state(self.agent, self.work)
+    }
+}
+
+/// Returns the calls of the last reply if some of them wait for a person.
+fn waiting_calls(work: &Work) -> Vec<ToolCall> {
+    if work.course.dialogue.lock_awaiting().is_empty() {
+        return Vec::new();
+    }
+    open_calls(&work.conversation).into_iter().map(|(_, call)| call).collect()
+}
+
+/// Appends what the user said since the agent was last at work, unless another agent speaks to it.
+fn hear_words(engine: &Engine, work: &mut Work) {
+    let Work { conversation, course } = work;
+    if course.asked_by.is_some() {
+        return;
+    }
+    for (number, text) in engine.conduct.words.take_after(course.dialogue.heard) {
+        let message = Message::user(text);
+        engine.events.emit(&RunEvent::Message(&message));
+        engine.append(conversation, message);
+        course.dialogue.heard = number;
     }
 }
 

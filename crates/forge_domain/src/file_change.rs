@@ -1,7 +1,9 @@
 //! The change that a call would make to a file, as the user is shown it.
 
+use serde::{Deserialize, Serialize};
+
 /// A change of one file: shown before consent, and made only to the content that was shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
     /// The file, as the call names it.
     pub path: String,

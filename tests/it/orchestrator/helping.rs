@@ -15,26 +15,26 @@ use super::Echo;
 
 /// What a model does at one call.
 #[derive(Clone)]
-enum Line {
+pub(crate) enum Line {
     Says(&'static str),
     Calls(&'static [(&'static str, &'static str)]),
     Hangs,
 }
 
 /// A provider whose models have a script each. Every call costs 10 tokens.
-struct Cast {
+pub(crate) struct Cast {
     lines: Mutex<BTreeMap<String, VecDeque<Line>>>,
     heard: Mutex<Vec<(String, Vec<String>)>>,
 }
 
 impl Cast {
-    fn new(lines: &[(&str, &[Line])]) -> Arc<Self> {
+    pub(crate) fn new(lines: &[(&str, &[Line])]) -> Arc<Self> {
         let of = |(model, lines): &(&str, &[Line])| ((*model).to_owned(), lines.iter().cloned().collect());
         Arc::new(Self { lines: Mutex::new(lines.iter().map(of).collect()), heard: Mutex::default() })
     }
 
     /// What the model was told at each call, one text for each message.
-    fn told(&self, model: &str) -> Vec<Vec<String>> {
+    pub(crate) fn told(&self, model: &str) -> Vec<Vec<String>> {
         let heard = self.heard.lock().unwrap();
         heard.iter().filter(|(name, _)| name == model).map(|(_, texts)| texts.clone()).collect()
     }

@@ -38,6 +38,7 @@ impl AgentState<'_> {
     pub(crate) async fn save(&mut self, point: Point) {
         let (engine, agent, course) = (self.engine, self.agent, &mut *self.course);
         course.progress.spent = engine.ledger.spent_by(&agent.id);
+        course.dialogue.consents = engine.consents.kept(&agent.id);
         let Some(checkpointing) = engine.checkpointing() else { return };
         let mark = course.mark(self.conversation);
         // Results that were saved while other calls ran are not the state of an interrupted run.
@@ -173,8 +174,8 @@ impl Engine {
     /// [`RunError::Fenced`].
     pub(crate) async fn check_fence(&self) -> Result<(), RunError> {
         let Some(checkpointing) = self.checkpointing() else { return Ok(()) };
-        checkpointing.check_fence().await.map_err(|source| RunError::Fenced { source })?;
-        if let Some(at) = checkpointing.take_lapse() {
+        let lapsed = checkpointing.check_fence().await.map_err(|source| RunError::Fenced { source })?;
+        if let Some(at) = lapsed {
             self.events.notice(&format!(
                 "the lease of this run ran out at {at}, as when a machine sleeps; no other process had taken \
                  the run over, and it continues"
@@ -192,19 +193,25 @@ impl Engine {
         known.map_err(|source| RunError::Fenced { source })
     }
 
-    /// Restores the learned limits, and what the agent has spent of its budget.
+    /// Restores the learned limits, what the agent has spent of its budget, and the consents for the rest of
+    /// the run, if checkpoints keep them.
     pub(crate) fn restore(&self, id: &AgentId, work: &Work, limits: LearnedLimits) {
         self.ledger.restore(id, work.course.progress.spent);
         self.limits.extend(limits);
+        if let Some(consents) = &work.course.dialogue.consents {
+            self.consents.restore(id, consents.clone());
+        }
     }
 
     /// Answers the calls that the log leaves open: with the results that were there when the run stopped, and
-    /// otherwise with a notice. No call is made again.
+    /// otherwise with a notice. No call is made again, and none that waited for a person is made.
     pub(crate) fn answer_open_calls(&self, work: &mut Work) {
+        let waited = std::mem::take(&mut *work.course.dialogue.lock_awaiting());
         let finished = &mut *work.course.finished.lock().unwrap_or_else(PoisonError::into_inner);
         let mut finished = std::mem::take(finished);
         for (at, call) in open_calls(&work.conversation) {
-            let result = finished.remove(&at).unwrap_or_else(|| ToolResult::error(&call, INTERRUPTED));
+            let why = if waited.contains_key(&at) { NOT_STARTED } else { INTERRUPTED };
+            let result = finished.remove(&at).unwrap_or_else(|| ToolResult::error(&call, why));
             self.events.emit(&RunEvent::ToolResult(&result));
             self.append(&mut work.conversation, Message::tool(result));
         }
@@ -231,6 +238,23 @@ pub(crate) fn newest_first(log: &Conversation) -> impl Iterator<Item = &Message>
     })
 }
 
+/// Checks whether calls of the last reply wait for a person. They are made when the turn is resumed; their
+/// neighbours that have no result get a notice, and are not made again.
+pub(crate) fn settle_waiting_calls(work: &mut Work) -> bool {
+    let Work { conversation, course } = work;
+    let awaiting = course.dialogue.lock_awaiting();
+    if awaiting.is_empty() {
+        return false;
+    }
+    let mut finished = course.finished.lock().unwrap_or_else(PoisonError::into_inner);
+    for (at, call) in open_calls(conversation) {
+        if !awaiting.contains_key(&at) {
+            finished.entry(at).or_insert_with(|| ToolResult::error(&call, INTERRUPTED));
+        }
+    }
+    true
+}
+
 /// Notes of the calls that had not started when their turn was dropped that nothing was done.
 pub(crate) fn note_unstarted(work: &mut Work) {
     let Work { conversation, course } = work;
@@ -245,7 +269,7 @@ pub(crate) fn note_unstarted(work: &mut Work) {
 }
 
 /// Returns the calls of the last reply that have no result yet, each with its place among the reply's calls.
-fn open_calls(log: &Conversation) -> Vec<(usize, ToolCall)> {
+pub(crate) fn open_calls(log: &Conversation) -> Vec<(usize, ToolCall)> {
     let n_results = newest_first(log).take_while(|message| message.role() == Role::Tool).count();
     match newest_first(log).nth(n_results).map(|message| &message.body) {
         Some(Body::Assistant { calls, .. }) => calls.iter().cloned().enumerate().skip(n_results).collect(),

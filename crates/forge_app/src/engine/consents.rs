@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forge_domain::{
-    ActionConsent, AgentId, Consent, ConsentRequest, FileChange, NobodyThere, Person, Subject, ToolName,
+    ActionConsent, AgentId, Consent, ConsentRequest, FileChange, Person, Subject, ToolName, Unanswered,
     secret_rule,
 };
 
 use crate::DeniedBy;
+use crate::course::GivenConsents;
 
 /// A kind of call: its agent, its tool and what it is about.
 type CallKind = (AgentId, ToolName, Vec<Subject>);
@@ -21,12 +22,22 @@ pub struct Consents {
     asking: futures::lock::Mutex<()>,
 }
 
+/// The reason why there is no consent.
+pub(crate) enum NoConsent {
+    /// The call may not be made: which rule or person denied it, and why.
+    Denied(DeniedBy, String),
+    /// Someone will decide later on the call and this change.
+    Later(Option<FileChange>),
+}
+
 /// The consents that were given for the rest of the run.
 #[derive(Debug, Default)]
 struct Given {
     calls: HashSet<CallKind>,
     /// The places whose secrets may be shown to every agent.
     secrets: HashSet<String>,
+    /// True if checkpoints keep them: the rest of the run may be in other processes.
+    are_kept: bool,
 }
 
 impl Given {
@@ -53,13 +64,13 @@ impl Consents {
     /// `preview` finds; it is returned, because their consent is to that change alone.
     ///
     /// # Errors
-    /// The denial: which rule or person denied the call, and the reason.
+    /// [`NoConsent`].
     pub(crate) async fn ask(
         &self,
         person: &dyn Person,
         request: &ConsentRequest<'_>,
         preview: impl Future<Output = Option<FileChange>>,
-    ) -> Result<(ActionConsent, Option<FileChange>), (DeniedBy, String)> {
+    ) -> Result<(ActionConsent, Option<FileChange>), NoConsent> {
         if self.lock().covers(request) {
             return Ok((ActionConsent::User { earlier: true }, None));
         }
@@ -76,12 +87,15 @@ impl Consents {
                 Ok((ActionConsent::User { earlier: false }, change))
             }
             Ok(Consent::Refused { why: Some(why) }) => {
-                Err((DeniedBy::User, format!("the user does not want it: {why}")))
+                Err(NoConsent::Denied(DeniedBy::User, format!("the user does not want it: {why}")))
             }
             Ok(Consent::Refused { why: None }) => {
-                Err((DeniedBy::User, "the user does not want it".to_owned()))
+                Err(NoConsent::Denied(DeniedBy::User, "the user does not want it".to_owned()))
             }
-            Err(NobodyThere) => Err((DeniedBy::Nobody, no_answer_text(request.about))),
+            Err(Unanswered::Nobody) => {
+                Err(NoConsent::Denied(DeniedBy::Nobody, no_answer_text(request.about)))
+            }
+            Err(Unanswered::Later) => Err(NoConsent::Later(change)),
         }
     }
 
@@ -96,6 +110,33 @@ impl Consents {
         let mut lines: Vec<String> = calls.chain(secrets).collect();
         lines.sort_unstable();
         lines
+    }
+
+    /// Lets checkpoints keep the consents for the rest of the run.
+    pub(crate) fn keep(&self) {
+        self.lock().are_kept = true;
+    }
+
+    /// Returns what checkpoints keep of the consents of `agent`; `None` if they keep nothing.
+    pub(crate) fn kept(&self, agent: &AgentId) -> Option<GivenConsents> {
+        let given = self.lock();
+        let of_agent = given.calls.iter().filter(|(whose, ..)| whose == agent);
+        let mut calls: Vec<_> = of_agent.map(|(_, tool, about)| (tool.clone(), about.clone())).collect();
+        calls.sort_by_cached_key(|(tool, about)| format!("{tool} {about:?}"));
+        let mut secrets: Vec<_> = given.secrets.iter().cloned().collect();
+        secrets.sort_unstable();
+        let kept = GivenConsents { calls, secrets };
+        (given.are_kept && kept != GivenConsents::default()).then_some(kept)
+    }
+
+    /// Restores the consents of `agent` that a checkpoint has kept.
+    pub(crate) fn restore(&self, agent: &AgentId, kept: GivenConsents) {
+        let mut given = self.lock();
+        if given.are_kept {
+            let calls = kept.calls.into_iter().map(|(tool, about)| (agent.clone(), tool, about));
+            given.calls.extend(calls);
+            given.secrets.extend(kept.secrets);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Given> {

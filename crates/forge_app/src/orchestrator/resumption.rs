@@ -8,7 +8,7 @@ use crate::Engine;
 use crate::checkpointing::Point;
 use crate::conversations::{Conversations, Others, Work};
 use crate::course::Course;
-use crate::engine::{is_over, note_unstarted};
+use crate::engine::{is_over, note_unstarted, settle_waiting_calls};
 use crate::learned_limit::LearnedLimits;
 use crate::resume::{Found, elsewhere, find, in_lines};
 use crate::turn::Assignment;
@@ -110,13 +110,15 @@ impl Orchestrator {
         let report = if is_over(&work.conversation) {
             report_of(engine, work)
         } else {
-            engine.answer_open_calls(work);
+            if !settle_waiting_calls(work) {
+                engine.answer_open_calls(work);
+            }
             // A crash after this turn must not forget the waiting agents either.
             work.course.errand.clone_from(&errand);
             Assignment { engine, agent, work, others }.run().await?
         };
         drop(lent);
-        let Some(errand) = errand else { return Ok(report) };
+        let Some(errand) = errand.filter(|_| !report.stop.is_pause()) else { return Ok(report) };
         let agents = &self.engine.services().workflow.agents;
         let waiting = errand.waiting.iter().filter_map(|id| agents.find(id.as_str()).cloned());
         let waiting: Vec<_> = waiting.collect();

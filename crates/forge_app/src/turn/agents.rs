@@ -8,10 +8,11 @@ use forge_services::workflow::MOST_CALLERS;
 use futures::future::BoxFuture;
 use serde::Deserialize;
 
+use super::call_end::CallEnd;
 use super::{Assignment, Turn};
 use crate::callable::TASK;
 use crate::conversations::Others;
-use crate::engine::is_over;
+use crate::engine::{is_over, settle_waiting_calls};
 use crate::{Engine, RunError, RunReport, StopReason};
 
 /// The agents that a turn may start.
@@ -56,27 +57,32 @@ impl<'a, 'b> SubAgents<'a, 'b> {
     }
 
     /// Runs `callee` on the task of `call`, in its own conversation and hidden from the user.
-    pub(super) fn call<'c>(&'c self, callee: &'c Agent, call: &'c ToolCall) -> BoxFuture<'c, ToolResult> {
+    pub(super) fn call<'c>(&'c self, callee: &'c Agent, call: &'c ToolCall) -> BoxFuture<'c, CallEnd> {
         // Boxed: its turn may call others in turn.
         Box::pin(async move {
             let Arguments { task } = match serde_json::from_str(&call.arguments) {
                 Ok(arguments) => arguments,
                 Err(error) => {
                     let what = format!("the arguments are not `{{\"{TASK}\": \"...\"}}`: {error}");
-                    return ToolResult::error(call, what);
+                    return ToolResult::error(call, what).into();
                 }
             };
             let depth = self.depth + 1;
             if depth >= MOST_CALLERS {
-                return ToolResult::error(call, "too many agents have called one another: do it yourself");
+                let why = "too many agents have called one another: do it yourself";
+                return ToolResult::error(call, why).into();
             }
             match self.run_in_lane(callee, Event::task(task), depth).await {
                 Ok(report) => {
-                    let result = tool_result(call, &report);
+                    let end = match report.stop {
+                        // Called again with the same task, it resumes where it stopped.
+                        StopReason::Paused | StopReason::Waiting => CallEnd::Waits(None),
+                        _ => tool_result(call, &report).into(),
+                    };
                     self.reports.lock().unwrap_or_else(PoisonError::into_inner).push(report);
-                    result
+                    end
                 }
-                Err(why) => ToolResult::error(call, why),
+                Err(why) => ToolResult::error(call, why).into(),
             }
         })
     }
@@ -94,7 +100,10 @@ impl<'a, 'b> SubAgents<'a, 'b> {
         let engine = &self.engine.quiet();
         let task = engine.services.templates.render_event(callee, &event);
         let was_interrupted = task.is_ok_and(|task| is_interrupted(&work.conversation, &task));
-        engine.answer_open_calls(work);
+        let is_waiting = was_interrupted && settle_waiting_calls(work);
+        if !is_waiting {
+            engine.answer_open_calls(work);
+        }
         if !was_interrupted {
             work.conversation.clear().map_err(|error| error.to_string())?;
         }

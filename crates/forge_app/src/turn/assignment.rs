@@ -46,11 +46,25 @@ impl Assignment<'_, '_> {
     /// # Errors
     /// [`RunError`] if a step fails. Everything before that step is in the conversation.
     pub(crate) async fn run_event(
-        self,
+        mut self,
         event: &Event,
         errand: Option<Errand>,
     ) -> Result<RunReport, RunError> {
-        let Self { engine, agent, work, others } = self;
+        self.receive_event(event, errand).await?;
+        self.run().await
+    }
+
+    /// Appends `event` as a user message, without running the agent's turn. The first event also brings the
+    /// system message.
+    ///
+    /// # Errors
+    /// [`RunError`] if the agent has no tools or no prompt as it is configured.
+    pub(crate) async fn receive_event(
+        &mut self,
+        event: &Event,
+        errand: Option<Errand>,
+    ) -> Result<(), RunError> {
+        let Self { engine, agent, work, .. } = self;
         engine.events.emit(&RunEvent::Woken { agent: &agent.id });
         engine.answer_open_calls(work);
         engine.services.prepare(agent).await?;
@@ -72,7 +86,17 @@ impl Assignment<'_, '_> {
         engine.append(&mut work.conversation, task);
         work.course.progress.turn_iterations = 0;
         work.course.errand = errand;
-        Assignment { engine, agent, work, others }.run().await
+        Ok(())
+    }
+
+    /// Saves the task that was received.
+    pub(crate) async fn save_task(&mut self) -> Result<(), RunError> {
+        let Self { engine, agent, work, .. } = self;
+        if engine.checkpointing().is_some() && work.course.configuration.is_none() {
+            work.course.configuration = Some(engine.configuration(agent)?);
+        }
+        engine.state(agent, work).save_task().await;
+        Ok(())
     }
 
     /// Runs the agent's turn in its span, or the rest of one.
@@ -89,21 +113,23 @@ impl Assignment<'_, '_> {
         result
     }
 
-    async fn run_between_checkpoints(self) -> Result<RunReport, RunError> {
+    async fn run_between_checkpoints(mut self) -> Result<RunReport, RunError> {
+        self.engine.services.prepare(self.agent).await?;
+        self.save_task().await?;
         let Self { engine, agent, work, others } = self;
-        engine.services.prepare(agent).await?;
-        if engine.checkpointing().is_some() && work.course.configuration.is_none() {
-            work.course.configuration = Some(engine.configuration(agent)?);
-        }
-        engine.state(agent, work).save_task().await;
         let result = match Turn::set_up(Assignment { engine, agent, work: &mut *work, others }).await {
             Ok(turn) => turn.run().await,
             Err(error) => Err(error),
         };
-        let point = if result.is_ok() { Point::End } else { Point::Interrupt };
+        let point = match &result {
+            Ok(report) if report.stop.is_pause() => Point::Pause,
+            Ok(_) => Point::End,
+            Err(_) => Point::Interrupt,
+        };
         engine.state(agent, work).save(point).await;
         if let Ok(RunReport { stop, .. }) = &result
             && *stop != StopReason::Done
+            && !stop.is_pause()
         {
             engine.events.keep_for_hooks(&stop.to_string());
         }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use forge_domain::{
-    ASSUMED_WINDOW, ActionConsent, Agent, CallEdit, CallScope, ConsentRequest, Conversation, Event,
-    FileChange, HookEvent, HookPoint, Mode, Permission, PostToolCall, PreToolCall, Reach, ResultEdit,
-    Subject, Tokens, ToolCall, ToolName, ToolResult, Verdict,
+    ASSUMED_WINDOW, ActionConsent, Agent, Awaited, AwaitedRequest, CallEdit, CallScope, ConsentRequest,
+    Conversation, Event, FileChange, HookEvent, HookPoint, Mode, Permission, PostToolCall, PreToolCall,
+    Reach, ResultEdit, Subject, Tokens, ToolCall, ToolName, ToolResult, Verdict,
 };
 use futures::FutureExt;
 use futures::channel::mpsc::UnboundedSender;
@@ -17,8 +17,9 @@ use futures::future::join_all;
 use tracing::Instrument;
 
 use super::agents::SubAgents;
+use super::call_end::CallEnd;
 use crate::emission::{EMIT, event_of};
-use crate::engine::recall_tools;
+use crate::engine::{NoConsent, recall_tools};
 use crate::hooks::{Denial, Ruling};
 use crate::recall::{RECALL, recall};
 use crate::{DeniedBy, Engine, Remedy, RunEvent, spans};
@@ -48,6 +49,10 @@ pub(super) struct ToolCalls<'t, 'b> {
     pub(super) emitted: &'t Mutex<Vec<Event>>,
     /// The ids of the calls that have started.
     pub(super) started: &'t Mutex<Option<BTreeSet<String>>>,
+    /// The calls that wait for a person, by their places.
+    pub(super) awaiting: &'t Mutex<BTreeMap<usize, Option<Awaited>>>,
+    /// The calls to the model until then.
+    pub(super) iterations: usize,
 }
 
 /// The permission to make a call.
@@ -63,35 +68,59 @@ pub(super) struct Permit {
 }
 
 impl ToolCalls<'_, '_> {
-    /// Runs the calls at once. Each result is put into `finished` when it is there: if the run is interrupted
-    /// while others still run, it is not lost. `notes` gets a note of each.
+    /// Runs the calls at once, except those that are in `finished`. Each result is put there when it comes:
+    /// if the run is interrupted while others still run, it is not lost. `notes` gets a note of each.
     pub(super) async fn run_all(
         &self,
         calls: &[ToolCall],
         finished: &Mutex<BTreeMap<usize, ToolResult>>,
         notes: &UnboundedSender<()>,
     ) {
+        let lock = || finished.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, call) in calls.iter().enumerate().filter(|(at, _)| !lock().contains_key(at)) {
+            self.engine.events.emit(&RunEvent::ToolCall(call));
+        }
         let runs = calls.iter().enumerate().map(async |(at, call)| {
-            let result = self.run(call).await;
-            finished.lock().unwrap_or_else(PoisonError::into_inner).insert(at, result);
-            self.engine.events.emit(&RunEvent::ToolFinished(call));
+            if !lock().contains_key(&at) {
+                match self.run(call).await {
+                    CallEnd::Done(result) => {
+                        lock().insert(at, result);
+                        self.engine.events.emit(&RunEvent::ToolFinished(call));
+                    }
+                    CallEnd::Waits(request) => self.note_awaited(at, call, request),
+                }
+            }
             // There is no receiver only if no one waits for these calls any more.
             drop(notes.unbounded_send(()));
         });
         join_all(runs).await;
     }
 
+    /// Notes that the call at the place `at` waits.
+    fn note_awaited(&self, at: usize, call: &ToolCall, request: Option<AwaitedRequest>) {
+        let agent = self.agent.id.clone();
+        let awaited = request.map(|request| Awaited {
+            id: format!("{agent}-{}-{}", self.iterations, at + 1),
+            agent,
+            call: call.id.clone(),
+            request,
+        });
+        self.awaiting.lock().unwrap_or_else(PoisonError::into_inner).insert(at, awaited);
+    }
+
     /// Runs one call in its span.
-    async fn run(&self, call: &ToolCall) -> ToolResult {
+    async fn run(&self, call: &ToolCall) -> CallEnd {
         let span = spans::tool_span(call);
-        let result = self.run_with_hooks(call).instrument(span.clone()).await;
-        spans::record_result(&span, &result);
-        result
+        let end = self.run_with_hooks(call).instrument(span.clone()).await;
+        if let CallEnd::Done(result) = &end {
+            spans::record_result(&span, result);
+        }
+        end
     }
 
     /// Runs one call as the hooks decide. The conversation keeps the call that the model wrote; its result
     /// shows what was run.
-    async fn run_with_hooks(&self, call: &ToolCall) -> ToolResult {
+    async fn run_with_hooks(&self, call: &ToolCall) -> CallEnd {
         let id = &self.agent.id;
         let event = HookEvent::PreToolCall(PreToolCall::new(id, call));
         let (edited, note) = match self.engine.ask_hooks::<CallEdit>(&[id], event).await {
@@ -107,11 +136,14 @@ impl ToolCalls<'_, '_> {
                 self.engine.conduct.deny(id, call, &[], DeniedBy::Hook, Remedy::default());
                 let why = reason(&denial);
                 let text = format!("This call was denied and did not run. The reason: {why}");
-                return ToolResult::error(call, text);
+                return ToolResult::error(call, text).into();
             }
         };
         let started = Instant::now();
-        let result = self.dispatch(&edited).await;
+        let result = match self.dispatch(&edited).await {
+            CallEnd::Done(result) => result,
+            waits @ CallEnd::Waits(_) => return waits,
+        };
         let duration_ms = started.elapsed().as_millis() as u64;
         let end = PostToolCall::new(id, &edited, &result, duration_ms);
         let event = if result.is_error { HookEvent::ToolFailure(end) } else { HookEvent::PostToolCall(end) };
@@ -127,25 +159,25 @@ impl ToolCalls<'_, '_> {
             }
         };
         match note {
-            Some(note) => result.with_note(&note),
-            None => result,
+            Some(note) => result.with_note(&note).into(),
+            None => result.into(),
         }
     }
 
     /// Answers one call: by another agent if it has an agent's name, from the log if it recalls something,
     /// else by a tool.
-    async fn dispatch(&self, call: &ToolCall) -> ToolResult {
+    async fn dispatch(&self, call: &ToolCall) -> CallEnd {
         if let Some(callee) = self.callee(call) {
             // What it does is checked against the rules separately.
             return match self.permit(call, &Reach::free()).await {
                 Ok(_) => self.agents.call(callee, call).await,
-                Err(refusal) => refusal,
+                Err(end) => end,
             };
         }
         let has_recall = call.name.as_str() == RECALL
             && self.engine.tools(self.agent).is_ok_and(|own| recall_tools(self.agent, &own).is_some());
         if has_recall {
-            self.recall(call)
+            self.recall(call).into()
         } else if call.name.as_str() == EMIT && self.agent.emits.is_some() {
             self.emit(call).await
         } else {
@@ -154,13 +186,13 @@ impl ToolCalls<'_, '_> {
     }
 
     /// Keeps the event that `call` emits, for the agents that subscribe to it.
-    async fn emit(&self, call: &ToolCall) -> ToolResult {
-        if let Err(refusal) = self.permit(call, &Reach::free()).await {
-            return refusal;
+    async fn emit(&self, call: &ToolCall) -> CallEnd {
+        if let Err(end) = self.permit(call, &Reach::free()).await {
+            return end;
         }
         let event = match event_of(self.agent, call) {
             Ok(event) => event,
-            Err(why) => return ToolResult::error(call, why),
+            Err(why) => return ToolResult::error(call, why).into(),
         };
         let agents = self.engine.services.workflow.agents.iter();
         let theirs: Vec<&str> =
@@ -172,7 +204,7 @@ impl ToolCalls<'_, '_> {
         if !theirs.is_empty() {
             self.emitted.lock().unwrap_or_else(PoisonError::into_inner).push(event);
         }
-        ToolResult::answer(call, text)
+        ToolResult::answer(call, text).into()
     }
 
     /// Returns the agent that `call` names, if this one may call it.
@@ -191,21 +223,21 @@ impl ToolCalls<'_, '_> {
     }
 
     /// Calls a tool, if the rules or the user allow it.
-    async fn call_tool(&self, call: &ToolCall) -> ToolResult {
+    async fn call_tool(&self, call: &ToolCall) -> CallEnd {
         if let Some(why) = self.unknown_tool(call) {
-            return ToolResult::error(call, why);
+            return ToolResult::error(call, why).into();
         }
         let tools = &self.engine.services.tools;
         let reach = match catch_panic(tools.reach(call)).await {
             Ok(reach) => reach,
-            Err(panic) => return ToolResult::error(call, crash_text(&call.name, &panic)),
+            Err(panic) => return ToolResult::error(call, crash_text(&call.name, &panic)).into(),
         };
         let permit = match self.permit(call, &reach).await {
             Ok(permit) => permit,
-            Err(refusal) => return refusal,
+            Err(end) => return end,
         };
         if let Err(fenced) = self.engine.check_fence().await {
-            return ToolResult::error(call, fenced.to_string());
+            return ToolResult::error(call, fenced.to_string()).into();
         }
         let begun = self.begin_effects(call, &reach, &permit).await;
         let (events, shown) = (self.engine.events.clone(), call.clone());
@@ -214,8 +246,11 @@ impl ToolCalls<'_, '_> {
         let result = catch_panic(tools.call_within(call, &permit.scope)).await;
         let result = result.unwrap_or_else(|panic| ToolResult::error(call, crash_text(&call.name, &panic)));
         self.end_effects(begun, &permit, &result).await;
+        if let Some(question) = permit.scope.notes().awaits {
+            return CallEnd::Waits(Some(AwaitedRequest::Answer(question)));
+        }
         let result = self.guard_secrets(call, &reach, &permit, result).await;
-        self.visible_to_model(result)
+        self.visible_to_model(result).into()
     }
 
     /// Returns the result as the model can see it: if it is not known to read images, words stand in their
@@ -233,8 +268,8 @@ impl ToolCalls<'_, '_> {
     /// if they say so. The rules decide on its secrets apart, and the user is asked for both at once.
     ///
     /// # Errors
-    /// The result for the model if it may not be made.
-    async fn permit(&self, call: &ToolCall, reach: &Reach) -> Result<Permit, ToolResult> {
+    /// The end of the call if it may not be made, or not yet.
+    async fn permit(&self, call: &ToolCall, reach: &Reach) -> Result<Permit, CallEnd> {
         let rules = self.engine.services.workflow.rules(self.agent);
         let is_secret = |subject: &Subject| matches!(subject, Subject::Secret { .. });
         let (secrets, others): (Vec<_>, Vec<_>) = reach.subjects.iter().cloned().partition(is_secret);
@@ -254,7 +289,14 @@ impl ToolCalls<'_, '_> {
         let tools = &self.engine.services.tools;
         let preview = async { catch_panic(tools.preview(call)).await.ok().flatten() };
         let answer = self.answer(call, strictest, &about, preview).await;
-        let (answer, change) = answer.map_err(|why| refusal(call, &about, &why))?;
+        let (answer, change) = match answer {
+            Ok(answer) => answer,
+            Err(NoConsent::Denied(_, why)) => return Err(refusal(call, &about, &why).into()),
+            Err(NoConsent::Later(change)) => {
+                let tool = call.name.clone();
+                return Err(CallEnd::Waits(Some(AwaitedRequest::Consent { tool, about, change })));
+            }
+        };
         self.started
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -272,35 +314,36 @@ impl ToolCalls<'_, '_> {
     /// user for it if the permission says so, with the change that `preview` finds.
     ///
     /// # Errors
-    /// The reason why the call may not be made.
+    /// [`NoConsent`] if the call may not be made, or not yet.
     pub(super) async fn answer(
         &self,
         call: &ToolCall,
         permission: Permission,
         about: &[Subject],
         preview: impl Future<Output = Option<FileChange>>,
-    ) -> Result<(ActionConsent, Option<FileChange>), String> {
+    ) -> Result<(ActionConsent, Option<FileChange>), NoConsent> {
         let Engine { services, consents, conduct, .. } = self.engine;
         let answer = match permission {
             Permission::Allow => Ok((ActionConsent::NotNeeded, None)),
             Permission::Deny if self.engine.conduct.mode() == Mode::Plan => {
-                Err((DeniedBy::Mode, PLAN_ONLY.to_owned()))
+                Err(NoConsent::Denied(DeniedBy::Mode, PLAN_ONLY.to_owned()))
             }
-            Permission::Deny => Err((DeniedBy::Rule, "the permissions of this run forbid it".to_owned())),
+            Permission::Deny => {
+                Err(NoConsent::Denied(DeniedBy::Rule, "the permissions of this run forbid it".to_owned()))
+            }
             Permission::Ask => {
                 let request = ConsentRequest { agent: &self.agent.id, call, about, change: None };
                 consents.ask(&*services.person, &request, preview).await
             }
         };
-        answer.map_err(|(by, why)| {
-            let rules = || services.workflow.rules(self.agent);
+        if let Err(NoConsent::Denied(by, _)) = &answer {
             let remedy = match by {
-                DeniedBy::Nobody => conduct.remedy(&rules(), &call.name, about),
+                DeniedBy::Nobody => conduct.remedy(&services.workflow.rules(self.agent), &call.name, about),
                 _ => Remedy::default(),
             };
-            conduct.deny(&self.agent.id, call, about, by, remedy);
-            why
-        })
+            conduct.deny(&self.agent.id, call, about, *by, remedy);
+        }
+        answer
     }
 
     /// Returns the reason not to make the call if its tool exists, but not for this agent.

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::calls::{NO_WAY_AROUND, Permit, ToolCalls, consent};
 use crate::actions::{ActionDraft, ActionNumber};
+use crate::engine::NoConsent;
 
 /// Most characters of a call's arguments in the log, if no more is known of what it does.
 const SHOWN: usize = 500;
@@ -102,8 +103,12 @@ impl ToolCalls<'_, '_> {
         let reach = Reach { usual: Permission::Allow, subjects: secrets.to_vec() };
         let rules = self.engine.services.workflow.rules(self.agent);
         let verdict = rules.decide(&self.engine.conduct.discretion(), &call.name, &reach);
-        let (answer, _) = self.answer(call, verdict.permission, secrets, async { None }).await?;
-        Ok(consent(&verdict, &answer))
+        match self.answer(call, verdict.permission, secrets, async { None }).await {
+            Ok((answer, _)) => Ok(consent(&verdict, &answer)),
+            Err(NoConsent::Denied(_, why)) => Err(why),
+            // The call has had its effect: it cannot be made again when the answer comes.
+            Err(NoConsent::Later(_)) => Err("no one can decide on it now".to_owned()),
+        }
     }
 
     /// Logs that the model is shown secrets. The result of a failed call may show them or not.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use forge_domain::{Consent, ConsentRequest, EditorFiles, EditorTerminal, NobodyThere, Person, Question};
+use forge_domain::{Consent, ConsentRequest, EditorFiles, EditorTerminal, Person, Question, Unanswered};
 use serde_json::{Value, json};
 
 use super::connection::Connection;
@@ -27,10 +27,10 @@ pub(super) struct EditorUser {
 
 #[async_trait]
 impl Person for EditorUser {
-    async fn answer(&self, question: &Question) -> Result<String, NobodyThere> {
+    async fn answer(&self, question: &Question) -> Result<String, Unanswered> {
         // The protocol has choices only; a question for a text has no answer here.
         if question.options.is_empty() {
-            return Err(NobodyThere);
+            return Err(Unanswered::Nobody);
         }
         let option = |(at, name): (usize, &String)| json!({"optionId": at.to_string(), "name": name, "kind": "allow_once"});
         let options: Vec<Value> = question.options.iter().enumerate().map(option).collect();
@@ -40,10 +40,10 @@ impl Person for EditorUser {
         });
         let chosen = self.updates.choose(&call, &options).await?;
         let chosen = chosen.and_then(|id| question.options.get(id.parse::<usize>().ok()?).cloned());
-        chosen.ok_or(NobodyThere)
+        chosen.ok_or(Unanswered::Nobody)
     }
 
-    async fn consent(&self, request: &ConsentRequest<'_>) -> Result<Consent, NobodyThere> {
+    async fn consent(&self, request: &ConsentRequest<'_>) -> Result<Consent, Unanswered> {
         let mut call = self.updates.call_json(request.call);
         call["status"] = "pending".into();
         if let Some(change) = request.change {

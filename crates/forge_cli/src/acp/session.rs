@@ -255,7 +255,11 @@ const fn stop_word(stop: &StopReason) -> &'static str {
         StopReason::MaxIterations(_) | StopReason::MaxTurns(_) | StopReason::BudgetSpent(_) => {
             "max_turn_requests"
         }
-        StopReason::Done | StopReason::NoAnswer | StopReason::Repeating { .. } => "end_turn",
+        StopReason::Done
+        | StopReason::NoAnswer
+        | StopReason::Repeating { .. }
+        | StopReason::Paused
+        | StopReason::Waiting => "end_turn",
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use forge_app::{CheckpointTally, Restored, RunEvent, RunReport};
 use forge_domain::compaction::Outcome;
-use forge_domain::{Body, Cost, Message, NobodyThere, TaskStep, Tokens, ToolCall, ToolResult};
+use forge_domain::{Body, Cost, Message, TaskStep, Tokens, ToolCall, ToolResult, Unanswered};
 use serde_json::{Value, json};
 
 use super::connection::Connection;
@@ -146,14 +146,10 @@ impl Updates {
     ///
     /// # Errors
     /// Fails if the editor cannot ask.
-    pub(super) async fn choose(
-        &self,
-        call: &Value,
-        options: &[Value],
-    ) -> Result<Option<String>, NobodyThere> {
+    pub(super) async fn choose(&self, call: &Value, options: &[Value]) -> Result<Option<String>, Unanswered> {
         let params = json!({"sessionId": self.session(), "toolCall": call, "options": options});
         let answer = self.connection.request("session/request_permission", &params).await;
-        let outcome = answer.map_err(|_| NobodyThere)?["outcome"].clone();
+        let outcome = answer.map_err(|_| Unanswered::Nobody)?["outcome"].clone();
         Ok(outcome["optionId"].as_str().map(str::to_owned).filter(|_| outcome["outcome"] == "selected"))
     }
 

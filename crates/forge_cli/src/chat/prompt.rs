@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use forge_domain::NobodyThere;
+use forge_domain::Unanswered;
 
 use super::screen::Screen;
 use crate::terminal::person::{PersonAt, Prompt};
@@ -20,10 +20,10 @@ impl ChatPrompt {
 
 #[async_trait]
 impl Prompt for ChatPrompt {
-    async fn ask(&self, lines: Vec<String>, prompt: &'static str) -> Result<String, NobodyThere> {
+    async fn ask(&self, lines: Vec<String>, prompt: &'static str) -> Result<String, Unanswered> {
         let answer = self.0.ask(&lines, prompt);
         let _open = Open(&self.0);
-        answer.await.map_err(|_| NobodyThere)
+        answer.await.map_err(|_| Unanswered::Nobody)
     }
 
     fn size(&self) -> Option<(usize, usize)> {

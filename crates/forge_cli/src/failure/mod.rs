@@ -88,9 +88,11 @@ impl Exit {
             StopReason::Done if denials.iter().any(|denied| denied.by.leaves_work()) => Self::Denied,
             StopReason::Done if checkpoints.is_some_and(|tally| tally.unsaved.is_some()) => Self::Unsaved,
             StopReason::Done => Self::Done,
-            StopReason::MaxIterations(_) | StopReason::MaxTurns(_) | StopReason::BudgetSpent(_) => {
-                Self::Limit
-            }
+            StopReason::MaxIterations(_)
+            | StopReason::MaxTurns(_)
+            | StopReason::BudgetSpent(_)
+            | StopReason::Paused
+            | StopReason::Waiting => Self::Limit,
             StopReason::Cut | StopReason::Withheld => Self::Cut,
             StopReason::Repeating { .. } => Self::Repetition,
             StopReason::NoAnswer => Self::NoAnswer,

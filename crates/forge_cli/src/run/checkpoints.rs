@@ -53,7 +53,7 @@ pub(crate) fn checkpointing(workflow: &Workflow) -> anyhow::Result<Option<Arc<Ch
     }))
 }
 
-/// Checks whether processes of other machines may use the store: whether their holders are gone cannot be known.
+/// Checks whether processes of other machines may use the store, whose end cannot be known here.
 fn is_shared(url: &StoreUrl) -> bool {
     !matches!(url, StoreUrl::Memory | StoreUrl::Sqlite(_))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use console::{measure_text_width, style};
-use forge_domain::{Consent, ConsentRequest, Nobody, NobodyThere, Person, Question, Subject, quantity};
+use forge_domain::{Consent, ConsentRequest, Nobody, Person, Question, Subject, Unanswered, quantity};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
@@ -62,7 +62,7 @@ pub(crate) fn person() -> Arc<dyn Person> {
 #[async_trait]
 pub(crate) trait Prompt: Send + Sync {
     /// Shows `lines` and returns the trimmed input after `prompt`.
-    async fn ask(&self, lines: Vec<String>, prompt: &'static str) -> Result<String, NobodyThere>;
+    async fn ask(&self, lines: Vec<String>, prompt: &'static str) -> Result<String, Unanswered>;
 
     /// Returns the columns and rows of the place; `None` if they are not known.
     fn size(&self) -> Option<(usize, usize)>;
@@ -85,9 +85,9 @@ struct Terminal;
 
 #[async_trait]
 impl Prompt for Terminal {
-    async fn ask(&self, lines: Vec<String>, prompt: &'static str) -> Result<String, NobodyThere> {
+    async fn ask(&self, lines: Vec<String>, prompt: &'static str) -> Result<String, Unanswered> {
         let read = tokio::task::spawn_blocking(move || ask_now(&lines, prompt));
-        read.await.unwrap_or(Err(NobodyThere))
+        read.await.unwrap_or(Err(Unanswered::Nobody))
     }
 
     fn size(&self) -> Option<(usize, usize)> {
@@ -97,17 +97,17 @@ impl Prompt for Terminal {
 }
 
 /// Shows `lines` and returns the trimmed input after `prompt`.
-fn ask_now(lines: &[String], prompt: &str) -> Result<String, NobodyThere> {
+fn ask_now(lines: &[String], prompt: &str) -> Result<String, Unanswered> {
     for line in lines {
         output::say(line);
     }
     let keys = option_keys(prompt);
     if keys.is_empty() {
-        return read_answer(&format!("{prompt} ")).ok().flatten().ok_or(NobodyThere);
+        return read_answer(&format!("{prompt} ")).ok().flatten().ok_or(Unanswered::Nobody);
     }
     terminal::drop_typed();
     output::write_raw(&format!("{prompt} "));
-    terminal::read_key_or_line(&keys).ok().flatten().ok_or(NobodyThere)
+    terminal::read_key_or_line(&keys).ok().flatten().ok_or(Unanswered::Nobody)
 }
 
 /// Returns the keys that a prompt offers, such as `[y] yes`; `[Enter]` is a newline.
@@ -137,7 +137,7 @@ pub(crate) struct Paged {
 
 /// Asks at the terminal, page by page, and returns the answer below the last one; `None` if the user refused
 /// before that.
-pub(crate) fn answer_to(question: Paged) -> Result<Option<String>, NobodyThere> {
+pub(crate) fn answer_to(question: Paged) -> Result<Option<String>, Unanswered> {
     const MORE: &str = "[Enter] show the rest  [n] stop >";
     let mut pages = pages(question.lines, Terminal.size());
     loop {
@@ -153,13 +153,13 @@ pub(crate) fn answer_to(question: Paged) -> Result<Option<String>, NobodyThere> 
 
 #[async_trait]
 impl<P: Prompt> Person for PersonAt<P> {
-    async fn answer(&self, question: &Question) -> Result<String, NobodyThere> {
+    async fn answer(&self, question: &Question) -> Result<String, Unanswered> {
         let _turn = self.turn.lock().await;
         let answer = self.prompt.ask(question_lines(question), ">").await?;
         Ok(choice(question, answer))
     }
 
-    async fn consent(&self, request: &ConsentRequest<'_>) -> Result<Consent, NobodyThere> {
+    async fn consent(&self, request: &ConsentRequest<'_>) -> Result<Consent, Unanswered> {
         let _turn = self.turn.lock().await;
         let mut pages = ConsentPages::of(request, self.prompt.size());
         loop {

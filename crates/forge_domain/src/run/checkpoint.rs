@@ -24,12 +24,14 @@ pub enum CheckpointReason {
     Fork,
     /// A user or a caller asked for it.
     Asked,
+    /// The run paused at a safe point, or waits for an answer.
+    Pause,
 }
 
 impl CheckpointReason {
     /// Every reason.
-    pub const ALL: [Self; 6] =
-        [Self::Iteration, Self::Compaction, Self::Interrupt, Self::End, Self::Fork, Self::Asked];
+    pub const ALL: [Self; 7] =
+        [Self::Iteration, Self::Compaction, Self::Interrupt, Self::End, Self::Fork, Self::Asked, Self::Pause];
 
     /// Returns the reason's word, as files and tables have it.
     pub const fn as_str(self) -> &'static str {
@@ -40,6 +42,7 @@ impl CheckpointReason {
             Self::End => "end",
             Self::Fork => "fork",
             Self::Asked => "asked",
+            Self::Pause => "pause",
         }
     }
 

@@ -222,7 +222,8 @@ pub enum StoreError {
         /// The token that a take-over must name.
         token: FencingToken,
     },
-    /// The lease of the claim has run out. Nobody else has claimed the run yet: a renewal makes it valid again.
+    /// The lease of the claim has run out. Nobody else has claimed the run yet: a renewal makes it valid
+    /// again.
     #[error("the lease of run `{run}` ran out at {at}: nothing is saved until it is renewed")]
     Lapsed {
         /// The run.
@@ -370,7 +371,8 @@ pub trait CheckpointStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::Fenced`] if the run was taken over, [`StoreError::Lapsed`] if the lease has run out,
-    /// [`StoreError::NotFound`] if the run or the parent was deleted, [`StoreError::Diverged`] if the conversation did not grow from the parent.
+    /// [`StoreError::NotFound`] if the run or the parent was deleted, [`StoreError::Diverged`] if the
+    /// conversation did not grow from the parent.
     async fn save(&self, claim: &Claim, checkpoint: &NewCheckpoint) -> Result<CheckpointInfo, StoreError>;
 
     /// Reads a checkpoint, and proves the coverage of its conversation.

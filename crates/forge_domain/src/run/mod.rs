@@ -9,6 +9,7 @@ mod tool_service;
 mod tool_twin;
 mod person;
 mod hook;
+mod awaited;
 mod action;
 mod context_snapshot;
 mod checkpoint;
@@ -19,6 +20,7 @@ mod clock;
 
 pub use action::*;
 pub use agent_session::*;
+pub use awaited::*;
 pub use checkpoint::*;
 pub use checkpoint_store::*;
 pub use clock::*;

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
-use crate::{AgentId, EditorTerminal, FileChange, Subject, ToolCall};
+use crate::{AgentId, EditorTerminal, FileChange, Question, Subject, ToolCall};
 
 /// The user that a run works for, if they can be asked.
 ///
@@ -16,14 +17,14 @@ pub trait Person: Send + Sync {
     /// Returns their answer to a question of the model's.
     ///
     /// # Errors
-    /// [`NobodyThere`] if no one can answer, or no one will any more.
-    async fn answer(&self, question: &Question) -> Result<String, NobodyThere>;
+    /// [`Unanswered`].
+    async fn answer(&self, question: &Question) -> Result<String, Unanswered>;
 
     /// Asks for consent to a call that needs it.
     ///
     /// # Errors
-    /// [`NobodyThere`], which counts as a refusal.
-    async fn consent(&self, request: &ConsentRequest<'_>) -> Result<Consent, NobodyThere>;
+    /// [`Unanswered`]; that nobody is there counts as a refusal.
+    async fn consent(&self, request: &ConsentRequest<'_>) -> Result<Consent, Unanswered>;
 
     /// Returns the editor in which they work, if tools should use its files. The default knows of none.
     fn editor(&self) -> Option<Arc<dyn EditorFiles>> {
@@ -50,15 +51,6 @@ pub trait EditorFiles: Send + Sync {
     async fn write(&self, path: &Path, text: &str) -> Option<Result<(), String>>;
 }
 
-/// A question of the model's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
-    /// The text of the question.
-    pub text: String,
-    /// Answers that it proposes; others may be given.
-    pub options: Vec<String>,
-}
-
 /// A call that needs consent.
 #[derive(Clone, Copy, Debug)]
 pub struct ConsentRequest<'a> {
@@ -73,7 +65,8 @@ pub struct ConsentRequest<'a> {
 }
 
 /// A user's decision on a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Consent {
     /// This one may be made.
     Once,
@@ -82,14 +75,21 @@ pub enum Consent {
     /// The call may not be made.
     Refused {
         /// The reason, if they give one; the model reads it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
 }
 
-/// The absence of anyone who can answer.
+/// The reason why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no one can answer")]
-pub struct NobodyThere;
+pub enum Unanswered {
+    /// No one can answer, or no one will any more.
+    #[error("no one can answer")]
+    Nobody,
+    /// Someone will answer later, perhaps in days: the turn waits, and the call is made when it is resumed.
+    #[error("no one has answered yet")]
+    Later,
+}
 
 /// A stand-in for runs without a user who could be asked.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,11 +97,11 @@ pub struct Nobody;
 
 #[async_trait]
 impl Person for Nobody {
-    async fn answer(&self, _: &Question) -> Result<String, NobodyThere> {
-        Err(NobodyThere)
+    async fn answer(&self, _: &Question) -> Result<String, Unanswered> {
+        Err(Unanswered::Nobody)
     }
 
-    async fn consent(&self, _: &ConsentRequest<'_>) -> Result<Consent, NobodyThere> {
-        Err(NobodyThere)
+    async fn consent(&self, _: &ConsentRequest<'_>) -> Result<Consent, Unanswered> {
+        Err(Unanswered::Nobody)
     }
 }

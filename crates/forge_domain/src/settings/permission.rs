@@ -14,7 +14,7 @@ use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
-use crate::{Discretion, FileChange, FoundSecret, ToolName};
+use crate::{Discretion, FileChange, FoundSecret, Question, ToolName};
 
 /// A permission for a call, in order of strictness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -123,7 +123,8 @@ impl Reach {
 }
 
 /// One thing that a call would touch.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Subject {
     /// A file or folder that is looked at: its path from the workspace's root, with `/` between names.
     Read(String),
@@ -502,6 +503,8 @@ pub struct CallNotes {
     pub secrets: Option<Vec<(String, FoundSecret)>>,
     /// The end of the effect in a few words, such as an exit status.
     pub outcome: Option<String>,
+    /// The question that someone will answer later: the call had no effect, and is made again then.
+    pub awaits: Option<Question>,
 }
 
 impl CallScope {
@@ -559,6 +562,11 @@ impl CallScope {
     /// Notes how the effect of the call ended.
     pub fn note_outcome(&self, outcome: String) {
         self.lock_notes().outcome = Some(outcome);
+    }
+
+    /// Notes that the call waits for the answer to `question`, and had no effect.
+    pub fn note_awaited(&self, question: Question) {
+        self.lock_notes().awaits = Some(question);
     }
 
     /// Returns what was noted of the call.

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use forge_domain::{
     Action, AgentId, CheckpointKey, CheckpointOutline, CompactionEntry, Configuration, ContextMessage,
-    ContextSnapshot, Conversation, Entry, EntryId, LogReader, Message, MessageId, NewCheckpoint,
+    ContextSnapshot, Conversation, Entry, EntryId, LeaseEnd, LogReader, Message, MessageId, NewCheckpoint,
     PackedMessage, Progress, Replacement, Tokens, distinct_words, searched_text,
 };
 use jiff::Timestamp;
@@ -416,6 +416,12 @@ pub(super) fn nanoseconds(time: Timestamp) -> Option<i64> {
 /// Returns the time of a row.
 pub(super) fn timestamp(nanoseconds: i64) -> Timestamp {
     Timestamp::from_nanosecond(nanoseconds.into()).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// Returns the end of a lease in a row, by the clock of this machine, which is that of a file's writers.
+pub(super) fn lease_end(nanoseconds: Option<i64>) -> Option<LeaseEnd> {
+    let at = timestamp(nanoseconds?);
+    Some(LeaseEnd { at, has_passed: at <= Timestamp::now() })
 }
 
 /// Returns the hash by which bytes are found.

@@ -1,6 +1,6 @@
 //! Questions of a server for the user, and the folder that a server may know of.
 
-use forge_domain::{McpServerId, NobodyThere, Person, Question};
+use forge_domain::{McpServerId, Person, Question, Unanswered};
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
 use serde_json::{Map, Value};
 
@@ -22,8 +22,8 @@ enum NoAnswer {
     Nobody,
 }
 
-impl From<NobodyThere> for NoAnswer {
-    fn from(_: NobodyThere) -> Self {
+impl From<Unanswered> for NoAnswer {
+    fn from(_: Unanswered) -> Self {
         Self::Nobody
     }
 }

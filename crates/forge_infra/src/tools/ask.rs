@@ -1,7 +1,7 @@
 //! `ask`: a question to the user of the run.
 
 use async_trait::async_trait;
-use forge_domain::{CallScope, NobodyThere, Question, Reach};
+use forge_domain::{CallScope, Question, Reach, Unanswered};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -50,12 +50,17 @@ impl Tool for Ask {
         Reach::free()
     }
 
-    async fn run(&self, arguments: Arguments, room: &Room, _: &CallScope) -> Result<String, ToolFailure> {
+    async fn run(&self, arguments: Arguments, room: &Room, scope: &CallScope) -> Result<String, ToolFailure> {
         let Wanted { question, options } = arguments.read()?;
-        match room.person.answer(&Question { text: question, options }).await {
+        let question = Question { text: question, options };
+        match room.person.answer(&question).await {
             Ok(answer) if answer.trim().is_empty() => Ok("[the user gave no answer]".to_owned()),
             Ok(answer) => Ok(answer),
-            Err(NobodyThere) => Err(ToolFailure::Refused(
+            Err(Unanswered::Later) => {
+                scope.note_awaited(question);
+                Err(ToolFailure::Refused("no one has answered yet".to_owned()))
+            }
+            Err(Unanswered::Nobody) => Err(ToolFailure::Refused(
                 "no one can answer here: decide what is most likely wanted, continue, and state your \
                  assumptions at the end"
                     .to_owned(),
@@ -68,7 +73,7 @@ impl Tool for Ask {
 mod tests {
     use std::sync::Arc;
 
-    use forge_domain::{Consent, ConsentRequest, NobodyThere, Person, Question};
+    use forge_domain::{Consent, ConsentRequest, Person, Question, Unanswered};
 
     use super::super::fixture::Fixture;
 
@@ -76,11 +81,11 @@ mod tests {
 
     #[async_trait::async_trait]
     impl Person for Echo {
-        async fn answer(&self, question: &Question) -> Result<String, NobodyThere> {
+        async fn answer(&self, question: &Question) -> Result<String, Unanswered> {
             Ok(format!("{} {}", question.text, question.options.join("/")))
         }
-        async fn consent(&self, _: &ConsentRequest<'_>) -> Result<Consent, NobodyThere> {
-            Err(NobodyThere)
+        async fn consent(&self, _: &ConsentRequest<'_>) -> Result<Consent, Unanswered> {
+            Err(Unanswered::Nobody)
         }
     }
 

@@ -9,8 +9,8 @@ use super::error::ServerName;
 use super::read;
 use crate::checkpoint_store::record::{nanoseconds, timestamp};
 
-/// The columns by which [`check`] knows whether a claim is valid: the id, the token, the holder, and the end of
-/// its lease if that has passed.
+/// The columns by which [`check`] knows whether a claim is valid: the id, the token, the holder, and the end
+/// of its lease if that has passed.
 pub(super) const CLAIM_COLUMNS: &str = "id, token, holder,
     CASE WHEN held_until <= clock_timestamp() THEN (extract(epoch FROM held_until) * 1000000)::bigint END";
 

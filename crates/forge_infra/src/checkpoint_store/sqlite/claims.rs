@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::error::StoreFileName;
 use super::read;
-use crate::checkpoint_store::record::{nanoseconds, timestamp};
+use crate::checkpoint_store::record::{lease_end, nanoseconds, timestamp};
 
 /// A run as stored in its row.
 struct Run {
@@ -22,13 +22,6 @@ impl Run {
     fn lapsed_at(&self) -> Option<Timestamp> {
         self.lease.filter(|lease| lease.has_passed).map(|lease| lease.at)
     }
-}
-
-/// Returns the end of a lease, as stored, by the clock of this machine: the file is on it, and so are all
-/// processes that write it.
-pub(super) fn lease_end(stored: Option<i64>) -> Option<LeaseEnd> {
-    let at = timestamp(stored?);
-    Some(LeaseEnd { at, has_passed: at <= Timestamp::now() })
 }
 
 /// Returns the end of a lease that begins now, as it is stored.

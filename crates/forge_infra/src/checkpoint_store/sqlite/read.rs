@@ -9,13 +9,12 @@ use forge_domain::{
 };
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::claims::lease_end;
 use super::error::StoreFileName;
 use super::line::line;
 use super::schema::SCHEMA;
 use super::words;
 use crate::checkpoint_store::inspection::{Branch, Inspection, State};
-use crate::checkpoint_store::record::{OUTLINED_AT_ONCE, Press, Row, number, timestamp};
+use crate::checkpoint_store::record::{OUTLINED_AT_ONCE, Press, Row, lease_end, number, timestamp};
 
 /// The end of a checkpoint's log.
 pub(super) struct Head {
