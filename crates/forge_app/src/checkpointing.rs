@@ -25,6 +25,8 @@ pub struct Checkpointing {
     holder: Arc<dyn Holder>,
     policy: CheckpointPolicy,
     folder: Option<String>,
+    /// True if nothing is done that is not saved before.
+    is_strict: bool,
     desk: Mutex<Desk>,
     /// Held while the run is claimed, so that two calls do not claim it at once.
     claiming: futures::lock::Mutex<()>,
@@ -48,6 +50,11 @@ struct Desk {
 }
 
 impl Desk {
+    /// Checks whether the log of actions alone pauses at `now`, because the store did not answer.
+    fn is_log_paused(&self, now: Timestamp) -> bool {
+        self.log_paused_until.is_some_and(|until| now < until)
+    }
+
     /// Notes why the store failed.
     fn take_failure(&mut self, error: &StoreError, now: Timestamp) {
         match error {
@@ -58,6 +65,24 @@ impl Desk {
             StoreError::NotFound { .. } => self.is_over = true,
             StoreError::TimedOut { .. } => self.paused_until = now.checked_add(PAUSE).ok(),
             _ => {}
+        }
+    }
+}
+
+/// The reason why a run may not continue in this process.
+#[derive(Debug)]
+pub(crate) enum HoldError {
+    /// Another process has taken it over: [`StoreError::Fenced`].
+    Fenced(StoreError),
+    /// It is strict, and its latest state is not saved.
+    Unsaved(String),
+}
+
+impl From<StoreError> for HoldError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            error @ StoreError::Fenced { .. } => Self::Fenced(error),
+            error => Self::Unsaved(error.to_string()),
         }
     }
 }
@@ -156,6 +181,7 @@ impl Checkpointing {
             holder: Arc::new(Embedding),
             policy: CheckpointPolicy::default(),
             folder: None,
+            is_strict: false,
             desk: Mutex::new(Desk {
                 run,
                 claim: None,
@@ -196,6 +222,14 @@ impl Checkpointing {
         Self { store: self.store.with_lease(lease), ..self }
     }
 
+    /// Saves at every point, whatever the policy, and ends the run if that fails: no model is asked, and no
+    /// tool called, that is not known to the next process. Otherwise a store that fails costs checkpoints,
+    /// not the run.
+    #[must_use]
+    pub fn strict(self) -> Self {
+        Self { is_strict: true, ..self }
+    }
+
     /// Renews the lease of the run, if this process holds one with a lease. A store that fails is asked again
     /// by the next renewal; a run that was taken over ends before its next call.
     pub async fn renew(&self) {
@@ -232,8 +266,8 @@ impl Checkpointing {
     pub(crate) fn is_due(&self, agent: &Agent, point: Point, iterations: usize) -> bool {
         let mut desk = self.desk();
         let Some(moment) = point.moment() else { return true };
-        if desk.is_over {
-            return false;
+        if desk.is_over || self.is_strict {
+            return !desk.is_over;
         }
         let is_unsaved = desk.unsaved.contains_key(&agent.id);
         let is_last = matches!(moment, CheckpointMoment::Interrupt | CheckpointMoment::End);
@@ -250,7 +284,7 @@ impl Checkpointing {
     }
 
     fn is_paused(&self, desk: &Desk) -> bool {
-        desk.paused_until.is_some_and(|until| self.clock.now() < until)
+        !self.is_strict && desk.paused_until.is_some_and(|until| self.clock.now() < until)
     }
 
     /// Ends the pause: at the end of a run the store is asked again.
@@ -259,11 +293,12 @@ impl Checkpointing {
     }
 
     /// Checks that no other process has taken the run over, as far as the store can tell. A store that fails
-    /// ends no run. Returns when the lease had run out, if it did, and was renewed since the last check.
+    /// ends no run that is not strict. Returns when the lease had run out, if it did, and was renewed since
+    /// the last check.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`].
-    pub(crate) async fn check_fence(&self) -> Result<Option<Timestamp>, StoreError> {
+    /// [`HoldError`].
+    pub(crate) async fn check_fence(&self) -> Result<Option<Timestamp>, HoldError> {
         let claim = {
             let desk = self.desk();
             let is_asked = !desk.is_over && !self.is_paused(&desk);
@@ -274,6 +309,9 @@ impl Checkpointing {
         {
             tracing::debug!(%error, "the claim is not confirmed");
             self.desk().take_failure(&error, self.clock.now());
+            if self.is_strict {
+                return Err(error.into());
+            }
         }
         self.check_known_fence().map(|()| self.store.take_lapse())
     }
@@ -281,13 +319,14 @@ impl Checkpointing {
     /// Checks what is known already, without asking the store.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`].
-    pub(crate) fn check_known_fence(&self) -> Result<(), StoreError> {
+    /// [`HoldError`].
+    pub(crate) fn check_known_fence(&self) -> Result<(), HoldError> {
         let desk = self.desk();
-        match &desk.fenced_by {
-            Some(by) => Err(StoreError::Fenced { run: desk.run.clone(), by: by.clone() }),
-            None => Ok(()),
+        if let Some(by) = &desk.fenced_by {
+            return Err(StoreError::Fenced { run: desk.run.clone(), by: by.clone() }.into());
         }
+        let unsaved = desk.report.unsaved.clone().filter(|_| self.is_strict);
+        unsaved.map_or(Ok(()), |why| Err(HoldError::Unsaved(why)))
     }
 
     /// Saves a state that grew from `parent`.
@@ -353,7 +392,7 @@ impl Checkpointing {
             if desk.is_over {
                 return Ok(None);
             }
-            if self.is_log_paused(&desk) {
+            if (self.is_paused(&desk) || desk.is_log_paused(self.clock.now())) {
                 return Err("the store does not answer".to_owned());
             }
             desk.run.clone()
@@ -370,15 +409,14 @@ impl Checkpointing {
     /// # Errors
     /// The reason why it is not saved, in words.
     pub(crate) async fn end_action(&self, key: ActionKey, end: &ActionEnd) -> Result<(), String> {
-        if self.is_log_paused(&self.desk()) {
+        let is_paused = {
+            let desk = self.desk();
+            self.is_paused(&desk) || desk.is_log_paused(self.clock.now())
+        };
+        if is_paused {
             return Err("the store does not answer".to_owned());
         }
         self.store.inner().end_action(key, end).await.map_err(|error| self.note_gap(&error))
-    }
-
-    /// Checks whether nothing is logged, because the store did not answer.
-    fn is_log_paused(&self, desk: &Desk) -> bool {
-        self.is_paused(desk) || desk.log_paused_until.is_some_and(|until| self.clock.now() < until)
     }
 
     /// Notes why an action is not saved, and returns it in words.

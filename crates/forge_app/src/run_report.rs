@@ -11,6 +11,7 @@ use forge_domain::{
 use serde::Serialize;
 
 use crate::CheckpointTally;
+use crate::checkpointing::HoldError;
 
 /// The report of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -289,6 +290,12 @@ pub enum RunError {
         #[source]
         source: StoreError,
     },
+    /// The run is not saved, and nothing may be done that is not saved before.
+    #[error("the run stops, because it cannot be saved: {why}")]
+    Unsaved {
+        /// The reason.
+        why: String,
+    },
     /// No agent subscribes to the event.
     #[error(
         "no agent subscribes to the event `{event}`\nhelp: name the agent that is to start by --agent ID ({known}), \
@@ -415,12 +422,22 @@ pub enum RunError {
     Sink(SinkError),
 }
 
+impl From<HoldError> for RunError {
+    fn from(error: HoldError) -> Self {
+        match error {
+            HoldError::Fenced(source) => Self::Fenced { source },
+            HoldError::Unsaved(why) => Self::Unsaved { why },
+        }
+    }
+}
+
 impl RunError {
     /// Returns the error's name in traces and metrics. It never changes and contains no message.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::UnknownAgent { .. } => "unknown_agent",
             Self::Fenced { .. } => "fenced",
+            Self::Unsaved { .. } => "unsaved",
             Self::NobodyListens { .. } => "nobody_listens",
             Self::NoModel { .. } | Self::Model { .. } | Self::Reasoning { .. } | Self::NoImages { .. } => {
                 "model"

@@ -171,11 +171,10 @@ impl Engine {
     /// or a tool is called.
     ///
     /// # Errors
-    /// [`RunError::Fenced`].
+    /// [`RunError::Fenced`]; [`RunError::Unsaved`] if nothing may be done that is not saved.
     pub(crate) async fn check_fence(&self) -> Result<(), RunError> {
         let Some(checkpointing) = self.checkpointing() else { return Ok(()) };
-        let lapsed = checkpointing.check_fence().await.map_err(|source| RunError::Fenced { source })?;
-        if let Some(at) = lapsed {
+        if let Some(at) = checkpointing.check_fence().await? {
             self.events.notice(&format!(
                 "the lease of this run ran out at {at}, as when a machine sleeps; no other process had taken \
                  the run over, and it continues"
@@ -184,13 +183,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Checks that no other process is known to have taken the run over.
+    /// Checks that no other process is known to have taken the run over, and that a strict run is saved.
     ///
     /// # Errors
-    /// [`RunError::Fenced`].
+    /// [`RunError::Fenced`]; [`RunError::Unsaved`] if nothing may be done that is not saved.
     pub(crate) fn check_known_fence(&self) -> Result<(), RunError> {
-        let known = self.checkpointing().map_or(Ok(()), Checkpointing::check_known_fence);
-        known.map_err(|source| RunError::Fenced { source })
+        let Some(checkpointing) = self.checkpointing() else { return Ok(()) };
+        Ok(checkpointing.check_known_fence()?)
     }
 
     /// Restores the learned limits, what the agent has spent of its budget, and the consents for the rest of
