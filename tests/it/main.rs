@@ -59,6 +59,7 @@ mod resume;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod schema;
+mod scheduler;
 mod secrets;
 #[cfg(unix)]
 mod sessions;

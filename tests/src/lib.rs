@@ -5,6 +5,7 @@ mod answer;
 pub mod binding;
 pub mod binding_run;
 pub mod endurance;
+pub mod scheduler_contract;
 mod local_web;
 mod script;
 mod scripted_server;

@@ -392,7 +392,7 @@ impl Checkpointing {
             if desk.is_over {
                 return Ok(None);
             }
-            if (self.is_paused(&desk) || desk.is_log_paused(self.clock.now())) {
+            if self.is_paused(&desk) || desk.is_log_paused(self.clock.now()) {
                 return Err("the store does not answer".to_owned());
             }
             desk.run.clone()

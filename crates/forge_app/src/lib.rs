@@ -31,6 +31,7 @@ mod diagnosis;
 mod effective;
 mod emission;
 mod engine;
+mod fleet;
 mod hooks;
 mod inspect;
 mod learned_limit;
@@ -69,6 +70,10 @@ pub use diagnosis::{Check, Credentials, Health, diagnose};
 pub use effective::{Effective, effective};
 pub use emission::{EMIT, silent_subscriptions};
 pub use engine::{Conduct, Consents, Engine, LiveContext, ModeRefused, NextCall, SandboxCheck, known_model};
+pub use fleet::{
+    LocalScheduler, Moment, OutcomeEnd, Pulse, RunDetails, RunState, ScheduledRun, Scheduler, SchedulerError,
+    SliceFailure, SliceOrder, SliceOutcome, SliceRunner, Word,
+};
 pub use hooks::Hooks;
 pub use inspect::{
     Duplicate, DuplicateKind, GroupCounts, InspectReport, Inspector, LargeItem, RoleShare, ToolShare,
