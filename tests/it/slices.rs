@@ -118,7 +118,7 @@ impl Run {
 
     async fn begin(&self, task: &str) {
         let (mut run, _) = self.process();
-        run.accept(task).await.unwrap();
+        run.accept(task, None).await.unwrap();
         run.orchestrator().close().await;
     }
 

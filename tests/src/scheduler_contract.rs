@@ -70,7 +70,7 @@ impl SliceRunner for Script {
             end,
             checkpoint: Some(CheckpointKey::new(key)),
             token: Some(FencingToken::new(key)),
-            calls: 2,
+            calls: 2 * key as usize,
             cost: Dollars::new(0.25).unwrap(),
         })
     }

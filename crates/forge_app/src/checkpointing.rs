@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forge_domain::{
     ActionEnd, ActionKey, Agent, AgentId, CheckpointInfo, CheckpointKey, CheckpointMoment, CheckpointPolicy,
-    CheckpointReason, CheckpointStore, Claim, Clock, ContextSnapshot, Deletion, EntryId, Holder, Lease,
-    NewAction, NewCheckpoint, Retention, RunId, StoreError, Sweep,
+    CheckpointReason, CheckpointStore, Claim, Clock, ContextSnapshot, Deletion, EntryId, FencingToken,
+    Holder, Lease, NewAction, NewCheckpoint, Retention, RunId, StoreError, Sweep,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -98,6 +98,9 @@ pub struct CheckpointTally {
     pub failed: usize,
     /// The reason why the latest state is not in the store; `None` if it is.
     pub unsaved: Option<String>,
+    /// The last checkpoint that was saved, and the token under which it was.
+    #[serde(skip)]
+    pub last: Option<(CheckpointKey, FencingToken)>,
 }
 
 /// A point of a run.
@@ -174,7 +177,7 @@ impl Holder for Embedding {
 impl Checkpointing {
     /// Saves the checkpoints of `run`, which begins with the first of them, in `store`.
     pub fn new(store: Arc<dyn CheckpointStore>, clock: Arc<dyn Clock>, run: RunId) -> Self {
-        let report = CheckpointTally { run: run.clone(), saved: 0, failed: 0, unsaved: None };
+        let report = CheckpointTally { run: run.clone(), saved: 0, failed: 0, unsaved: None, last: None };
         Self {
             store: LeasedStore::new(store),
             clock,
@@ -346,8 +349,9 @@ impl Checkpointing {
         let result = self.write(new).await;
         let mut desk = self.desk();
         match &result {
-            Ok(_) => {
+            Ok(info) => {
                 desk.report.saved += 1;
+                desk.report.last = desk.claim.as_ref().map(|claim| (info.key, claim.token));
                 desk.unsaved.remove(&agent);
             }
             Err(error) => {

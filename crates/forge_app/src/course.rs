@@ -62,6 +62,13 @@ impl Dialogue {
         self.awaiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns what an agent waits for whose counters were saved as `progress`.
+    pub(crate) fn awaited(progress: &Progress) -> Vec<Awaited> {
+        let saved = progress.extra.get(AWAITING).cloned().unwrap_or_default();
+        let awaiting: BTreeMap<usize, Option<Awaited>> = serde_json::from_value(saved).unwrap_or_default();
+        awaiting.into_values().flatten().collect()
+    }
+
     /// Takes what was saved beside the counters.
     fn restore(progress: &mut Progress) -> Self {
         Self {

@@ -5,6 +5,7 @@ mod local;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use forge_domain::{CheckpointKey, Dollars, FencingToken, RunId};
@@ -58,7 +59,7 @@ pub struct SliceOutcome {
     /// The fencing token of that checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<FencingToken>,
-    /// Calls to models in this slice.
+    /// Calls to models of the whole run until now.
     #[serde(default)]
     pub calls: usize,
     /// The cost of the whole run until now.
@@ -96,6 +97,9 @@ pub trait Pulse: Send + Sync {
     /// Tells that the slice is alive. Cheap; if it is not told for longer than the scheduler waits, the slice
     /// is given to another worker.
     fn beat(&self);
+
+    /// Returns the time without a beat after which the slice is given away; `None` if it never is.
+    fn patience(&self) -> Option<Duration>;
 
     /// Waits until the slice is asked to pause at its next safe point, because the run is to stop, the worker
     /// drains, or another worker has the slice.
@@ -163,7 +167,8 @@ pub struct ScheduledRun {
 }
 
 /// The details of a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RunDetails {
     /// The checkpoint at which its last slice ended.
     pub checkpoint: Option<CheckpointKey>,

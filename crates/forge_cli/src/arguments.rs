@@ -128,6 +128,15 @@ pub(crate) struct ConsentFlags {
 }
 
 impl ConsentFlags {
+    /// Returns the words by which another process is given the same consents.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let mode = self.mode.map(|mode| ["--mode".to_owned(), mode.to_string()]);
+        let mut words: Vec<String> = mode.into_iter().flatten().collect();
+        words.extend(self.yes.then(|| "--yes".to_owned()));
+        words.extend(self.allow.iter().flat_map(|rule| ["--allow".to_owned(), rule.clone()]));
+        words
+    }
+
     /// Returns the user's decisions.
     ///
     /// # Errors
@@ -169,6 +178,17 @@ pub(crate) enum SandboxModeName {
     Off,
     /// As forge.yaml configures it, but with full network access
     Network,
+}
+
+impl SandboxModeName {
+    /// Returns the word for it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+            Self::Network => "network",
+        }
+    }
 }
 
 impl From<SandboxModeName> for SandboxMode {

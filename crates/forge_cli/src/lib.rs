@@ -11,6 +11,7 @@ mod chat;
 mod commands;
 mod consent;
 mod failure;
+mod fleet;
 mod output;
 mod places;
 mod redaction;

@@ -4,6 +4,7 @@
 //! a checkpoint, forking adds a run.
 
 mod archive;
+mod awaited;
 mod card;
 mod compaction;
 mod difference;
@@ -21,6 +22,7 @@ use forge_domain::{
 use jiff::Timestamp;
 
 pub use self::archive::{ArchiveError, Imported, export_run, import_run, seal_run};
+pub use self::awaited::awaited;
 pub use self::card::{RunCard, run_cards, title};
 pub use self::compaction::{
     CompactRun, CompactRunError, CompactedRun, compact_run, save_compaction, tools_tokens_of,

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use forge_domain::{Clock, FencingToken, RunId};
@@ -62,6 +63,10 @@ struct LocalPulse {
 #[async_trait]
 impl Pulse for LocalPulse {
     fn beat(&self) {}
+
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
 
     async fn pause_asked(&self) {
         self.asked.clone().await;
@@ -122,7 +127,7 @@ impl LocalScheduler {
                 entry.details.trouble = None;
                 entry.details.checkpoint = outcome.checkpoint.or(entry.details.checkpoint);
                 entry.token = outcome.token.or(entry.token);
-                entry.details.calls += outcome.calls;
+                entry.details.calls = outcome.calls;
                 entry.details.cost = outcome.cost;
                 match outcome.end {
                     OutcomeEnd::Paused => {}

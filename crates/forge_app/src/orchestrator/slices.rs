@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forge_domain::{Awaited, Event};
+use forge_domain::{Awaited, Dollars, Event};
 
 use super::Orchestrator;
 use crate::conversations::{Others, Work};
@@ -54,14 +54,17 @@ impl SlicedRun {
         &mut self.0
     }
 
-    /// Takes `task` for whom [`Orchestrator::recipients`] names, and saves it, without calling a model: a
-    /// slice begins with it, in this process or another.
+    /// Takes `task` for the agent named `id`, or for whom [`Orchestrator::recipients`] names, and saves it,
+    /// without calling a model: a slice begins with it, in this process or another.
     ///
     /// # Errors
     /// [`RunError`] if nobody takes it, or an agent cannot work as it is configured.
-    pub async fn accept(&mut self, task: impl Into<Event>) -> Result<(), RunError> {
+    pub async fn accept(&mut self, task: impl Into<Event>, id: Option<&str>) -> Result<(), RunError> {
         let event = task.into();
-        let agents = self.0.recipients()?;
+        let agents = match id {
+            Some(id) => vec![self.0.roster().find(id)?],
+            None => self.0.recipients()?,
+        };
         let (agent, waiting) = agents.split_first().ok_or(RunError::NothingToResume)?;
         let Orchestrator { engine, conversations, active, .. } = &mut self.0;
         if !event.images.is_empty() {
@@ -75,6 +78,12 @@ impl SlicedRun {
         let errand = (!waiting.is_empty()).then(|| Errand { event: event.clone(), waiting });
         assignment.receive_event(&event, errand).await?;
         assignment.save_task().await
+    }
+
+    /// Returns the calls to models of the whole run until now, and their cost.
+    pub fn totals(&self) -> (usize, Dollars) {
+        let iterations = self.0.conversations.iter().map(|(_, work)| work.course.progress.iterations);
+        (iterations.sum(), self.0.engine.spent().cost.dollars)
     }
 
     /// Returns what the run waits for, by agent and call.

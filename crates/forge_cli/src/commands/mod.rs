@@ -8,6 +8,7 @@ mod config;
 mod continue_session;
 mod doctor;
 mod export;
+mod fleet;
 mod init;
 mod inspect;
 mod log;
@@ -18,7 +19,10 @@ mod replay;
 mod run;
 mod sessions;
 mod shorthand;
+mod slice;
+mod submit;
 mod trust;
+mod worker;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -114,6 +118,10 @@ commands! {
         Sessions(sessions::SessionsArguments),
         Continue(Box<continue_session::ContinueArguments>),
         Acp(acp::AcpArguments),
+        Submit(Box<submit::SubmitArguments>),
+        Worker(Box<worker::WorkerArguments>),
+        Fleet(fleet::FleetArguments),
+        Slice(Box<slice::SliceArguments>),
         Replay(replay::ReplayArguments),
         Compact(compact::CompactArguments),
         Inspect(inspect::InspectArguments),

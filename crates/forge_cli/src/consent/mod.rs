@@ -36,6 +36,11 @@ pub(crate) fn give_once(is_given: bool) {
     IS_GIVEN.store(is_given, Ordering::Relaxed);
 }
 
+/// Checks whether the project's file is trusted for this command.
+pub(crate) fn is_given_once() -> bool {
+    IS_GIVEN.load(Ordering::Relaxed)
+}
+
 /// The most lines of a list that are shown without a pager.
 const MOST_LINES: usize = 200;
 

@@ -194,6 +194,7 @@ mod tests {
             saved: 1,
             failed: 0,
             unsaved: unsaved.map(str::to_owned),
+            last: None,
         };
         let denied = StopReason::Denied { hook: "h".to_owned(), reason: String::new() };
         let repeating = StopReason::Repeating { times: 3, tools: "read".to_owned() };

@@ -19,8 +19,12 @@ use crate::setup::{BUILT_IN_AGENT, store};
 /// The time after which another machine may continue a run whose process has stopped renewing its lease.
 const LEASE: Duration = Duration::from_secs(60);
 
-/// Sets up the checkpoints of a new run in the working folder; `None` if they are off.
-pub(crate) fn checkpointing(workflow: &Workflow) -> anyhow::Result<Option<Arc<Checkpointing>>> {
+/// Sets up the checkpoints of a new run in the working folder; `None` if they are off. With the lease of a
+/// `slice` nothing is done that is not saved, and whoever drives it renews that lease.
+pub(crate) fn checkpointing(
+    workflow: &Workflow,
+    slice: Option<Lease>,
+) -> anyhow::Result<Option<Arc<Checkpointing>>> {
     let policy = workflow.checkpoint.clone();
     let url = match (store::configured_store(policy.store.as_ref()), &policy.store) {
         (Ok(Some(url)), _) => url,
@@ -42,6 +46,9 @@ pub(crate) fn checkpointing(workflow: &Workflow) -> anyhow::Result<Option<Arc<Ch
         Ok(folder) => checkpointing.in_folder(folder.display().to_string()),
         Err(_) => checkpointing,
     };
+    if let Some(lease) = slice {
+        return Ok(Some(Arc::new(checkpointing.with_lease(lease).strict())));
+    }
     // Without a runtime nothing would renew a lease.
     Ok(Some(match (lease, Handle::try_current()) {
         (Some(lease), Ok(runtime)) => {

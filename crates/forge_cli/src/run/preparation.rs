@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 use forge_app::{ActionLog, Engine, History, Orchestrator, Resume, RunEvent, Watcher, unknown_permissions};
 use forge_domain::compaction::ContextCompactor;
 use forge_domain::{
-    MCP_SEPARATOR, McpServerConfig, McpServerId, Mode, Person, SessionSink, StoreSetting, ToolName, Workflow,
+    Lease, MCP_SEPARATOR, McpServerConfig, McpServerId, Mode, Person, SessionSink, StoreSetting, ToolName,
+    Workflow,
 };
 use forge_infra::FileSessionSink;
 use forge_transcript::write_openai;
@@ -42,18 +43,29 @@ pub(crate) struct RunRequest {
     pub(crate) answer: Option<AnswerSchema>,
     /// MCP servers of the editor that the run works for.
     pub(crate) servers: BTreeMap<McpServerId, McpServerConfig>,
+    /// The lease of a run that is driven in slices: it does nothing that is not saved, and whoever drives it
+    /// renews the lease.
+    pub(crate) slice: Option<Lease>,
 }
 
 impl RunRequest {
     /// Creates a request for a new run.
     pub(crate) const fn new(store: Option<StoreSetting>, flags: RunFlags) -> Self {
-        Self { resume: None, history: None, store, flags, answer: None, servers: BTreeMap::new() }
+        Self {
+            resume: None,
+            history: None,
+            store,
+            flags,
+            answer: None,
+            servers: BTreeMap::new(),
+            slice: None,
+        }
     }
 }
 
 /// Sets up a run that `view` shows and that works for `person`.
 pub(crate) fn prepare(
-    RunRequest { resume, store, flags, answer, servers, .. }: &RunRequest,
+    RunRequest { resume, store, flags, answer, servers, slice, .. }: &RunRequest,
     view: &Arc<dyn RunView>,
     person: Arc<dyn Person>,
 ) -> anyhow::Result<Orchestrator> {
@@ -87,7 +99,7 @@ pub(crate) fn prepare(
     }
     let sandbox = sandbox::of(&workflow, &layers.environment, &tell)?;
     let actions = ActionLog::new();
-    if resume.is_some() {
+    if resume.is_some() || slice.is_some() {
         actions.wait_for_claim();
     }
     let services = setup::services(workflow, sink, layers, &tell, person, sandbox.as_ref(), &actions)?;
@@ -102,7 +114,7 @@ pub(crate) fn prepare(
     }
     engine.conduct.begin(discretion, held);
     check_mode(&engine)?;
-    Ok(Orchestrator::new(match checkpoints::checkpointing(&engine.services().workflow)? {
+    Ok(Orchestrator::new(match checkpoints::checkpointing(&engine.services().workflow, *slice)? {
         Some(checkpointing) => engine.with_checkpoints(checkpointing),
         None => engine,
     }))

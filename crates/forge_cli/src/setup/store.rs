@@ -80,8 +80,20 @@ pub(crate) fn named_store(named: &str) -> anyhow::Result<Option<StoreUrl>> {
 /// Returns the store of `named`, which is the value of `--store`; without it, the one of this folder's runs,
 /// which is `None` if they save no checkpoints.
 pub(crate) fn of_runs(named: Option<&str>, config: Option<&Path>) -> anyhow::Result<Option<StoreUrl>> {
+    match named {
+        Some(named) => named_store(named),
+        None => configured_store(setting_of_runs(None, config)?.as_ref()),
+    }
+}
+
+/// Returns the store of `named` like [`of_runs`], as it was written.
+pub(crate) fn setting_of_runs(
+    named: Option<&str>,
+    config: Option<&Path>,
+) -> anyhow::Result<Option<StoreSetting>> {
     if let Some(named) = named {
-        return named_store(named);
+        let setting = named.parse().map_err(|error| Misconfigured(format!("{error}")))?;
+        return Ok(Some(setting));
     }
     let source = ConfigFlag { config: config.map(Path::to_owned) }.source();
     let configuration = configuration(&source, Need::Store).map_err(|error| {
@@ -91,7 +103,7 @@ pub(crate) fn of_runs(named: Option<&str>, config: Option<&Path>) -> anyhow::Res
         let help = "it names the store: fix it, or name the store with --store";
         Misconfigured(format!("{error:#}\n{help}")).into()
     })?;
-    configured_store(configuration.workflow.checkpoint.store.as_ref())
+    Ok(configuration.workflow.checkpoint.store)
 }
 
 /// Returns the store like [`of_runs`], or an error if there is none.
