@@ -25,6 +25,7 @@ mod example;
 mod export;
 #[cfg(target_os = "linux")]
 mod first_hours;
+mod fleet;
 mod forge;
 mod home;
 mod hooks;

@@ -128,7 +128,7 @@ impl Run {
         run.orchestrator_mut().restore(&Resume::from("r")).await.unwrap();
         assert_eq!(person.receive(&run.awaited(), answers), [], "no answer is late");
         for (number, text) in words {
-            run.orchestrator().engine().conduct.words.say(*number, (*text).to_owned());
+            run.say(*number, (*text).to_owned());
         }
         let limits = SliceLimits { calls: NonZeroUsize::new(calls), time: None };
         let slice = run.run(limits).await.unwrap();
@@ -185,7 +185,7 @@ async fn slices_of_a_run_do_together_what_the_unbroken_run_does() {
             // A slice that pauses leaves the run to anyone.
             assert_eq!(run.store.runs().await.unwrap()[0].holder, None);
             let last = run.store.list(&CheckpointFilter::default()).await.unwrap().remove(0);
-            assert_eq!((last.reason, last.iteration), (CheckpointReason::Iteration, n_slices * calls));
+            assert_eq!((last.reason, last.iteration), (CheckpointReason::Pause, n_slices * calls));
         };
         assert_eq!((last.end, n_slices), (SliceEnd::Done, 5_usize.div_ceil(calls)), "{calls}");
         assert_eq!((last.report.response.as_str(), last.report.progress.iterations), ("done", 5));
@@ -285,6 +285,20 @@ async fn an_agent_that_was_called_waits_and_pauses_with_its_caller() {
 }
 
 #[tokio::test]
+async fn of_two_agents_that_were_called_at_once_the_one_that_waits_continues() {
+    let both = Line::Calls(&[("scout", r#"{"task": "one"}"#), ("scout", r#"{"task": "two"}"#)]);
+    let scout = [CHANGE, CHANGE, Line::Says("one is found"), Line::Says("two is found")];
+    let run = Run::new(&[("boss", &[both, Line::Says("done")]), ("scout", &scout)]);
+    run.begin("go").await;
+    assert_eq!(waits_for(&run.slice(0, vec![], &[]).await), ["scout~1-1-1", "scout~2-1-1"]);
+    let slice = run.slice(0, consent("scout~1-1-1", Consent::Once), &[]).await;
+    assert_eq!(waits_for(&slice), ["scout~2-1-1"]);
+    assert_eq!(run.slice(0, consent("scout~2-1-1", Consent::Once), &[]).await.end, SliceEnd::Done);
+    assert_eq!(run.told("boss"), ["one is found", "two is found"]);
+    assert_eq!(run.cast.told("scout").len(), 4, "nothing was asked twice");
+}
+
+#[tokio::test]
 async fn what_the_user_says_in_mid_run_is_heard_once_before_the_next_call() {
     let run = Run::new(&[("boss", &[LOOK, LOOK, Line::Says("done")])]);
     run.begin("go").await;
@@ -294,6 +308,17 @@ async fn what_the_user_says_in_mid_run_is_heard_once_before_the_next_call() {
     // A process was lost, and its slice is run again with the same words.
     assert_eq!(run.slice(0, vec![], &[(1, "only the north"), (2, "quickly")]).await.end, SliceEnd::Done);
     assert_eq!(run.told("boss"), ["look ran", "only the north", "look ran", "quickly"]);
+}
+
+#[tokio::test]
+async fn words_to_a_run_that_waits_are_heard_when_it_continues() {
+    let run = Run::new(&[("boss", &[CHANGE, Line::Says("done")])]);
+    run.begin("go").await;
+    assert_eq!(waits_for(&run.slice(0, vec![], &[]).await), ["boss-1-1"]);
+    // They come alone: the run goes on waiting.
+    assert_eq!(waits_for(&run.slice(0, vec![], &[(1, "carefully")]).await), ["boss-1-1"]);
+    assert_eq!(run.slice(0, consent("boss-1-1", Consent::Once), &[(2, "now")]).await.end, SliceEnd::Done);
+    assert_eq!(run.told("boss"), ["change ran", "carefully", "now"]);
 }
 
 #[tokio::test]

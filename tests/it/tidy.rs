@@ -9,13 +9,15 @@ use pretty_assertions::assert_eq;
 use serde_json::Value;
 
 /// The crates that may depend on a crate of ours other than `forge_domain`, which all may.
-const EDGES: [(&str, &str); 8] = [
+const EDGES: [(&str, &str); 10] = [
     ("forge_app", "forge_services"),
     ("forge_cli", "forge_app"),
+    ("forge_cli", "forge_fleet"),
     ("forge_cli", "forge_infra"),
     ("forge_cli", "forge_services"),
     ("forge_cli", "forge_transcript"),
     ("forge_cli", "forge_wire"),
+    ("forge_fleet", "forge_app"),
     ("forge_infra", "forge_wire"),
     ("forge_transcript", "forge_wire"),
 ];
@@ -75,10 +77,11 @@ const BANNED_PHRASES: [&str; 28] = [
 ];
 
 /// Crates with doc comments in plain English. The list only ever gets longer.
-const DESCRIBED_CRATES: [&str; 7] = [
+const DESCRIBED_CRATES: [&str; 8] = [
     "forge_app",
     "forge_cli",
     "forge_domain",
+    "forge_fleet",
     "forge_infra",
     "forge_services",
     "forge_transcript",

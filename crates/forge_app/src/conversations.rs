@@ -38,6 +38,11 @@ impl Conversations {
         self.kept.get(id)
     }
 
+    /// Returns the work of the agent named `id`, to be changed, unless it is lent.
+    pub(crate) fn work_mut(&mut self, id: &AgentId) -> Option<&mut Work> {
+        self.kept.get_mut(id)
+    }
+
     /// Iterates over the work of every agent, unless it is lent.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&AgentId, &Work)> {
         self.kept.iter()
@@ -77,12 +82,18 @@ impl<'a> Others<'a> {
         Lent { others: self, agent: agent.clone(), work, is_outermost }
     }
 
-    /// Lends the work of the first free lane of the agent.
-    pub(crate) fn lend_lane(&self, agent: &AgentId) -> Lent<'_, 'a> {
+    /// Lends the work of a free lane of the agent: of the first with work that `is_wanted`, or else of the
+    /// first whose work does not wait to be resumed.
+    pub(crate) fn lend_lane(&self, agent: &AgentId, is_wanted: impl Fn(&Work) -> bool) -> Lent<'_, 'a> {
         let mut desk = self.desk();
-        let mut lanes = (1..).map(|n| agent.lane(n));
+        let lanes = || (1..).map(|n| agent.lane(n));
         let is_free = |lane: &AgentId| !desk.at_work.contains(lane);
-        let lane = lanes.find(is_free).unwrap_or_else(|| agent.clone());
+        let begun = lanes().take_while(|lane| desk.kept.contains_key(lane) || !is_free(lane));
+        let wanted = begun.filter(is_free).find(|lane| desk.kept.get(lane).is_some_and(&is_wanted));
+        let is_paused =
+            |lane: &AgentId| desk.kept.get(lane).is_some_and(|work| work.course.dialogue.is_paused);
+        let any = || lanes().find(|lane| is_free(lane) && !is_paused(lane));
+        let lane = wanted.or_else(any).unwrap_or_else(|| agent.clone());
         let work = desk.kept.remove(&lane).unwrap_or_default();
         let is_outermost = desk.at_work.insert(lane.clone());
         drop(desk);

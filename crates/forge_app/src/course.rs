@@ -54,6 +54,10 @@ pub(crate) struct Dialogue {
     pub(crate) consents: Option<GivenConsents>,
     /// The number of the last of the user's words that were heard in mid-run, see [`crate::Words`].
     pub(crate) heard: u64,
+    /// The words that were said and not heard yet, because the turn waits.
+    pub(crate) unheard: BTreeMap<u64, String>,
+    /// True if the turn pauses or waits: whoever started it resumes it.
+    pub(crate) is_paused: bool,
 }
 
 impl Dialogue {
@@ -75,6 +79,8 @@ impl Dialogue {
             awaiting: Arc::new(Mutex::new(take_extra(progress, AWAITING).unwrap_or_default())),
             consents: take_extra(progress, CONSENTS),
             heard: take_extra(progress, HEARD).unwrap_or_default(),
+            unheard: take_extra(progress, UNHEARD).unwrap_or_default(),
+            is_paused: take_extra(progress, PAUSED).unwrap_or_default(),
         }
     }
 
@@ -89,6 +95,12 @@ impl Dialogue {
         }
         if self.heard > 0 {
             put_extra(progress, HEARD, Ok(self.heard.into()));
+        }
+        if !self.unheard.is_empty() {
+            put_extra(progress, UNHEARD, serde_json::to_value(&self.unheard));
+        }
+        if self.is_paused {
+            put_extra(progress, PAUSED, Ok(true.into()));
         }
     }
 }
@@ -119,6 +131,8 @@ pub(crate) struct Mark {
     pub(crate) n_finished: usize,
     n_emitted: usize,
     n_awaiting: usize,
+    n_unheard: usize,
+    is_paused: bool,
     /// A reply that broke off, or an unused summary, leaves no other trace.
     spent: Spent,
 }
@@ -130,6 +144,8 @@ const EMITTED: &str = "emitted";
 const AWAITING: &str = "awaiting";
 const CONSENTS: &str = "consents";
 const HEARD: &str = "heard";
+const UNHEARD: &str = "unheard";
+const PAUSED: &str = "paused";
 const ASKED_BY: &str = "asked_by";
 const LIMITS: &str = "limits";
 
@@ -204,6 +220,8 @@ impl Course {
             spent: self.progress.spent,
             n_emitted: self.lock_events().len(),
             n_awaiting: self.dialogue.lock_awaiting().len(),
+            n_unheard: self.dialogue.unheard.len(),
+            is_paused: self.dialogue.is_paused,
             n_finished: self.finished.lock().unwrap_or_else(PoisonError::into_inner).len(),
         }
     }

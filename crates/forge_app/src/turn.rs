@@ -247,7 +247,9 @@ fn hear_words(engine: &Engine, work: &mut Work) {
     if course.asked_by.is_some() {
         return;
     }
-    for (number, text) in engine.conduct.words.take_after(course.dialogue.heard) {
+    let mut words = std::mem::take(&mut course.dialogue.unheard);
+    words.extend(engine.conduct.words.take());
+    for (number, text) in words.split_off(&(course.dialogue.heard + 1)) {
         let message = Message::user(text);
         engine.events.emit(&RunEvent::Message(&message));
         engine.append(conversation, message);

@@ -3,18 +3,18 @@
 //! # Changes of the workflow
 //!
 //! Open runs are replayed: a worker that takes one over runs its workflow again from the start, and every
-//! command (activity, continue-as-new) must come in the order of the history. So a change of the commands goes
-//! behind a patch:
+//! command (activity, continue-as-new) must come in the order of the history. So a change of the commands
+//! goes behind a patch:
 //!
-//! 1. Write `if ctx.patched("name") { the new way } else { the old way }` where the two part. New histories get
-//!    a marker of about 200 bytes and take the new way; old ones continue in the old one.
-//! 2. When no open run has an older history, replace the `if` by `ctx.deprecate_patch("name")` and the new way.
-//!    Every run begins a new history after a number of slices, but one that waits for a person stays.
+//! 1. Write `if ctx.patched("name") { the new way } else { the old way }` where the two part. New histories
+//!    get a marker of about 200 bytes and take the new way; old ones continue in the old one.
+//! 2. When no open run has an older history, replace the `if` by `ctx.deprecate_patch("name")` and the new
+//!    way. Every run begins a new history after a number of slices, but one that waits for a person stays.
 //! 3. One release later, remove that line too.
 //!
-//! No patch is needed for other timeouts and retry policies, more signals and queries, and more fields with a
-//! default. No patch helps if a workflow, an activity or a signal gets another name. Versions of workers could
-//! pin runs to builds instead; that needs every old build to stay up, while runs wait for days.
+//! No patch is needed for other timeouts and retry policies, more signals and queries, and more fields with
+//! a default. No patch helps if a workflow, an activity or a signal gets another name. Versions of workers
+//! could pin runs to builds instead; that needs every old build to stay up, while runs wait for days.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ const FINAL: &str = "final";
 const AGAIN: &str = "again";
 /// The type of the failure of a workflow.
 const FAILED: &str = "forge_failed";
-/// The longest time of a slice. It limits only what heartbeats cannot show: a slice that beats and never ends.
+/// The longest time of a slice. It limits only what heartbeats cannot show: one that beats and never ends.
 const LONGEST_SLICE: Duration = Duration::from_secs(24 * 3_600);
 
 /// The activities of a worker.
@@ -218,8 +218,8 @@ impl ForgeRun {
     }
 }
 
-/// Returns the failure of a workflow. It fails rather than completes, so that Temporal's own lists, and its rule
-/// "start again only what failed", know it.
+/// Returns the failure of a workflow. It fails rather than completes, so that Temporal's own lists, and its
+/// rule "start again only what failed", know it.
 fn failure(result: RunResult) -> WorkflowTermination {
     let failure = ApplicationFailure::builder(result.why.clone()).type_name(FAILED.to_owned());
     WorkflowTermination::failed_application(failure.non_retryable(true).details(result).build())

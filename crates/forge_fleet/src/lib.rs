@@ -1,8 +1,8 @@
 //! The scheduler of fleets on Temporal: many runs on many machines, behind the feature `temporal`.
 //!
-//! A run is one Temporal workflow, which asks for one slice of work after another. A slice is an activity: any
-//! worker takes it, works from the checkpoint in the store, and reports how it ended. The workflow keeps only
-//! the names of the state (a checkpoint and a fencing token) and what people have said meanwhile. The
+//! A run is one Temporal workflow, which asks for one slice of work after another. A slice is an activity:
+//! any worker takes it, works from the checkpoint in the store, and reports how it ended. The workflow keeps
+//! only the names of the state (a checkpoint and a fencing token) and what people have said meanwhile. The
 //! conversation stays in Forge's store, so that a turn costs the same history at any size of the context.
 #![cfg(feature = "temporal")]
 
@@ -22,5 +22,5 @@ const TASK_QUEUE: &str = "forge";
 /// The name of the workflow type. Open runs are found by it: it never changes.
 const WORKFLOW_TYPE: &str = "forge_run";
 
-/// What the ids of workflows begin with.
+/// The beginning of the ids of workflows.
 const ID_PREFIX: &str = "forge-";

@@ -29,7 +29,8 @@ use crate::error::Place;
 use crate::flow::ForgeRun;
 use crate::past::Past;
 use crate::state::{HEARTBEAT, RunInput, RunResult, SLICES_PER_HISTORY};
-use crate::{ID_PREFIX, TASK_QUEUE, WORKFLOW_TYPE, worker};
+use crate::worker::{self, WorkerConnection};
+use crate::{ID_PREFIX, TASK_QUEUE, WORKFLOW_TYPE};
 
 /// The longest time for a connection, and for a worker's answer to a query.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -60,12 +61,13 @@ impl Default for TemporalOptions {
 /// A scheduler on a Temporal server.
 #[derive(Clone)]
 pub struct TemporalScheduler {
-    pub(crate) client: Client,
-    pub(crate) options: TemporalOptions,
-    pub(crate) place: Place,
+    client: Client,
+    options: TemporalOptions,
+    place: Place,
 }
 
-/// The workflow of a run as its handles name it. Its own type cannot move to another thread, as a handle must.
+/// The workflow of a run as its handles name it. Its own type cannot move to another thread, as a handle
+/// must.
 struct AnyRun;
 
 impl HasWorkflowDefinition for AnyRun {
@@ -267,7 +269,9 @@ impl Scheduler for TemporalScheduler {
         slots: NonZeroUsize,
         drain: BoxFuture<'static, ()>,
     ) -> Result<(), SchedulerError> {
-        worker::work(self, runner, slots, drain).await
+        let Self { client, options, place } = self.clone();
+        worker::work(WorkerConnection { client, place, heartbeat: options.heartbeat }, runner, slots, drain)
+            .await
     }
 }
 

@@ -1,7 +1,7 @@
 //! The state of a run in its workflow: the input of one history, and what it hands to the next.
 //!
-//! It is written into Temporal's history. A field more is safe if it has a default; renaming one is not, since
-//! the histories of open runs have the old name.
+//! It is written into Temporal's history. A field more is safe if it has a default; renaming one is not,
+//! since the histories of open runs have the old name.
 
 use std::time::Duration;
 

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forge_app::{SchedulerError, SliceRunner};
+use temporalio_client::Client;
 use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder};
 use temporalio_sdk::runtime::{PollerBehavior, RuntimeOptions};
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use crate::TASK_QUEUE;
+use crate::error::Place;
 use crate::flow::{ForgeRun, Slices};
-use crate::{TASK_QUEUE, TemporalScheduler};
 
 /// Runs in memory, which continue without a replay. One that waits for a person has a place, too.
 const CACHED_RUNS: usize = 1_000;
@@ -26,13 +28,22 @@ const WORKFLOW_POLLS: usize = 3;
 /// Open requests for slices.
 const SLICE_POLLS: usize = 3;
 
+/// The connection of a worker.
+#[derive(Clone)]
+pub(crate) struct WorkerConnection {
+    pub(crate) client: Client,
+    pub(crate) place: Place,
+    /// The heartbeat timeout of most runs.
+    pub(crate) heartbeat: Duration,
+}
+
 /// Works until `drain` is ready, and then until the slices at work have paused; their runs continue at other
 /// workers. The future is `Send`; workflows, which are not, get a thread of their own.
 ///
 /// # Errors
 /// [`SchedulerError::Unavailable`].
 pub(crate) async fn work(
-    fleet: &TemporalScheduler,
+    connection: WorkerConnection,
     runner: Arc<dyn SliceRunner>,
     slots: NonZeroUsize,
     drain: impl Future<Output = ()> + Send,
@@ -42,14 +53,15 @@ pub(crate) async fn work(
     let _drains_when_dropped = token.clone().drop_guard();
     let slices = Slices { runner, drain: token.clone() };
     let (done, mut ended) = oneshot::channel();
-    let (runtime, worker, halt) = (tokio::runtime::Handle::current(), fleet.clone(), token.clone());
+    let place = connection.place.clone();
+    let (runtime, halt) = (tokio::runtime::Handle::current(), token.clone());
     let thread = std::thread::Builder::new().name("forge-workflows".to_owned());
     let spawned = thread.spawn(move || {
         // No one hears the result if the future was dropped.
-        drop(done.send(runtime.block_on(run(worker, slices, slots, halt))));
+        drop(done.send(runtime.block_on(run(connection, slices, slots, halt))));
     });
-    spawned.map_err(|error| fleet.place.worker(&error))?;
-    let gone = |error: oneshot::error::RecvError| fleet.place.worker(&error);
+    spawned.map_err(|error| place.worker(&error))?;
+    let gone = |error: oneshot::error::RecvError| place.worker(&error);
     tokio::select! {
         result = &mut ended => return result.map_err(gone)?,
         () = drain => token.cancel(),
@@ -58,12 +70,11 @@ pub(crate) async fn work(
 }
 
 async fn run(
-    fleet: TemporalScheduler,
+    WorkerConnection { client, place, heartbeat }: WorkerConnection,
     slices: Slices,
     slots: NonZeroUsize,
     drain: CancellationToken,
 ) -> Result<(), SchedulerError> {
-    let place = fleet.place.clone();
     // A worker's own heartbeat feeds a list in the server's pages, for the price of more open requests.
     let options = RuntimeOptions::builder().heartbeat_interval(None).build();
     let options = options.map_err(|why| place.worker(&std::io::Error::other(why)))?;
@@ -84,10 +95,10 @@ async fn run(
         .workflow_task_poller_behavior(PollerBehavior::SimpleMaximum(WORKFLOW_POLLS))
         .activity_task_poller_behavior(PollerBehavior::SimpleMaximum(SLICE_POLLS.min(slots)))
         // The SDK holds beats back for 0.8 of the heartbeat timeout: too close to it on a busy machine.
-        .max_heartbeat_throttle_interval(fleet.options.heartbeat / 3)
+        .max_heartbeat_throttle_interval(heartbeat / 3)
         .tuner(tuner)
         .build();
-    let mut worker = Worker::new(&runtime, fleet.client, options).map_err(|error| place.worker(&error))?;
+    let mut worker = Worker::new(&runtime, client, options).map_err(|error| place.worker(&error))?;
     let halt = worker.shutdown_handle();
     tokio::spawn(async move {
         drain.cancelled().await;

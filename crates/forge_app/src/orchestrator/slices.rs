@@ -80,6 +80,17 @@ impl SlicedRun {
         assignment.save_task().await
     }
 
+    /// Says `text` to the agent that continues, which hears it before its next call to the model: in a later
+    /// slice if this one only waits. The `number`, from one on, tells it apart from all other words of the
+    /// run.
+    pub fn say(&mut self, number: u64, text: String) {
+        let Orchestrator { conversations, active, .. } = &mut self.0;
+        let work = active.as_ref().and_then(|active| conversations.work_mut(active));
+        if let Some(work) = work.filter(|work| work.course.dialogue.heard < number) {
+            work.course.dialogue.unheard.insert(number, text);
+        }
+    }
+
     /// Returns the calls to models of the whole run until now, and their cost.
     pub fn totals(&self) -> (usize, Dollars) {
         let iterations = self.0.conversations.iter().map(|(_, work)| work.course.progress.iterations);

@@ -60,14 +60,15 @@ impl Correspondence {
     }
 }
 
-/// Returns the consent in `what`, if it is a decision on this very request: the same call, about the same
-/// subjects, with the same change.
+/// Returns the consent in `what`, if it is a decision on this very request: the same call with the same
+/// arguments, about the same subjects, with the same change.
 fn consent_to(request: &ConsentRequest<'_>, awaited: &Awaited, what: &AnswerWhat) -> Option<Consent> {
     let AnswerWhat::Consent(consent) = what else { return None };
-    let AwaitedRequest::Consent { tool, about, change } = &awaited.request else { return None };
+    let AwaitedRequest::Consent { tool, arguments, about, change } = &awaited.request else { return None };
     let is_same = awaited.agent == *request.agent
         && awaited.call == request.call.id
         && *tool == request.call.name
+        && *arguments == request.call.arguments
         && about == request.about
         && change.as_ref() == request.change;
     is_same.then(|| consent.clone())

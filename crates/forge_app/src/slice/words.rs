@@ -14,9 +14,8 @@ impl Words {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(number, text);
     }
 
-    /// Takes the words after the number `heard`, in order.
-    pub(crate) fn take_after(&self, heard: u64) -> BTreeMap<u64, String> {
-        let mut words = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        words.split_off(&(heard + 1))
+    /// Takes all of them.
+    pub(crate) fn take(&self) -> BTreeMap<u64, String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -92,14 +92,15 @@ impl<'a, 'b> SubAgents<'a, 'b> {
     /// # Errors
     /// The reason, in words, if it could not.
     async fn run_in_lane(&self, callee: &Agent, event: Event, depth: usize) -> Result<RunReport, String> {
-        let mut lent = self.others.lend_lane(&callee.id);
+        let engine = &self.engine.quiet();
+        let task = engine.services.templates.render_event(callee, &event).ok();
+        let is_left = |log: &Conversation| task.as_ref().is_some_and(|task| is_interrupted(log, task));
+        let mut lent = self.others.lend_lane(&callee.id, |work| is_left(&work.conversation));
         let lane = Agent { id: lent.agent().clone(), ..callee.clone() };
         let work = &mut lent.work;
         work.course.asked_by = Some(self.caller.clone());
         work.course.depth = depth;
-        let engine = &self.engine.quiet();
-        let task = engine.services.templates.render_event(callee, &event);
-        let was_interrupted = task.is_ok_and(|task| is_interrupted(&work.conversation, &task));
+        let was_interrupted = is_left(&work.conversation);
         let is_waiting = was_interrupted && settle_waiting_calls(work);
         if !is_waiting {
             engine.answer_open_calls(work);

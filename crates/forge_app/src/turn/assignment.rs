@@ -115,14 +115,16 @@ impl Assignment<'_, '_> {
 
     async fn run_between_checkpoints(mut self) -> Result<RunReport, RunError> {
         self.engine.services.prepare(self.agent).await?;
+        self.work.course.dialogue.is_paused = false;
         self.save_task().await?;
         let Self { engine, agent, work, others } = self;
         let result = match Turn::set_up(Assignment { engine, agent, work: &mut *work, others }).await {
             Ok(turn) => turn.run().await,
             Err(error) => Err(error),
         };
+        work.course.dialogue.is_paused = result.as_ref().is_ok_and(|report| report.stop.is_pause());
         let point = match &result {
-            Ok(report) if report.stop.is_pause() => Point::Pause,
+            Ok(_) if work.course.dialogue.is_paused => Point::Pause,
             Ok(_) => Point::End,
             Err(_) => Point::Interrupt,
         };

@@ -293,8 +293,9 @@ impl ToolCalls<'_, '_> {
             Ok(answer) => answer,
             Err(NoConsent::Denied(_, why)) => return Err(refusal(call, &about, &why).into()),
             Err(NoConsent::Later(change)) => {
-                let tool = call.name.clone();
-                return Err(CallEnd::Waits(Some(AwaitedRequest::Consent { tool, about, change })));
+                let (tool, arguments) = (call.name.clone(), call.arguments.clone());
+                let request = AwaitedRequest::Consent { tool, arguments, about, change };
+                return Err(CallEnd::Waits(Some(request)));
             }
         };
         self.started

@@ -21,14 +21,16 @@ use crate::output::table::{Side, table};
 use crate::output::{visible, visible_lines};
 use crate::run::{age, block_on};
 use crate::setup::store;
+use crate::terminal::file_diff::diff_lines;
+use crate::terminal::person::{argument_lines, choice};
 
 /// Look at the runs of a fleet, and speak to them
 #[derive(Debug, Args)]
 pub(crate) struct FleetArguments {
     #[command(flatten)]
     fleet: FleetFlags,
-    /// The store that the machines of the fleet share [default: FORGE_STORE, or the one that runs of this folder
-    /// use]
+    /// The store that the machines of the fleet share [default: FORGE_STORE, or the one that runs of this
+    /// folder use]
     #[arg(long, value_name = "URL", global = true)]
     store: Option<String>,
     #[command(flatten)]
@@ -168,9 +170,9 @@ impl AnswerArguments {
         };
         let fitting: Vec<&Awaited> = awaited.iter().filter(is_fitting).collect();
         match fitting.as_slice() {
-            [one] => Ok(Answer { id: one.id.clone(), what }),
+            [one] => Ok(Answer { id: one.id.clone(), what: chosen(&one.request, what) }),
             [] => {
-                let known: Vec<String> = awaited.iter().map(awaited_text).collect();
+                let known: Vec<&str> = awaited.iter().map(|awaited| awaited.id.as_str()).collect();
                 let known = if known.is_empty() { "nothing".to_owned() } else { known.join("; ") };
                 let kind = if self.text.is_some() { "an answer" } else { "a decision" };
                 Err(Misconfigured(format!("the run does not wait for such {kind}; it waits for {known}"))
@@ -185,6 +187,16 @@ impl AnswerArguments {
     }
 }
 
+/// Returns the answer with the option that its number chooses, if the question has options.
+fn chosen(request: &AwaitedRequest, what: AnswerWhat) -> AnswerWhat {
+    match (request, what) {
+        (AwaitedRequest::Answer(question), AnswerWhat::Text(text)) => {
+            AnswerWhat::Text(choice(question, text))
+        }
+        (_, what) => what,
+    }
+}
+
 fn run_id(text: &str) -> Result<RunId, String> {
     RunId::new(text).map_err(|error| error.to_string())
 }
@@ -193,7 +205,7 @@ fn run_id(text: &str) -> Result<RunId, String> {
 struct Shown {
     scheduled: ScheduledRun,
     awaited: Vec<Awaited>,
-    /// What the agent said last.
+    /// The last words of the agent.
     said: Option<String>,
 }
 
@@ -248,13 +260,18 @@ fn awaited_text(awaited: &Awaited) -> String {
     let Awaited { id, agent, request, .. } = awaited;
     match request {
         AwaitedRequest::Answer(question) => {
-            format!("{id}: {agent} asks: {}", visible(&question.text))
+            let options = question.options.iter().enumerate();
+            let options = options.map(|(at, option)| format!("\n  {}. {}", at + 1, visible(option)));
+            format!("{id}: {agent} asks: {}{}", visible(&question.text), options.collect::<String>())
         }
-        AwaitedRequest::Consent { tool, about, change } => {
+        AwaitedRequest::Consent { tool, arguments, about, change } => {
             let about: Vec<String> = about.iter().map(|subject| visible(&subject.to_string())).collect();
             let of = if about.is_empty() { String::new() } else { format!(" {}", about.join(", ")) };
-            let change = change.as_ref().map(|change| format!(" (changes {})", visible(&change.path)));
-            format!("{id}: {agent} wants to call {tool}{of}{}", change.unwrap_or_default())
+            let lines = match change {
+                Some(change) => diff_lines(change),
+                None => argument_lines(arguments),
+            };
+            format!("{id}: {agent} wants to call {tool}{of}:\n{}", lines.join("\n"))
         }
     }
 }

@@ -30,8 +30,8 @@ pub(crate) struct SubmitArguments {
     /// Submit a run that is in the store already, instead of a new task
     #[arg(long = "run", value_name = "ID", conflicts_with = "task")]
     existing: Option<String>,
-    /// The store that the machines of the fleet share: postgres://USER@HOST/DATABASE [default: FORGE_STORE, or
-    /// the one that runs of this folder use]
+    /// The store that the machines of the fleet share: postgres://USER@HOST/DATABASE [default: FORGE_STORE,
+    /// or the one that runs of this folder use]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// Give a slice to another worker after so many seconds without a sign of life

@@ -19,9 +19,9 @@ use crate::setup::store;
 
 /// Work on the runs of a fleet, until Ctrl-C or SIGTERM
 ///
-/// A worker takes slices of runs: it continues a run for some calls to the model, and gives it back. When it is
-/// told to end, it takes no more, lets its slices come to their next safe point, and leaves their runs to other
-/// workers. Agents, models, permissions and the sandbox are those of this machine.
+/// A worker takes slices of runs: it continues a run for some calls to the model, and gives it back. When it
+/// is told to end, it takes no more, lets its slices come to their next safe point, and leaves their runs to
+/// other workers. Agents, models, permissions and the sandbox are those of this machine.
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArguments {
     /// The most slices at once
@@ -33,8 +33,8 @@ pub(crate) struct WorkerArguments {
     /// The most minutes of a slice
     #[arg(long, value_name = "N", default_value = "10")]
     slice_minutes: NonZeroUsize,
-    /// The store that the machines of the fleet share: postgres://USER@HOST/DATABASE [default: FORGE_STORE, or
-    /// the one that runs of this folder use]
+    /// The store that the machines of the fleet share: postgres://USER@HOST/DATABASE [default: FORGE_STORE,
+    /// or the one that runs of this folder use]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     #[command(flatten)]

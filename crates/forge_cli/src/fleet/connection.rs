@@ -20,8 +20,8 @@ pub(crate) struct FleetFlags {
 }
 
 impl FleetFlags {
-    /// Connects to the scheduler. A run that is submitted is given to another worker after `heartbeat` without
-    /// a sign of life.
+    /// Connects to the scheduler. A run that is submitted is given to another worker after `heartbeat`
+    /// without a sign of life.
     pub(crate) async fn connect(&self, heartbeat: Option<Duration>) -> anyhow::Result<Arc<dyn Scheduler>> {
         let address = self.fleet.clone().or_else(|| std::env::var(VARIABLE).ok());
         let address = address.filter(|address| !address.is_empty()).ok_or_else(|| {

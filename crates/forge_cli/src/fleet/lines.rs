@@ -1,4 +1,4 @@
-//! What a worker and the process of a slice say to each other: a line each. The first line of the worker is the
+//! The lines that a worker and the process of a slice say to each other. The first line of the worker is the
 //! request, and the last one of the slice its end.
 
 use std::num::NonZeroUsize;

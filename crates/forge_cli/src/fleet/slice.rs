@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use forge_app::{
-    CheckpointTally, Correspondence, Engine, OutcomeEnd, PauseHandle, Restored, Resume, ResumeError,
-    RunError, RunEvent, RunReport, SliceEnd, SliceFailure, SliceOutcome, SlicedRun, TakeFrom, Word,
+    CheckpointTally, CheckpointsError, Correspondence, Engine, OutcomeEnd, PauseHandle, Restored, Resume,
+    ResumeError, RunError, RunEvent, RunReport, SliceEnd, SliceFailure, SliceOutcome, SlicedRun, TakeFrom,
+    Word,
 };
 use forge_domain::{Lease, OnChange, Retry, RunId, StoreError, StoreSetting};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -57,9 +58,9 @@ async fn slice(
         take_from: TakeFrom::TheGone,
         anywhere: true,
     };
-    sliced.orchestrator_mut().restore(&resume).await.map_err(failure_to_resume)?;
+    sliced.orchestrator_mut().restore(&resume).await.map_err(|error| failure_to_resume(&error))?;
     listen(sliced.orchestrator().engine());
-    hear(&sliced, &person, request.order.words);
+    hear(&mut sliced, &person, request.order.words);
     let done = sliced.run(limits).await;
     let (calls, cost) = sliced.totals();
     let last = sliced.orchestrator().checkpoints().and_then(|tally| tally.last);
@@ -81,13 +82,11 @@ async fn slice(
 }
 
 /// Gives the run what people have said. An answer that comes too late is left out.
-fn hear(sliced: &SlicedRun, person: &Correspondence, words: Vec<Word>) {
+fn hear(sliced: &mut SlicedRun, person: &Correspondence, words: Vec<Word>) {
     let mut answers = Vec::new();
     for word in words {
         match word {
-            Word::Steer { number, text } => {
-                sliced.orchestrator().engine().conduct.words.say(number, text);
-            }
+            Word::Steer { number, text } => sliced.say(number, text),
             Word::Answer(answer) => answers.push(answer),
         }
     }
@@ -132,22 +131,28 @@ fn say(line: &SliceLine) {
     }
 }
 
-/// Returns the failure of a slice whose run cannot be resumed. Another worker may have it, or the store may come
-/// back.
-fn failure_to_resume(error: ResumeError) -> SliceFailure {
+/// Returns the failure of a slice whose run cannot be resumed.
+fn failure_to_resume(error: &ResumeError) -> SliceFailure {
     match error {
-        ResumeError::Store(
-            StoreError::NewerSchema { .. }
-            | StoreError::NotAStore { .. }
-            | StoreError::Corrupt { .. }
-            | StoreError::ReadOnly { .. },
-        )
-        | ResumeError::AgentGone { .. }
-        | ResumeError::NotKept
-        | ResumeError::NoRun
-        | ResumeError::Unclear(_) => SliceFailure::Final(error.to_string()),
-        ResumeError::Work(error) => failure_of_run(&error),
-        error => SliceFailure::Again(error.to_string()),
+        ResumeError::Store(cause) | ResumeError::Unclear(CheckpointsError::Store(cause)) => {
+            failure_of_store(cause)
+        }
+        ResumeError::Work(cause) => failure_of_run(cause),
+        ResumeError::Moved(_) => SliceFailure::Again(error.to_string()),
+        _ => SliceFailure::Final(error.to_string()),
+    }
+}
+
+/// Returns the failure of a slice whose store failed: another worker may have the run, or the store may be
+/// back soon.
+fn failure_of_store(error: &StoreError) -> SliceFailure {
+    match error {
+        StoreError::NewerSchema { .. }
+        | StoreError::NotAStore { .. }
+        | StoreError::Corrupt { .. }
+        | StoreError::ReadOnly { .. }
+        | StoreError::NotFound { .. } => SliceFailure::Final(error.to_string()),
+        _ => SliceFailure::Again(error.to_string()),
     }
 }
 
@@ -179,4 +184,37 @@ impl RunView for SliceView {
     fn show_break(&self, _: &Break<'_>, _: Option<&CheckpointTally>, _: &str) {}
 
     fn end(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::{CheckpointKey, ProviderError};
+
+    use super::*;
+
+    #[test]
+    fn what_may_pass_is_tried_again() {
+        let run = RunId::new("r").unwrap();
+        let place = || "the store".to_owned();
+        let gone = || StoreError::Unavailable { place: place(), source: "it starts".into() };
+        let held = StoreError::Moved { run: run.clone() };
+        for (error, is_again) in [
+            (ResumeError::Store(gone()), true),
+            (ResumeError::Store(held), true),
+            (ResumeError::Store(StoreError::TimedOut { place: place(), seconds: 15 }), true),
+            (ResumeError::Unclear(CheckpointsError::Store(gone())), true),
+            (ResumeError::Unclear(CheckpointsError::Taken { run: run.clone() }), false),
+            (ResumeError::Store(StoreError::NotAStore { place: place() }), false),
+            (ResumeError::Store(StoreError::Diverged { parent: CheckpointKey::new(1) }), true),
+            (ResumeError::Moved(run.clone()), true),
+            (ResumeError::NoRun, false),
+            (ResumeError::Work(RunError::Unsaved { why: "full".to_owned() }), true),
+            (ResumeError::Work(RunError::Provider(ProviderError::Truncated)), true),
+            (ResumeError::Work(RunError::Provider(ProviderError::RecordingEnded)), false),
+            (ResumeError::Work(RunError::NothingToResume), false),
+        ] {
+            let failure = failure_to_resume(&error);
+            assert_eq!(matches!(failure, SliceFailure::Again(_)), is_again, "{error}");
+        }
+    }
 }

@@ -1,5 +1,5 @@
-//! Slices in processes of their own: a run that crashes, or fills the memory, takes no other with it, and each
-//! works in the folder of its workspace.
+//! Slices in processes of their own: a run that crashes, or fills the memory, takes no other with it, and
+//! each has the folder, the sandbox and the trust of its process.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -42,13 +42,14 @@ pub(crate) fn checkpointing(
     let checkpointing = Checkpointing::new(Arc::new(OpeningCheckpointStore::new(url)), clock, run)
         .with_policy(policy)
         .held_by(Arc::new(ProcessHolder::this()));
+    // The folder of a slice is that of the machine that happens to run it.
+    if let Some(lease) = slice {
+        return Ok(Some(Arc::new(checkpointing.with_lease(lease).strict())));
+    }
     let checkpointing = match std::env::current_dir() {
         Ok(folder) => checkpointing.in_folder(folder.display().to_string()),
         Err(_) => checkpointing,
     };
-    if let Some(lease) = slice {
-        return Ok(Some(Arc::new(checkpointing.with_lease(lease).strict())));
-    }
     // Without a runtime nothing would renew a lease.
     Ok(Some(match (lease, Handle::try_current()) {
         (Some(lease), Ok(runtime)) => {

@@ -1,6 +1,6 @@
 //! The user's terminal: it is prepared for a chat and restored afterwards, and its disappearance is noticed.
 
-mod file_diff;
+pub(crate) mod file_diff;
 pub(crate) mod person;
 
 use std::io::{BufRead as _, Write as _};

@@ -180,7 +180,7 @@ fn question_lines(question: &Question) -> Vec<String> {
 }
 
 /// Returns the answer, or the option with that number.
-fn choice(question: &Question, answer: String) -> String {
+pub(crate) fn choice(question: &Question, answer: String) -> String {
     let number = answer.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     number.and_then(|at| question.options.get(at)).cloned().unwrap_or(answer)
 }
@@ -271,7 +271,7 @@ fn consent_lines(request: &ConsentRequest<'_>) -> Vec<String> {
 }
 
 /// Returns all arguments of a call.
-fn argument_lines(text: &str) -> Vec<String> {
+pub(crate) fn argument_lines(text: &str) -> Vec<String> {
     let arguments: Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
     if arguments.is_empty() {
         return argument("arguments", text);

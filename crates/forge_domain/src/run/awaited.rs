@@ -27,6 +27,8 @@ pub enum AwaitedRequest {
     Consent {
         /// The tool that would be called.
         tool: ToolName,
+        /// The arguments of the call, as JSON.
+        arguments: String,
         /// The subjects that the rules ask about.
         about: Vec<Subject>,
         /// The change that it would make to a file. The consent is to this one alone.
