@@ -62,10 +62,7 @@ impl Slice {
     fn start(forge: &Forge, calls: usize, words: &Value) -> Self {
         let mut command = forge.process();
         let store = format!("sqlite://{}", forge.path("runs.db").display());
-        command
-            .args(["slice", "--store", "$WHERE"])
-            .env("WHERE", store)
-            .env("OPENAI_API_KEY", "k");
+        command.args(["slice", "--store", "$WHERE"]).env("WHERE", store).env("OPENAI_API_KEY", "k");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
         let mut slice = Self { child, stdin, lines: BufReader::new(stdout) };

@@ -183,7 +183,7 @@ enum End {
 }
 
 /// Every command of the binary, some in several ways.
-const COMMANDS: [(&[&str], End); 47] = [
+const COMMANDS: [(&[&str], End); 50] = [
     (&["run", "task"], End::Refused),
     (&["run", "--json", "task"], End::Refused),
     (&["run", "--agent", "mole", "task"], End::Refused),
@@ -232,6 +232,9 @@ const COMMANDS: [(&[&str], End); 47] = [
     (&["completions", "bash"], End::Unconcerned),
     (&["man"], End::Unconcerned),
     (&["trust", "--list"], End::Unconcerned),
+    (&["submit", "task", "--fleet", "temporal://127.0.0.1:1"], End::Refused),
+    (&["worker", "--fleet", "temporal://127.0.0.1:1"], End::Refused),
+    (&["fleet", "list", "--fleet", "temporal://127.0.0.1:1"], End::Unconcerned),
 ];
 
 #[test]

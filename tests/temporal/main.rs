@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests read files and the environment")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod chaos;
 mod server;
 
 use std::num::NonZeroUsize;

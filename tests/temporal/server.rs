@@ -68,7 +68,7 @@ impl TemporalServer {
 }
 
 /// Returns the server's binary, if there is one.
-fn binary() -> Option<PathBuf> {
+pub(crate) fn binary() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("FORGE_TEMPORAL") {
         return Some(named.into());
     }

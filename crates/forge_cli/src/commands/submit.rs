@@ -13,11 +13,12 @@ use serde_json::json;
 
 use crate::arguments::{JsonFlag, RunFlags};
 use crate::attached_images;
+use crate::consent::Need;
 use crate::failure::Misconfigured;
 use crate::fleet::FleetFlags;
 use crate::output;
 use crate::run::{Attached, ConsoleWatcher, RunRequest, RunView, attach_files, explain, prepare, runtime};
-use crate::setup::store;
+use crate::setup::{self, store};
 
 /// Give a task to a fleet, whose workers run it
 ///
@@ -48,6 +49,9 @@ pub(crate) struct SubmitArguments {
 impl SubmitArguments {
     /// Saves the task, and submits it.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if self.existing.is_none() {
+            setup::configuration(&self.flags.source, Need::Everything)?;
+        }
         let named = shared_store(self.store.as_deref(), self.flags.source.config())?;
         let runtime = runtime()?;
         let run = runtime.block_on(async {

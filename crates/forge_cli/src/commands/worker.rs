@@ -11,11 +11,11 @@ use forge_domain::quantity;
 use futures::FutureExt;
 
 use crate::arguments::RunFlags;
-use crate::consent;
+use crate::consent::{self, Need};
 use crate::fleet::{FleetFlags, SliceProcesses, slice_arguments};
 use crate::output;
 use crate::run::{interruption, runtime};
-use crate::setup::store;
+use crate::setup::{self, store};
 
 /// Work on the runs of a fleet, until Ctrl-C or SIGTERM
 ///
@@ -46,6 +46,8 @@ pub(crate) struct WorkerArguments {
 impl WorkerArguments {
     /// Works.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        // A file that is not trusted is reported at once, not by each slice.
+        setup::configuration(&self.flags.source, Need::Everything)?;
         let named = super::submit::shared_store(self.store.as_deref(), self.flags.source.config())?;
         let limits = SliceLimits {
             calls: Some(self.slice_calls),
