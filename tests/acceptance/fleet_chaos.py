@@ -5,9 +5,10 @@
 FORGE is a binary with the feature `temporal`, TEMPORAL that of its server. Each turn of a run calls a tool that appends a line
 to a file. Every so many seconds a worker is killed or frozen and replaced; Postgres is restarted twice; once, everything that
 the workers say to Postgres and Temporal disappears for ten seconds. It prints a table, and exits with 1 if a run was lost or a
-tool call was executed twice. With --calm nothing is attacked: that is the throughput.
+tool call was executed twice. With --calm nothing is attacked: that is the throughput. With --waiting each run asks a question that
+nobody answers: what does it cost that they wait?
 """
-import argparse, collections, http.server, json, os, pathlib, random, re, select, shutil, signal, socket, socketserver
+import argparse, collections, concurrent.futures, http.server, json, os, pathlib, random, re, select, shutil, signal, socket, socketserver
 import subprocess, sys, tempfile, threading, time
 
 EFFECTS = "effects.log"
@@ -17,6 +18,7 @@ class Model(http.server.BaseHTTPRequestHandler):
     """A model that answers at once: the next turn is the number after the newest one that it finds in the messages."""
     protocol_version = "HTTP/1.1"
     turns = 50
+    asks = False
 
     def log_message(self, *_):
         pass
@@ -29,7 +31,11 @@ class Model(http.server.BaseHTTPRequestHandler):
         done = [int(n) for m in body["messages"] for c in m.get("tool_calls") or []
                 for n in re.findall(r"turn (\d+)", c["function"]["arguments"])]
         turn = max(done, default=0) + 1
-        if turn > self.turns:
+        if self.asks:
+            call = {"index": 0, "id": "c1", "type": "function",
+                    "function": {"name": "ask", "arguments": json.dumps({"question": "Go on?"})}}
+            delta, finish = {"tool_calls": [call]}, "tool_calls"
+        elif turn > self.turns:
             delta, finish = {"content": f"run {run} is done"}, "stop"
         else:
             command = f"echo run {run} turn {turn} $(date +%s.%N) >> {EFFECTS}"
@@ -197,7 +203,7 @@ class Fleet:
         (folder / "forge.yaml").write_text(
             f"providers: {{ m: {{ kind: openai, base_url: 'http://127.0.0.1:{model.server_address[1]}/v1' }} }}\n"
             "models: { 'm:m': { window: 200000, max_output: 1000 } }\n"
-            "agents: [{ id: one, model: 'm:m', tools: [shell] }]\npermissions: { shell: allow }\n")
+            "agents: [{ id: one, model: 'm:m', tools: [shell, ask] }]\npermissions: { shell: allow }\n")
         free = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
         postgres_port, temporal_port = (listener.getsockname()[1] for listener in free)
         for listener in free:
@@ -267,6 +273,41 @@ def attack(fleet, workers, options, faults):
         worker.thaw()
 
 
+def memory(pid):
+    """Megabytes of the process."""
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return round(int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024)
+
+
+def seconds(pid):
+    """Processor time of the process."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def wait_together(fleet, workers, options):
+    """Lets all runs wait, and prints what that costs."""
+    Model.asks = True
+    workers.append(Worker(fleet))
+    time.sleep(3)
+    pids = {"server": fleet.temporal.pid, "worker": workers[0].process.pid}
+    before = {name: memory(pid) for name, pid in pids.items()}
+    submit = lambda n: fleet.call("submit", f"This is run {n}.", "--json")["run"]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        ids = list(pool.map(submit, range(options.waiting)))
+    while any(fleet.call("fleet", "show", run, "--json")["state"] != "waiting" for run in ids[-20:]):
+        time.sleep(2)
+    time.sleep(15)
+    began = {name: seconds(pid) for name, pid in pids.items()}
+    time.sleep(30)
+    print(f"| runs that wait | {options.waiting} |")
+    for name, pid in pids.items():
+        print(f"| {name}: memory before and while they wait, MB | {before[name]}, {memory(pid)} |")
+        print(f"| {name}: share of a core | {(seconds(pid) - began[name]) / 30:.2%} |")
+    print(f"| processes of slices | {len(workers[0].family()) - 1} |")
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("forge")
@@ -281,6 +322,7 @@ def main():
     parser.add_argument("--limit", type=float, default=1800, help="seconds")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--calm", action="store_true")
+    parser.add_argument("--waiting", type=int, metavar="RUNS")
     options = parser.parse_args()
     random.seed(options.seed)
     Model.turns = options.turns
@@ -288,6 +330,8 @@ def main():
     folder.chmod(0o755)
     fleet, workers, faults = Fleet(options, folder), [], []
     try:
+        if options.waiting:
+            return wait_together(fleet, workers, options)
         ids = {}
         for n in range(1, options.runs + 1):
             ids[n] = fleet.call("submit", f"This is run {n}.", "--heartbeat", str(options.heartbeat), "--json")["run"]
