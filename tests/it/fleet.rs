@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use forge_app::{Checkpointing, Orchestrator, SlicedRun};
 use forge_domain::{CheckpointFilter, CheckpointReason, CheckpointStore, Provider, ProviderId, RunId};
-use forge_infra::{SqliteCheckpointStore, SqlitePlace, SystemClock};
+use forge_infra::{PostgresCheckpointStore, SqliteCheckpointStore, SqlitePlace, SystemClock};
 use forge_services::workflow::{Layers, Source, load};
 use forge_tests::{ScriptedServer, Step};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
+use crate::checkpoint_store::cut_connections::{Between, Cut};
+use crate::checkpoint_store::postgres_server::database;
 use crate::forge::Forge;
 use crate::orchestrator::helping::Cast;
 
@@ -176,4 +178,37 @@ fn where_there_is_no_fleet_it_is_said_how_to_get_one() {
     let memory = forge.run(&["worker", "--store", "memory:", "--fleet", "temporal://127.0.0.1:1/x"]);
     assert_eq!(memory.code, 2);
     assert!(memory.stderr.contains("a fleet needs a store that its machines share"), "{}", memory.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_at_a_terminal_holds_a_shared_store_with_a_lease_and_gives_it_back() {
+    let Some(database) = database().await else { return };
+    let store = PostgresCheckpointStore::connect(database.clone(), "the test's").await.unwrap();
+    let between = Between::start(&database, Cut::Hole).await;
+    let server = ScriptedServer::start(vec![Step::Held("done".to_owned())]);
+    let forge = Forge::new();
+    let port = between.config.get_ports()[0];
+    let password = database.get_password().map(|word| format!(":{}", String::from_utf8_lossy(word)));
+    let place = format!(
+        "postgres://{}{}@127.0.0.1:{port}/{}?sslmode=disable",
+        database.get_user().unwrap_or("test"),
+        password.unwrap_or_default(),
+        database.get_dbname().unwrap()
+    );
+    let mut command = forge.process();
+    command.args(["run", "go", "--model", "openai:scripted", "--store", "$WHERE"]).env("WHERE", place);
+    command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k").stdin(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let holder = loop {
+        let holder = store.runs().await.unwrap().pop().and_then(|run| run.holder);
+        if let Some(holder) = holder {
+            break holder;
+        }
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it held the run");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
+    assert!(holder.lease.is_some() && !holder.has_lapsed(), "{holder:?}");
+    server.go_on();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(store.runs().await.unwrap()[0].holder, None);
 }

@@ -9,7 +9,6 @@ use forge_app::{
 };
 use forge_domain::{Clock, Lease, RunId, StoreError, StoreSetting, Workflow, quantity};
 use forge_infra::{OpeningCheckpointStore, ProcessHolder, StoreUrl, SystemClock};
-use tokio::runtime::Handle;
 
 use crate::arguments::Source;
 use crate::failure::{Help, Misconfigured};
@@ -50,14 +49,13 @@ pub(crate) fn checkpointing(
         Ok(folder) => checkpointing.in_folder(folder.display().to_string()),
         Err(_) => checkpointing,
     };
-    // Without a runtime nothing would renew a lease.
-    Ok(Some(match (lease, Handle::try_current()) {
-        (Some(lease), Ok(runtime)) => {
+    Ok(Some(match lease {
+        Some(lease) => {
             let checkpointing = Arc::new(checkpointing.with_lease(lease));
-            keep_lease(&checkpointing, lease, &runtime);
+            keep_lease(&checkpointing, lease)?;
             checkpointing
         }
-        _ => Arc::new(checkpointing),
+        None => Arc::new(checkpointing),
     }))
 }
 
@@ -66,16 +64,20 @@ fn is_shared(url: &StoreUrl) -> bool {
     !matches!(url, StoreUrl::Memory | StoreUrl::Sqlite(_))
 }
 
-/// Renews the lease as long as the checkpoints are used.
-fn keep_lease(checkpointing: &Arc<Checkpointing>, lease: Lease, runtime: &Handle) {
+/// Renews the lease as long as the checkpoints are used, on a thread of its own: a run whose runtime is busy,
+/// or not there yet, keeps it all the same.
+fn keep_lease(checkpointing: &Arc<Checkpointing>, lease: Lease) -> anyhow::Result<()> {
     let kept = Arc::downgrade(checkpointing);
-    runtime.spawn(async move {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let renew = async move {
         loop {
             tokio::time::sleep(lease.renewal()).await;
             let Some(checkpointing) = kept.upgrade() else { return };
             checkpointing.renew().await;
         }
-    });
+    };
+    std::thread::Builder::new().name("forge-lease".to_owned()).spawn(move || runtime.block_on(renew))?;
+    Ok(())
 }
 
 /// Returns a name that no other run has: the time, and a word that distinguishes runs of the same second.
