@@ -299,13 +299,14 @@ pub async fn a_worker_that_drains_leaves_its_runs_to_others(bench: Bench) {
 }
 
 /// As many runs as slots work at once, and no more.
-pub async fn a_worker_has_no_more_slices_at_once_than_slots(bench: Bench, slots: NonZeroUsize) {
-    let worker = bench.worker(slots.get());
+pub async fn a_worker_has_no_more_slices_at_once_than_slots(bench: Bench) {
+    const SLOTS: usize = 3;
+    let worker = bench.worker(SLOTS);
     let mut runs = Vec::new();
-    for n in 0..slots.get() * 2 {
+    for n in 0..SLOTS * 2 {
         runs.push(bench.submit(&format!("slot-{n}"), &[Step::WorksUntilAsked]).await);
     }
-    while bench.script.at_work.load(Ordering::SeqCst) < slots.get() {
+    while bench.script.at_work.load(Ordering::SeqCst) < SLOTS {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     for run in &runs {
@@ -314,6 +315,32 @@ pub async fn a_worker_has_no_more_slices_at_once_than_slots(bench: Bench, slots:
     for run in &runs {
         bench.until(run, RunState::Stopped).await;
     }
-    assert_eq!(bench.script.most_at_work.load(Ordering::SeqCst), slots.get());
+    assert_eq!(bench.script.most_at_work.load(Ordering::SeqCst), SLOTS);
     worker.drain().await;
+}
+
+/// Makes a test of every case. `$bench` is an async function from the name of the case to its bench, with what
+/// must live as long; `None` skips the case.
+#[macro_export]
+macro_rules! test_scheduler {
+    ($bench:ident) => {
+        $crate::test_scheduler! { $bench:
+            slices_follow_each_other_until_the_run_is_done,
+            a_run_waits_for_its_answer_and_nothing_runs_meanwhile,
+            a_slice_that_failed_for_now_is_tried_again_with_its_words,
+            a_run_that_failed_is_tried_again_when_somebody_says_so,
+            a_run_is_stopped_at_work_and_while_it_waits,
+            what_cannot_be_done_is_said,
+            a_worker_that_drains_leaves_its_runs_to_others,
+            a_worker_has_no_more_slices_at_once_than_slots
+        }
+    };
+    ($bench:ident: $($case:ident),*) => {
+        $(#[tokio::test(flavor = "multi_thread")]
+        async fn $case() {
+            if let Some((bench, _kept)) = $bench(stringify!($case)).await {
+                $crate::scheduler_contract::$case(bench).await;
+            }
+        })*
+    };
 }

@@ -6,44 +6,21 @@
 mod chaos;
 mod server;
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use forge_app::{Scheduler, SchedulerError};
 use forge_domain::RunId;
 use forge_fleet::{TemporalOptions, TemporalScheduler};
-use forge_tests::scheduler_contract::{self as contract, Bench};
+use forge_tests::scheduler_contract::Bench;
 
 use self::server::TemporalServer;
 
-macro_rules! contract {
-    ($($case:ident),* $(,)?) => {
-        $(#[tokio::test(flavor = "multi_thread")]
-        async fn $case() {
-            if let Some(server) = TemporalServer::start(stringify!($case)).await {
-                contract::$case(Bench::new(Arc::new(server.scheduler().await))).await;
-            }
-        })*
-    };
+async fn bench(case: &str) -> Option<(Bench, TemporalServer)> {
+    let server = TemporalServer::start(case).await?;
+    Some((Bench::new(Arc::new(server.scheduler().await)), server))
 }
 
-contract! {
-    slices_follow_each_other_until_the_run_is_done,
-    a_run_waits_for_its_answer_and_nothing_runs_meanwhile,
-    a_slice_that_failed_for_now_is_tried_again_with_its_words,
-    a_run_that_failed_is_tried_again_when_somebody_says_so,
-    a_run_is_stopped_at_work_and_while_it_waits,
-    what_cannot_be_done_is_said,
-    a_worker_that_drains_leaves_its_runs_to_others,
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_worker_has_no_more_slices_at_once_than_slots() {
-    if let Some(server) = TemporalServer::start("slots").await {
-        let bench = Bench::new(Arc::new(server.scheduler().await));
-        contract::a_worker_has_no_more_slices_at_once_than_slots(bench, NonZeroUsize::new(3).unwrap()).await;
-    }
-}
+forge_tests::test_scheduler!(bench);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_not_there_and_a_namespace_that_it_does_not_have_are_said() {

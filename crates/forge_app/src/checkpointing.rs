@@ -15,9 +15,11 @@ use serde::Serialize;
 
 use self::leased_store::LeasedStore;
 pub use self::leased_store::TakeFrom;
+pub(crate) use self::leased_store::claim_from;
 
 /// The pause before a store that timed out is tried again.
 const PAUSE: SignedDuration = SignedDuration::from_secs(30);
+
 /// The checkpoints of a run: their store, their policy and their tally.
 pub struct Checkpointing {
     store: LeasedStore,

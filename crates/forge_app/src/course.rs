@@ -52,11 +52,11 @@ pub(crate) struct Dialogue {
     pub(crate) awaiting: Arc<Mutex<BTreeMap<usize, Option<Awaited>>>>,
     /// The user's consents for the rest of the run, if checkpoints keep them.
     pub(crate) consents: Option<GivenConsents>,
-    /// The number of the last of the user's words that were heard in mid-run, see [`crate::Words`].
+    /// The number of the last of the user's words that were heard in mid-run, see [`crate::SlicedRun::say`].
     pub(crate) heard: u64,
     /// The words that were said and not heard yet, because the turn waits.
     pub(crate) unheard: BTreeMap<u64, String>,
-    /// True if the turn pauses or waits: whoever started it resumes it.
+    /// True if the turn has paused, or waits for a person: its caller resumes it.
     pub(crate) is_paused: bool,
 }
 

@@ -52,7 +52,7 @@ pub struct Engine {
     checkpointing: Option<Arc<Checkpointing>>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) ledger: Arc<Ledger>,
-    /// The user's decisions in advance, and their words in mid-work.
+    /// The user's decisions in advance, and the pace.
     pub conduct: Arc<Conduct>,
     /// The user's consents during the run.
     pub consents: Arc<Consents>,

@@ -22,7 +22,7 @@ use crate::slice::Answer;
 pub enum Word {
     /// Advice for the agent at work, heard before its next call to the model.
     Steer {
-        /// Its number among the words of the run, by which it is heard once, see [`crate::Words`].
+        /// Its number among the words of the run, by which it is heard once, see [`crate::SlicedRun::say`].
         number: u64,
         /// The text.
         text: String,
@@ -142,6 +142,18 @@ impl RunState {
             Self::Done => "done",
             Self::Failed => "failed",
             Self::Stopped => "stopped",
+        }
+    }
+
+    /// Checks that `run`, which is in this state, can be tried again.
+    ///
+    /// # Errors
+    /// [`SchedulerError::StillOpen`], and [`SchedulerError::Over`] if it ended well.
+    pub fn check_retry(self, run: &RunId) -> Result<(), SchedulerError> {
+        match self {
+            Self::Running | Self::Waiting => Err(SchedulerError::StillOpen { run: run.clone() }),
+            Self::Done => Err(SchedulerError::Over { run: run.clone() }),
+            Self::Failed | Self::Stopped => Ok(()),
         }
     }
 

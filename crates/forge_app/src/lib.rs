@@ -95,4 +95,4 @@ pub use run_event::{RunEvent, Watcher};
 pub use run_report::{AgentResponse, DeniedBy, DeniedCall, Remedy, RunError, RunReport, StopReason};
 pub use services::Services;
 pub use session_name::{SessionName, SessionNameError, Which, short_names};
-pub use slice::{Answer, AnswerWhat, Correspondence, Pacing, PauseHandle, SliceLimits, Words};
+pub use slice::{Answer, AnswerWhat, Correspondence, Pacing, PauseHandle, SliceLimits};

@@ -247,9 +247,7 @@ fn hear_words(engine: &Engine, work: &mut Work) {
     if course.asked_by.is_some() {
         return;
     }
-    let mut words = std::mem::take(&mut course.dialogue.unheard);
-    words.extend(engine.conduct.words.take());
-    for (number, text) in words.split_off(&(course.dialogue.heard + 1)) {
+    for (number, text) in std::mem::take(&mut course.dialogue.unheard) {
         let message = Message::user(text);
         engine.events.emit(&RunEvent::Message(&message));
         engine.append(conversation, message);

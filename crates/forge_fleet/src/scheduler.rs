@@ -188,13 +188,7 @@ impl Scheduler for TemporalScheduler {
     }
 
     async fn retry(&self, run: &RunId) -> Result<(), SchedulerError> {
-        match self.describe(run).await?.0 {
-            RunState::Running | RunState::Waiting => {
-                return Err(SchedulerError::StillOpen { run: run.clone() });
-            }
-            RunState::Done => return Err(SchedulerError::Over { run: run.clone() }),
-            RunState::Failed | RunState::Stopped => {}
-        }
+        self.describe(run).await?.0.check_retry(run)?;
         let input = self.past(run).await?.at;
         // Of two that try again at once, the server lets one through: the other finds the run open.
         match self.start(input, WorkflowIdReusePolicy::AllowDuplicateFailedOnly).await {

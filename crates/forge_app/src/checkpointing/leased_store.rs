@@ -55,17 +55,7 @@ impl LeasedStore {
         latest: Option<CheckpointKey>,
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
-        let anyone = takeover == TakeFrom::Anyone;
-        let mut from = Takeover::Never;
-        for _ in 0..CLAIMS {
-            match self.store.claim(run, holder.name(), from, self.lease, now).await {
-                Err(StoreError::Held { by, token, .. }) if anyone || holder.is_gone(&by) => {
-                    from = latest.map_or(Takeover::Of(token), |latest| Takeover::OfAt(token, latest));
-                }
-                claimed => return claimed,
-            }
-        }
-        self.store.claim(run, holder.name(), from, self.lease, now).await
+        claim_from(&*self.store, run, holder, takeover, latest, self.lease, now).await
     }
 
     /// Renews the lease of the claim, if it has one.
@@ -119,4 +109,28 @@ impl LeasedStore {
             done => done,
         }
     }
+}
+
+/// Claims `run` for `holder`, from no one or from those that `takeover` names. With `latest`, it is taken
+/// over only while that checkpoint is the latest of the run.
+pub(crate) async fn claim_from(
+    store: &dyn CheckpointStore,
+    run: &RunId,
+    holder: &dyn Holder,
+    takeover: TakeFrom,
+    latest: Option<CheckpointKey>,
+    lease: Option<Lease>,
+    now: Timestamp,
+) -> Result<Claim, StoreError> {
+    let anyone = takeover == TakeFrom::Anyone;
+    let mut from = Takeover::Never;
+    for _ in 0..CLAIMS {
+        match store.claim(run, holder.name(), from, lease, now).await {
+            Err(StoreError::Held { by, token, .. }) if anyone || holder.is_gone(&by) => {
+                from = latest.map_or(Takeover::Of(token), |latest| Takeover::OfAt(token, latest));
+            }
+            claimed => return claimed,
+        }
+    }
+    store.claim(run, holder.name(), from, lease, now).await
 }

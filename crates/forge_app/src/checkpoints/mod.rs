@@ -15,11 +15,10 @@ mod runs;
 mod selection;
 mod undo;
 
-use forge_domain::{
-    CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointStore, Claim, Holder, RunId, StoreError,
-    Takeover,
-};
+use forge_domain::{CheckpointFilter, CheckpointInfo, CheckpointStore, Claim, Holder, RunId, StoreError};
 use jiff::Timestamp;
+
+use crate::checkpointing::{TakeFrom, claim_from};
 
 pub use self::archive::{ArchiveError, Imported, export_run, import_run, seal_run};
 pub use self::awaited::awaited;
@@ -135,7 +134,7 @@ impl Writer<'_> {
         // Another agent of the run may have a later one.
         let newest = newest_of(store, run).await?.map(|newest| newest.key);
         let at = latest.map(|latest| latest.key).filter(|latest| newest == Some(*latest));
-        let claim = self.claim(store, run, at).await?;
+        let claim = claim_from(store, run, self.holder, TakeFrom::TheGone, at, None, self.now).await?;
         let done = match is_latest(store, latest).await {
             Ok(true) => work(claim.clone()).await,
             Ok(false) => Err(StoreError::Moved { run: run.clone() }),
@@ -145,23 +144,6 @@ impl Writer<'_> {
         let released = store.release(&claim).await;
         let done = done?;
         released.map(|()| done)
-    }
-
-    /// Claims `run`, from its holder if that one is known to be gone. With `latest`, it is taken over only
-    /// while that checkpoint is the latest of the run.
-    async fn claim(
-        &self,
-        store: &dyn CheckpointStore,
-        run: &RunId,
-        latest: Option<CheckpointKey>,
-    ) -> Result<Claim, StoreError> {
-        let claim = |takeover| store.claim(run, self.holder.name(), takeover, None, self.now);
-        match claim(Takeover::Never).await {
-            Err(StoreError::Held { by, token, .. }) if self.holder.is_gone(&by) => {
-                claim(latest.map_or(Takeover::Of(token), |latest| Takeover::OfAt(token, latest))).await
-            }
-            claimed => claimed,
-        }
     }
 }
 

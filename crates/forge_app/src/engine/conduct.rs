@@ -1,12 +1,11 @@
-//! The conduct of a run: the user's decisions in advance, their words in mid-work, its pace, and the calls
-//! that were denied.
+//! The conduct of a run: the user's decisions in advance, its pace, and the calls that were denied.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forge_domain::{AgentId, Discretion, Mode, Permission, Reach, Rules, Subject, ToolCall, ToolName};
 use futures::future::BoxFuture;
 
-use crate::{DeniedBy, DeniedCall, Pacing, Remedy, RunError, RunReport, Words};
+use crate::{DeniedBy, DeniedCall, Pacing, Remedy, RunError, RunReport};
 
 /// A check whether this system confines commands; the error says what it does not confine.
 pub type SandboxCheck = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
@@ -20,8 +19,6 @@ pub struct Conduct {
     sandbox: Mutex<Option<SandboxCheck>>,
     /// The pace: whether its turns pause.
     pub pacing: Pacing,
-    /// The user's words to the agent at work.
-    pub words: Words,
 }
 
 /// An error about a mode that cannot be switched to.

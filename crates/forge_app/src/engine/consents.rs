@@ -22,7 +22,7 @@ pub struct Consents {
     asking: futures::lock::Mutex<()>,
 }
 
-/// The reason why there is no consent.
+/// The reason not to make a call, at least not now.
 pub(crate) enum NoConsent {
     /// The call may not be made: which rule or person denied it, and why.
     Denied(DeniedBy, String),

@@ -116,7 +116,7 @@ impl LocalScheduler {
         Some((order, Arc::new(LocalPulse { asked: receiver.map(drop).boxed().shared() })))
     }
 
-    /// Notes what became of a slice.
+    /// Records the result of a slice.
     fn settle(&self, order: SliceOrder, result: Result<SliceOutcome, SliceFailure>) {
         let now = self.clock.now();
         let mut desk = self.desk();
@@ -244,13 +244,7 @@ impl Scheduler for LocalScheduler {
     async fn retry(&self, run: &RunId) -> Result<(), SchedulerError> {
         let mut desk = self.desk();
         let entry = desk.entry(run)?;
-        match entry.state {
-            RunState::Running | RunState::Waiting => {
-                return Err(SchedulerError::StillOpen { run: run.clone() });
-            }
-            RunState::Done => return Err(SchedulerError::Over { run: run.clone() }),
-            RunState::Failed | RunState::Stopped => {}
-        }
+        entry.state.check_retry(run)?;
         (entry.state, entry.details.why, entry.ended, entry.details.trouble) =
             (RunState::Running, None, None, None);
         desk.wake();

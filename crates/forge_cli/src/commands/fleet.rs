@@ -33,18 +33,11 @@ pub(crate) struct FleetArguments {
     /// folder use]
     #[arg(long, value_name = "URL", global = true)]
     store: Option<String>,
-    #[command(flatten)]
-    form: GlobalJson,
-    #[command(subcommand)]
-    command: FleetCommand,
-}
-
-/// The form of the answer.
-#[derive(Clone, Copy, Debug, Args)]
-struct GlobalJson {
     /// Print one JSON document
     #[arg(long, global = true)]
     json: bool,
+    #[command(subcommand)]
+    command: FleetCommand,
 }
 
 #[derive(Debug, Subcommand)]
@@ -113,7 +106,7 @@ impl FleetArguments {
 
     async fn carry_out(self) -> anyhow::Result<()> {
         let scheduler = self.fleet.connect(None).await?;
-        let form = JsonFlag { json: self.form.json };
+        let form = JsonFlag { json: self.json };
         let done = |run: &RunId, what: &str| form.answer(&json!({"run": run}), || format!("{what}\n"));
         match &self.command {
             FleetCommand::List => {

@@ -76,10 +76,7 @@ impl SubmitArguments {
         let setting: StoreSetting = named.parse().map_err(|error| Misconfigured(format!("{error}")))?;
         let flags = self.flags.clone();
         let agent = flags.agent.clone();
-        let request = RunRequest {
-            slice: Lease::new(Duration::from_secs(60)),
-            ..RunRequest::new(Some(setting), flags)
-        };
+        let request = RunRequest { slice: Some(Lease::default()), ..RunRequest::new(Some(setting), flags) };
         let view: Arc<dyn RunView> = Arc::new(ConsoleWatcher::default());
         let task = self.task.clone().unwrap_or_default();
         let Attached { added, notes } = attach_files(&task);
@@ -114,7 +111,7 @@ async fn existing(named: &str, word: &str) -> anyhow::Result<RunId> {
 /// Returns the URL of the store of a fleet: `named`, or that of this folder's runs.
 ///
 /// # Errors
-/// Fails with [`Misconfigured`] if there is none, or if it ends with the process.
+/// Fails with [`Misconfigured`] if there is none, or if it is in memory.
 pub(super) fn shared_store(named: Option<&str>, config: Option<&Path>) -> anyhow::Result<String> {
     let url = match store::setting_of_runs(named, config)? {
         None => store::store_url(None)?.to_string(),

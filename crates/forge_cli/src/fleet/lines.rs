@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use forge_app::{SliceLimits, SliceOrder, SliceOutcome};
+use forge_domain::Lease;
 use serde::{Deserialize, Serialize};
 
 /// The line by which the worker asks for a sign of life, and lets the lease be renewed.
@@ -23,9 +24,9 @@ pub(super) struct SliceRequest {
 
 impl SliceRequest {
     /// Returns a request for a slice within `limits`, which is alive as long as its `lease` is renewed.
-    pub(super) fn new(order: SliceOrder, lease: Duration, limits: SliceLimits) -> Self {
+    pub(super) fn new(order: SliceOrder, lease: Lease, limits: SliceLimits) -> Self {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        Self { order, lease_ms: millis(lease), calls: limits.calls, time_ms: limits.time.map(millis) }
+        Self { order, lease_ms: millis(lease.time()), calls: limits.calls, time_ms: limits.time.map(millis) }
     }
 
     /// Returns the limits of the slice.
@@ -60,7 +61,7 @@ mod tests {
         let order =
             SliceOrder { run: RunId::new("r").unwrap(), checkpoint: None, token: None, words: Vec::new() };
         let limits = SliceLimits { calls: NonZeroUsize::new(3), time: Some(Duration::from_secs(2)) };
-        let request = SliceRequest::new(order, Duration::from_secs(5), limits);
+        let request = SliceRequest::new(order, Lease::default(), limits);
         let line = serde_json::to_string(&request).unwrap();
         let read: SliceRequest = serde_json::from_str(&line).unwrap();
         assert_eq!((read.limits(), &read), (limits, &request));

@@ -5,22 +5,17 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
 use forge_app::{Pulse, SliceFailure, SliceLimits, SliceOrder, SliceOutcome, SliceRunner};
+use forge_domain::Lease;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::forwarding::STORE_VARIABLE;
 use super::lines::{PAUSE, SliceLine, SliceRequest, TICK};
-
-/// The lease of a slice that its scheduler never gives away.
-const LEASE: Duration = Duration::from_secs(60);
-/// The number of ticks in the time of a lease.
-const TICKS: u32 = 3;
 
 /// Runs slices, each in a process of its own.
 pub(crate) struct SliceProcesses {
@@ -62,7 +57,7 @@ impl SliceRunner for SliceProcesses {
         let again = |why: String| SliceFailure::Again(why);
         pulse.beat();
         let mut child = self.start().map_err(|error| again(format!("no process can be started: {error}")))?;
-        let lease = pulse.patience().unwrap_or(LEASE);
+        let lease = pulse.patience().and_then(Lease::new).unwrap_or_default();
         let request = SliceRequest::new(order, lease, self.limits);
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let (Some(mut stdin), Some(stdout)) = (stdin, stdout) else {
@@ -71,7 +66,7 @@ impl SliceRunner for SliceProcesses {
         let request = serde_json::to_string(&request).map_err(|error| again(error.to_string()))?;
         say(&mut stdin, &request).await;
         let mut lines = BufReader::new(stdout).lines();
-        let mut ticks = tokio::time::interval(lease / TICKS);
+        let mut ticks = tokio::time::interval(lease.renewal());
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut pause = std::pin::pin!(pulse.pause_asked());
         let (mut is_asked, mut last_beat) = (false, Instant::now());
@@ -95,7 +90,7 @@ impl SliceRunner for SliceProcesses {
                 },
                 _ = ticks.tick() => {
                     // One that is frozen is given away by the scheduler, and must not keep its place here.
-                    if last_beat.elapsed() > lease * 2 {
+                    if last_beat.elapsed() > lease.time() * 2 {
                         return Err(again("the process of the slice does not answer".to_owned()));
                     }
                     say(&mut stdin, TICK).await;

@@ -1,7 +1,6 @@
 //! The checkpoints of `forge run`: their store, the report of a resumed run, and the report at the end.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use console::style;
 use forge_app::{
@@ -15,11 +14,8 @@ use crate::failure::{Help, Misconfigured};
 use crate::output;
 use crate::setup::{BUILT_IN_AGENT, store};
 
-/// The time after which another machine may continue a run whose process has stopped renewing its lease.
-const LEASE: Duration = Duration::from_secs(60);
-
-/// Sets up the checkpoints of a new run in the working folder; `None` if they are off. With the lease of a
-/// `slice` nothing is done that is not saved, and whoever drives it renews that lease.
+/// Sets up the checkpoints of a new run in the working folder; `None` if they are off. If it is driven in
+/// slices, `slice` is its lease, which the caller renews; such a run does nothing that it has not saved.
 pub(crate) fn checkpointing(
     workflow: &Workflow,
     slice: Option<Lease>,
@@ -37,7 +33,7 @@ pub(crate) fn checkpointing(
     };
     let clock = Arc::new(SystemClock);
     let run = new_run(&*clock)?;
-    let lease = Lease::new(LEASE).filter(|_| is_shared(&url));
+    let lease = is_shared(&url).then(Lease::default);
     let checkpointing = Checkpointing::new(Arc::new(OpeningCheckpointStore::new(url)), clock, run)
         .with_policy(policy)
         .held_by(Arc::new(ProcessHolder::this()));

@@ -43,7 +43,7 @@ pub(crate) struct RunRequest {
     pub(crate) answer: Option<AnswerSchema>,
     /// MCP servers of the editor that the run works for.
     pub(crate) servers: BTreeMap<McpServerId, McpServerConfig>,
-    /// The lease of a run that is driven in slices: it does nothing that is not saved, and whoever drives it
+    /// The lease of a run that is driven in slices. It does nothing that it has not saved, and the caller
     /// renews the lease.
     pub(crate) slice: Option<Lease>,
 }

@@ -56,6 +56,13 @@ impl Lease {
     }
 }
 
+impl Default for Lease {
+    /// Returns a lease of a minute.
+    fn default() -> Self {
+        Self(Duration::from_secs(60))
+    }
+}
+
 /// The right to write checkpoints of a run, until another process takes it over or its lease runs out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {

@@ -80,7 +80,7 @@ pub enum Consent {
     },
 }
 
-/// The reason why there is no answer.
+/// The reason for a missing answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
     /// No one can answer, or no one will any more.
