@@ -5,7 +5,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::Arc;
 
 use forge_app::{Checkpointing, Orchestrator, SlicedRun};
-use forge_domain::{CheckpointFilter, CheckpointReason, CheckpointStore, Provider, ProviderId, RunId};
+use forge_domain::{
+    CheckpointFilter, CheckpointReason, CheckpointStore, Provider, ProviderId, RunId, WorkspaceKeeper,
+};
 use forge_infra::{PostgresCheckpointStore, SqliteCheckpointStore, SqlitePlace, SystemClock};
 use forge_services::workflow::{Layers, Source, load};
 use forge_tests::{ScriptedServer, Step};
@@ -24,18 +26,24 @@ models: { 's:m': { window: 100000, max_output: 1000 } }
 agents: [{ id: one, model: 's:m' }]
 ";
 
-async fn store(forge: &Forge) -> SqliteCheckpointStore {
+pub(crate) async fn store(forge: &Forge) -> SqliteCheckpointStore {
     SqliteCheckpointStore::open(&SqlitePlace::new(forge.path("runs.db"))).await.unwrap()
 }
 
 /// A worker's folder, and a store in which a task was accepted as run `r`.
 async fn accepted(server: &ScriptedServer) -> Forge {
+    accepted_with(server, None).await
+}
+
+/// As [`accepted`], with a workspace that travels.
+pub(crate) async fn accepted_with(server: &ScriptedServer, files: Option<Arc<dyn WorkspaceKeeper>>) -> Forge {
     let yaml = format!(
         "providers: {{ s: {{ kind: openai, base_url: '{}' }} }}\n\
          models: {{ 's:m': {{ window: 100000, max_output: 1000 }} }}\n\
          agents: [{{ id: one, model: 's:m', tools: [write, ask, list] }}]\n\
-         permissions: {{ write: ask }}\n",
-        server.base_url()
+         permissions: {{ write: {} }}\n",
+        server.base_url(),
+        if files.is_some() { "allow" } else { "ask" }
     );
     let forge = Forge::new().with_file("forge.yaml", yaml);
     let layers = Layers { project: Some(Source::new("forge.yaml", ACCEPTING)), ..Layers::default() };
@@ -44,7 +52,10 @@ async fn accepted(server: &ScriptedServer) -> Forge {
     let orchestrator = Orchestrator::builder()
         .workflow(load(&layers).unwrap())
         .provider(ProviderId::new("s").unwrap(), Cast::new(&[]) as Arc<dyn Provider>)
-        .checkpoints(checkpoints.strict())
+        .checkpoints(match files {
+            Some(files) => checkpoints.strict().with_files(files),
+            None => checkpoints.strict(),
+        })
         .build()
         .unwrap();
     let mut run = SlicedRun::new(orchestrator);
@@ -54,7 +65,7 @@ async fn accepted(server: &ScriptedServer) -> Forge {
 }
 
 /// The process of a slice.
-struct Slice {
+pub(crate) struct Slice {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: BufReader<ChildStdout>,
@@ -62,9 +73,17 @@ struct Slice {
 
 impl Slice {
     fn start(forge: &Forge, calls: usize, words: &Value) -> Self {
+        Self::start_with(forge, calls, words, &[])
+    }
+
+    pub(crate) fn start_with(forge: &Forge, calls: usize, words: &Value, more: &[&str]) -> Self {
         let mut command = forge.process();
         let store = format!("sqlite://{}", forge.path("runs.db").display());
-        command.args(["slice", "--store", "$WHERE"]).env("WHERE", store).env("OPENAI_API_KEY", "k");
+        command
+            .args(["slice", "--store", "$WHERE"])
+            .args(more)
+            .env("WHERE", store)
+            .env("OPENAI_API_KEY", "k");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
         let mut slice = Self { child, stdin, lines: BufReader::new(stdout) };
@@ -84,7 +103,7 @@ impl Slice {
     }
 
     /// The end of the slice, which is the last line.
-    fn end(mut self) -> Value {
+    pub(crate) fn end(mut self) -> Value {
         let mut last = Value::Null;
         while let Some(line) = self.line() {
             last = line;
@@ -95,7 +114,7 @@ impl Slice {
 }
 
 /// The end in `outcome`, and the calls to the model until then.
-fn end_of(outcome: &Value) -> (Value, u64) {
+pub(crate) fn end_of(outcome: &Value) -> (Value, u64) {
     (outcome["outcome"]["end"].clone(), outcome["outcome"]["calls"].as_u64().unwrap_or_default())
 }
 
@@ -135,12 +154,12 @@ async fn a_slice_lives_while_its_worker_ticks_pauses_when_it_says_so_and_ends_wi
     let mut slice = Slice::start(&forge, 9, &json!([]));
     slice.say("tick");
     assert_eq!(slice.line(), Some(json!("beat")));
-    let runs = store(&forge).await.runs().await.unwrap();
-    assert!(runs[0].holder.as_ref().is_some_and(|holder| holder.lease.is_some()), "{runs:?}");
-    // The model hangs, and the worker is gone.
     while server.requests().len() < 2 {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
+    let runs = store(&forge).await.runs().await.unwrap();
+    assert!(runs[0].holder.as_ref().is_some_and(|holder| holder.lease.is_some()), "{runs:?}");
+    // The model hangs, and the worker is gone.
     drop(slice.stdin.take());
     assert_eq!(slice.line(), None);
     assert_eq!(slice.child.wait().unwrap().code(), Some(1));

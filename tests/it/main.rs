@@ -76,3 +76,4 @@ mod transforms;
 #[cfg(unix)]
 mod trust;
 mod workspace_secrets;
+mod workspaces;

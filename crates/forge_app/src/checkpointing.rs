@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forge_domain::{
     ActionEnd, ActionKey, Agent, AgentId, CheckpointInfo, CheckpointKey, CheckpointMoment, CheckpointPolicy,
     CheckpointReason, CheckpointStore, Claim, Clock, ContextSnapshot, Deletion, EntryId, FencingToken,
-    Holder, Lease, NewAction, NewCheckpoint, Retention, RunId, StoreError, Sweep,
+    Holder, Lease, NewAction, NewCheckpoint, Retention, RunId, StoreError, Sweep, WorkspaceKeeper,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -27,6 +27,8 @@ pub struct Checkpointing {
     holder: Arc<dyn Holder>,
     policy: CheckpointPolicy,
     folder: Option<String>,
+    /// The keeper of the run's files, if they travel with it.
+    keeper: Option<Arc<dyn WorkspaceKeeper>>,
     /// True if nothing is done that is not saved before.
     is_strict: bool,
     desk: Mutex<Desk>,
@@ -55,6 +57,15 @@ impl Desk {
     /// Checks whether the log of actions alone pauses at `now`, because the store did not answer.
     fn is_log_paused(&self, now: Timestamp) -> bool {
         self.log_paused_until.is_some_and(|until| now < until)
+    }
+
+    /// Continues as the holder of what was claimed.
+    fn take_up(&mut self, claimed: Claim) {
+        self.run = claimed.run.clone();
+        self.report.run = claimed.run.clone();
+        self.claim = Some(claimed);
+        self.is_over = false;
+        self.fenced_by = None;
     }
 
     /// Notes why the store failed.
@@ -186,6 +197,7 @@ impl Checkpointing {
             holder: Arc::new(Embedding),
             policy: CheckpointPolicy::default(),
             folder: None,
+            keeper: None,
             is_strict: false,
             desk: Mutex::new(Desk {
                 run,
@@ -218,6 +230,12 @@ impl Checkpointing {
     #[must_use]
     pub fn in_folder(self, folder: impl Into<String>) -> Self {
         Self { folder: Some(folder.into()), ..self }
+    }
+
+    /// Has `keeper` pin the files of the run before each checkpoint, which is saved only if they are.
+    #[must_use]
+    pub fn with_files(self, keeper: Arc<dyn WorkspaceKeeper>) -> Self {
+        Self { keeper: Some(keeper), ..self }
     }
 
     /// Claims runs for the time of `lease`, so that another machine can continue a run whose process is gone.
@@ -369,6 +387,9 @@ impl Checkpointing {
     async fn write(&self, mut new: NewCheckpoint) -> Result<CheckpointInfo, StoreError> {
         let run = self.desk().run.clone();
         let claim = self.claim(&run).await?;
+        if let Some(keeper) = &self.keeper {
+            keeper.pin().await.map_err(StoreError::Unkept)?.save_with(&mut new.snapshot.progress);
+        }
         match self.store.save(&claim, &new).await {
             // Another process has deleted the parent: the whole log is written, of which the store has most.
             Err(StoreError::NotFound { .. }) if new.parent.take().is_some() => {
@@ -456,7 +477,7 @@ impl Checkpointing {
             return Ok(());
         }
         let claimed = self.store.claim(run, &*self.holder, takeover, latest, self.clock.now()).await?;
-        self.take_up(claimed);
+        self.desk().take_up(claimed);
         Ok(())
     }
 
@@ -477,18 +498,8 @@ impl Checkpointing {
         }
         let now = self.clock.now();
         let claimed = self.store.claim(run, &*self.holder, TakeFrom::TheGone, None, now).await?;
-        Ok(self.take_up(claimed))
-    }
-
-    /// Continues as the holder of what was claimed.
-    fn take_up(&self, claimed: Claim) -> Claim {
-        let mut desk = self.desk();
-        desk.run = claimed.run.clone();
-        desk.report.run = claimed.run.clone();
-        desk.claim = Some(claimed.clone());
-        desk.is_over = false;
-        desk.fenced_by = None;
-        claimed
+        self.desk().take_up(claimed.clone());
+        Ok(claimed)
     }
 
     /// Releases the run, and deletes the checkpoints that the policy no longer retains.

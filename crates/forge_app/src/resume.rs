@@ -1,8 +1,8 @@
 //! The saved state that a run resumes from.
 
 use forge_domain::{
-    Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointStore, Deletion, Difference, OnChange, Role,
-    RunId, StoreError, Sweep,
+    Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointStore, CommitId, Deletion, Difference,
+    GitAddress, OnChange, Role, RunId, StoreError, Sweep, Workspace,
 };
 
 use crate::checkpointing::Checkpointing;
@@ -76,6 +76,16 @@ pub enum ResumeError {
         /// The folder.
         folder: String,
     },
+    /// Its files travel with it, and are not those of this folder.
+    #[error("run `{run}` works on commit {commit} of {git}, not on the files of this folder")]
+    InWorkspace {
+        /// The run.
+        run: RunId,
+        /// The repository that has the files.
+        git: GitAddress,
+        /// The commit that has them.
+        commit: CommitId,
+    },
     /// The configuration has changed, and the policy refuses that.
     #[error("the configuration has changed since it was saved:\n{}", in_lines(.0))]
     Changed(Vec<Difference>),
@@ -102,6 +112,16 @@ pub fn elsewhere<'c>(checkpoint: &'c Checkpoint, here: Option<&str>) -> Option<&
         systems.any(|system| system.message().to_text().contains(folder))
     };
     (here.is_some_and(|here| here != folder) && is_told()).then_some(folder)
+}
+
+/// Returns why the work of `checkpoint` cannot continue in the folder `here`: its files travel with it.
+pub fn files_elsewhere(checkpoint: &Checkpoint, here: Option<&str>) -> Option<ResumeError> {
+    let Some(Workspace::Git(tree)) = Workspace::saved_with(&checkpoint.snapshot.progress) else {
+        return None;
+    };
+    let run = checkpoint.info.run.clone();
+    let (git, commit) = (tree.keeper().clone(), tree.commit().clone());
+    here.is_some().then_some(ResumeError::InWorkspace { run, git, commit })
 }
 
 /// Most characters of a value that is shown whole.

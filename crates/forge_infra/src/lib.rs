@@ -6,6 +6,7 @@ mod anthropic;
 mod checkpoint_store;
 mod file_session_sink;
 mod gemini;
+mod git_workspace;
 mod http;
 mod json_schema;
 mod kept_copy;
@@ -38,6 +39,9 @@ pub use checkpoint_store::{
 pub use checkpoint_store::{PostgresCheckpointStore, PostgresPlace};
 pub use file_session_sink::{FileSessionSink, RecordPathError};
 pub use gemini::GeminiProvider;
+pub use git_workspace::{
+    BegunTree, GitError, TravellingWorkspace, WorkspaceNotice, begin_git_tree, sweep_workspaces,
+};
 pub use http::{Key, ProviderSetupError, Secret, fetch_text, install_tls_provider};
 pub use json_schema::{InvalidJsonSchema, JsonSchema};
 pub use kept_copy::keep_copy;

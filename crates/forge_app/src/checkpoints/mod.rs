@@ -4,12 +4,12 @@
 //! a checkpoint, forking adds a run.
 
 mod archive;
-mod awaited;
 mod card;
 mod compaction;
 mod difference;
 mod discard;
 mod fork;
+mod latest;
 mod report;
 mod runs;
 mod selection;
@@ -21,7 +21,6 @@ use jiff::Timestamp;
 use crate::checkpointing::{TakeFrom, claim_from};
 
 pub use self::archive::{ArchiveError, Imported, export_run, import_run, seal_run};
-pub use self::awaited::awaited;
 pub use self::card::{RunCard, run_cards, title};
 pub use self::compaction::{
     CompactRun, CompactRunError, CompactedRun, compact_run, save_compaction, tools_tokens_of,
@@ -29,6 +28,7 @@ pub use self::compaction::{
 pub use self::difference::{CheckpointDifference, LogTail, difference};
 pub use self::discard::{Discarded, discard, prune};
 pub use self::fork::{Fork, fork, free_name};
+pub use self::latest::{awaited, saved_workspace};
 pub use self::report::{CheckpointReport, CompactionLayer, LayerState, ViewedMessage, report};
 pub use self::runs::{RunSummary, runs};
 pub use self::selection::{Scope, Selected, latest_of_run, select};

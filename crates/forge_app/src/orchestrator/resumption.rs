@@ -1,6 +1,6 @@
 //! Resuming from a saved state, and saving the state when a turn was dropped.
 
-use forge_domain::{Agent, AgentId, Checkpoint, Difference, OnChange};
+use forge_domain::{Agent, AgentId, Checkpoint, Difference, OnChange, Workspace};
 
 use super::Orchestrator;
 use super::emission::run_emitted;
@@ -10,7 +10,7 @@ use crate::conversations::{Conversations, Others, Work};
 use crate::course::Course;
 use crate::engine::{is_over, note_unstarted, settle_waiting_calls};
 use crate::learned_limit::LearnedLimits;
-use crate::resume::{Found, elsewhere, find, in_lines};
+use crate::resume::{Found, elsewhere, files_elsewhere, find, in_lines};
 use crate::turn::Assignment;
 use crate::{Restored, Resume, ResumeError, RunError, RunEvent, RunReport, StopReason};
 
@@ -33,6 +33,11 @@ impl Orchestrator {
         {
             let run = found.checkpoint.info.run.clone();
             return Err(ResumeError::Elsewhere { run, folder: folder.to_owned() });
+        }
+        if !resume.anywhere
+            && let Some(error) = files_elsewhere(&found.checkpoint, checkpointing.folder())
+        {
+            return Err(error);
         }
         // Obstacles are found before the run is taken from its holder.
         let mut state = state_of(engine, found, on_change).await?;
@@ -61,7 +66,11 @@ impl Orchestrator {
             );
             engine.events.notice(&notice);
         }
+        let is_of_folder = checkpointing.folder().is_some();
         for (agent, mut work, limits) in works {
+            if is_of_folder {
+                Workspace::forget(&mut work.course.progress);
+            }
             engine.restore(&agent.id, &work, limits);
             if is_fork {
                 engine.state(&agent, &mut work).save(Point::Fork).await;

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use forge_app::{Answer, AnswerWhat, RunDetails, ScheduledRun, Scheduler, awaited};
+use forge_app::{Answer, AnswerWhat, RunDetails, ScheduledRun, Scheduler, awaited, saved_workspace};
 use forge_domain::{
     Awaited, AwaitedRequest, CheckpointFilter, CheckpointStore, Clock as _, Consent, Role, RunId, StoreError,
-    quantity,
+    Workspace, quantity,
 };
 use forge_infra::SystemClock;
 use jiff::Timestamp;
@@ -19,7 +19,7 @@ use crate::failure::Misconfigured;
 use crate::fleet::FleetFlags;
 use crate::output::table::{Side, table};
 use crate::output::{visible, visible_lines};
-use crate::run::{age, block_on};
+use crate::run::{age, block_on, shell_quote};
 use crate::setup::store;
 use crate::terminal::file_diff::diff_lines;
 use crate::terminal::person::{argument_lines, choice};
@@ -200,19 +200,27 @@ struct Shown {
     awaited: Vec<Awaited>,
     /// The last words of the agent.
     said: Option<String>,
+    /// Its workspace, if it is not the folder of its workers.
+    workspace: Option<Workspace>,
 }
 
 impl Shown {
     async fn of(scheduler: &dyn Scheduler, store: &dyn CheckpointStore, run: &RunId) -> anyhow::Result<Self> {
         let scheduled = scheduler.show(run).await?;
         let awaited = if scheduled.state.is_open() { awaited(store, run).await? } else { Vec::new() };
-        Ok(Self { scheduled, awaited, said: last_words(store, run).await? })
+        let workspace = match saved_workspace(store, run).await {
+            Ok((_, workspace)) => workspace,
+            Err(StoreError::NotFound { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Self { scheduled, awaited, said: last_words(store, run).await?, workspace })
     }
 
     fn json(&self) -> serde_json::Value {
         let mut json = serde_json::to_value(&self.scheduled).unwrap_or_default();
         json["awaited"] = json!(self.awaited);
         json["said"] = json!(self.said);
+        json["workspace"] = json!(self.workspace);
         json
     }
 
@@ -229,6 +237,10 @@ impl Shown {
                     lines.push(format!("trouble: try {tries}, as the last one failed: {}", visible(why)));
                 }
             }
+        }
+        if let Some(Workspace::Git(tree)) = &self.workspace {
+            let (kept, commit) = (tree.keeper(), tree.commit());
+            lines.push(format!("its files: git fetch {} {commit}", shell_quote(kept.as_str())));
         }
         lines.extend(self.awaited.iter().map(|awaited| format!("waits for {}", awaited_text(awaited))));
         if let Some(said) = &self.said {

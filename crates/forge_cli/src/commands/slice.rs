@@ -6,7 +6,7 @@ use clap::Args;
 use forge_domain::StoreSetting;
 
 use crate::arguments::RunFlags;
-use crate::fleet::run_slice;
+use crate::fleet::{WorkspacesFlag, run_slice};
 
 /// Run one slice of a run for a worker, which asks for it on stdin
 #[derive(Debug, Args)]
@@ -16,12 +16,14 @@ pub(crate) struct SliceArguments {
     #[arg(long, value_name = "URL")]
     store: StoreSetting,
     #[command(flatten)]
+    workspaces: WorkspacesFlag,
+    #[command(flatten)]
     flags: RunFlags,
 }
 
 impl SliceArguments {
     /// Runs the slice.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        run_slice(self.store, self.flags)
+        run_slice(&self.store, self.flags, &self.workspaces)
     }
 }

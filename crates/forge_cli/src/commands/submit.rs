@@ -6,18 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use forge_app::{SlicedRun, select};
-use forge_domain::{Event, Lease, Nobody, RunId, StoreSetting};
-use forge_infra::StoreUrl;
+use forge_app::{SlicedRun, saved_workspace, select};
+use forge_domain::{Event, Lease, Nobody, RunId, StoreSetting, WorkspaceSetting};
+use forge_infra::{StoreUrl, SystemClock};
 use serde_json::json;
 
 use crate::arguments::{JsonFlag, RunFlags};
 use crate::attached_images;
 use crate::consent::Need;
 use crate::failure::Misconfigured;
-use crate::fleet::FleetFlags;
+use crate::fleet::{BegunWorkspace, FleetFlags};
 use crate::output;
-use crate::run::{Attached, ConsoleWatcher, RunRequest, RunView, attach_files, explain, prepare, runtime};
+use crate::run::checkpoints::new_run;
+use crate::run::{
+    Attached, ConsoleWatcher, RunRequest, RunView, SliceTerms, attach_files, explain, prepare, runtime,
+};
 use crate::setup::{self, store};
 
 /// Give a task to a fleet, whose workers run it
@@ -38,6 +41,11 @@ pub(crate) struct SubmitArguments {
     /// Give a slice to another worker after so many seconds without a sign of life
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = clap::value_parser!(u64).range(1..=3_600))]
     heartbeat: u64,
+    /// Work on this: shared (the folder of the worker), none, or a copy of a git repository, such as
+    /// https://HOST/PROJECT#BRANCH, that travels with the run [default: `workspace` of forge.yaml, else
+    /// shared]
+    #[arg(long, value_name = "WORKSPACE", conflicts_with = "existing")]
+    workspace: Option<WorkspaceSetting>,
     #[command(flatten)]
     fleet: FleetFlags,
     #[command(flatten)]
@@ -49,34 +57,52 @@ pub(crate) struct SubmitArguments {
 impl SubmitArguments {
     /// Saves the task, and submits it.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        if self.existing.is_none() {
-            setup::configuration(&self.flags.source, Need::Everything)?;
-        }
+        let subject = match &self.existing {
+            Some(word) => Subject::Run(word),
+            None => {
+                let configured =
+                    setup::configuration(&self.flags.source, Need::Everything)?.workflow.workspace;
+                Subject::Task(self.workspace.clone().or(configured).unwrap_or_default())
+            }
+        };
         let named = shared_store(self.store.as_deref(), self.flags.source.config())?;
         let runtime = runtime()?;
-        let run = runtime.block_on(async {
+        let submitted = runtime.block_on(async {
             // Nothing is saved for a fleet that is not there.
             let scheduler = self.fleet.connect(Some(Duration::from_secs(self.heartbeat))).await?;
-            let run = match &self.existing {
-                Some(word) => existing(&named, word).await?,
-                None => self.accept(&named).await?,
+            let (run, begun) = match &subject {
+                Subject::Run(word) => existing(&named, word).await?,
+                Subject::Task(setting) => {
+                    let run = new_run(&SystemClock)?;
+                    (run.clone(), BegunWorkspace::begin(setting, &run).await?)
+                }
             };
+            // All of it is said before anything runs.
+            begun.notes.iter().for_each(|note| output::note(note));
+            if matches!(subject, Subject::Task(_)) {
+                self.accept(&named, &run, &begun).await?;
+            }
             scheduler.submit(&run).await?;
-            anyhow::Ok(run)
+            anyhow::Ok((run, begun))
         });
         runtime.shutdown_background();
-        let run = run?;
+        let (run, BegunWorkspace { workspace, notes }) = submitted?;
         let text = format!("submitted as run {run}\nto look at it: forge fleet show {run}\n");
-        self.form.answer(&json!({"run": run}), || text)?;
+        self.form.answer(&json!({"run": run, "workspace": workspace, "notes": notes}), || text)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Saves the task as the beginning of a run.
-    async fn accept(&self, named: &str) -> anyhow::Result<RunId> {
+    /// Saves the task as the beginning of `run`.
+    async fn accept(&self, named: &str, run: &RunId, begun: &BegunWorkspace) -> anyhow::Result<()> {
         let setting: StoreSetting = named.parse().map_err(|error| Misconfigured(format!("{error}")))?;
         let flags = self.flags.clone();
         let agent = flags.agent.clone();
-        let request = RunRequest { slice: Some(Lease::default()), ..RunRequest::new(Some(setting), flags) };
+        let terms = SliceTerms {
+            run: Some(run.clone()),
+            keeper: begun.keeper(),
+            ..SliceTerms::new(Lease::default())
+        };
+        let request = RunRequest { slice: Some(terms), ..RunRequest::new(Some(setting), flags) };
         let view: Arc<dyn RunView> = Arc::new(ConsoleWatcher::default());
         let task = self.task.clone().unwrap_or_default();
         let Attached { added, notes } = attach_files(&task);
@@ -97,15 +123,27 @@ impl SubmitArguments {
         let tally = tally.ok_or_else(|| Misconfigured("the store `none` keeps no runs".to_owned()))?;
         match tally.unsaved {
             Some(why) => Err(anyhow::anyhow!("the task cannot be saved: {why}")),
-            None => Ok(tally.run),
+            None => Ok(()),
         }
     }
 }
 
-/// Returns the run of the store that `word` names.
-async fn existing(named: &str, word: &str) -> anyhow::Result<RunId> {
+/// The thing that is submitted.
+enum Subject<'a> {
+    /// The run of this name.
+    Run(&'a str),
+    /// A new task, which begins with this workspace.
+    Task(WorkspaceSetting),
+}
+
+/// Returns the run of the store that `word` names, and its workspace.
+async fn existing(named: &str, word: &str) -> anyhow::Result<(RunId, BegunWorkspace)> {
     let store = store::open_existing(&store::store_url(Some(named))?).await?;
-    Ok(select(&*store, word, None).await?.info.run)
+    let run = select(&*store, word, None).await?.info.run;
+    let (_, workspace) = saved_workspace(&*store, &run).await?;
+    let note = "the run continues in the folder of its worker: files of other folders do not travel with it";
+    let notes = workspace.is_none().then(|| note.to_owned()).into_iter().collect();
+    Ok((run, BegunWorkspace { workspace, notes }))
 }
 
 /// Returns the URL of the store of a fleet: `named`, or that of this folder's runs.
@@ -114,7 +152,7 @@ async fn existing(named: &str, word: &str) -> anyhow::Result<RunId> {
 /// Fails with [`Misconfigured`] if there is none, or if it is in memory.
 pub(super) fn shared_store(named: Option<&str>, config: Option<&Path>) -> anyhow::Result<String> {
     let url = match store::setting_of_runs(named, config)? {
-        None => store::store_url(None)?.to_string(),
+        None => store::default_url()?,
         Some(StoreSetting::Url(url)) => url,
         Some(StoreSetting::Variable(name)) => std::env::var(&name)
             .map_err(|_| Misconfigured(format!("the store is named by ${name}, which is not set")))?,
@@ -125,5 +163,6 @@ pub(super) fn shared_store(named: Option<&str>, config: Option<&Path>) -> anyhow
             "a fleet needs a store that its machines share\n  help: --store postgres://USER@HOST/DATABASE";
         return Err(Misconfigured(what.to_owned()).into());
     }
-    Ok(url)
+    // Slices may work in other folders.
+    Ok(StoreUrl::anywhere(&url).map_err(|error| Misconfigured(error.to_string()))?)
 }

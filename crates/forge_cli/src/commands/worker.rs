@@ -12,7 +12,7 @@ use futures::FutureExt;
 
 use crate::arguments::RunFlags;
 use crate::consent::{self, Need};
-use crate::fleet::{FleetFlags, SliceProcesses, slice_arguments};
+use crate::fleet::{FleetFlags, SliceProcesses, WorkspacesFlag, slice_arguments};
 use crate::output;
 use crate::run::{interruption, runtime};
 use crate::setup::{self, store};
@@ -38,6 +38,8 @@ pub(crate) struct WorkerArguments {
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     #[command(flatten)]
+    workspaces: WorkspacesFlag,
+    #[command(flatten)]
     fleet: FleetFlags,
     #[command(flatten)]
     flags: RunFlags,
@@ -53,7 +55,8 @@ impl WorkerArguments {
             calls: Some(self.slice_calls),
             time: Some(Duration::from_secs(60 * self.slice_minutes.get() as u64)),
         };
-        let arguments = slice_arguments(&self.flags, consent::is_given_once());
+        let arguments = slice_arguments(&self.flags, &self.workspaces.folder()?, consent::is_given_once());
+        self.workspaces.sweep()?;
         let runner = Arc::new(SliceProcesses::new(arguments, named.clone(), limits)?);
         let runtime = runtime()?;
         let done = runtime.block_on(async {

@@ -1,6 +1,7 @@
 //! The arguments with which a worker starts the processes of slices.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use crate::arguments::RunFlags;
 
@@ -9,10 +10,11 @@ use crate::arguments::RunFlags;
 pub(super) const STORE_VARIABLE: &str = "FORGE_SLICE_STORE";
 
 /// Returns the arguments of `forge slice` that configure it as the worker was configured.
-pub(crate) fn slice_arguments(flags: &RunFlags, is_trusted: bool) -> Vec<OsString> {
+pub(crate) fn slice_arguments(flags: &RunFlags, workspaces: &Path, is_trusted: bool) -> Vec<OsString> {
     let RunFlags { source, sandbox, consent, .. } = flags;
     let store = format!("${STORE_VARIABLE}");
     let mut arguments: Vec<OsString> = vec!["slice".into(), "--store".into(), store.into()];
+    arguments.extend(["--workspaces".into(), workspaces.into()]);
     if let Some(file) = source.config() {
         // The slice may work in another folder.
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());

@@ -39,7 +39,7 @@ impl SliceRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum SliceLine {
-    /// It is alive, and holds the run.
+    /// It is alive; what it holds is renewed.
     Beat,
     /// It ended so.
     Outcome(SliceOutcome),

@@ -2,31 +2,41 @@
 
 use std::io::BufRead;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use forge_app::{
-    CheckpointTally, CheckpointsError, Correspondence, Engine, OutcomeEnd, PauseHandle, Restored, Resume,
-    ResumeError, RunError, RunEvent, RunReport, SliceEnd, SliceFailure, SliceOutcome, SlicedRun, TakeFrom,
-    Word,
+    CheckpointTally, CheckpointsError, Correspondence, Engine, OutcomeEnd, Restored, Resume, ResumeError,
+    RunError, RunEvent, RunReport, SliceEnd, SliceFailure, SliceOutcome, SlicedRun, TakeFrom, Word,
+    saved_workspace,
 };
-use forge_domain::{Lease, OnChange, Retry, RunId, StoreError, StoreSetting};
+use forge_domain::{
+    CheckpointKey, Lease, OnChange, Retry, RunId, StoreError, StoreSetting, Workspace, WorkspaceKeeper,
+};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::lines::{PAUSE, SliceLine, SliceRequest, TICK};
+use super::workspace::{self, WorkspacesFlag};
 use crate::arguments::RunFlags;
 use crate::failure::Exit;
 use crate::output;
-use crate::run::{Break, RunRequest, RunView, prepare, runtime};
+use crate::run::{Break, RunRequest, RunView, SliceTerms, prepare, runtime};
+use crate::setup::store;
 
-/// Runs the slice that the first line of stdin asks for, and prints its end as the last line of stdout.
-pub(crate) fn run_slice(store: StoreSetting, flags: RunFlags) -> anyhow::Result<ExitCode> {
+/// Runs the slice that the first line of stdin asks for, and prints its end as the last line of stdout. Folders
+/// of workspaces are in `workspaces`.
+pub(crate) fn run_slice(
+    store: &StoreSetting,
+    flags: RunFlags,
+    workspaces: &WorkspacesFlag,
+) -> anyhow::Result<ExitCode> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).context("the request cannot be read")?;
     let request: SliceRequest = serde_json::from_str(&line).context("the request is not one of a worker")?;
     let runtime = runtime()?;
-    let end = runtime.block_on(slice(request, store, flags));
+    let end = runtime.block_on(slice(request, store, flags, workspaces));
     runtime.shutdown_background();
     let line = match end {
         Ok(outcome) => SliceLine::Outcome(outcome),
@@ -39,17 +49,69 @@ pub(crate) fn run_slice(store: StoreSetting, flags: RunFlags) -> anyhow::Result<
 
 async fn slice(
     request: SliceRequest,
-    store: StoreSetting,
+    store: &StoreSetting,
     flags: RunFlags,
+    workspaces: &WorkspacesFlag,
 ) -> Result<SliceOutcome, SliceFailure> {
     let lease = Lease::new(Duration::from_millis(request.lease_ms));
     let lease = lease.ok_or_else(|| SliceFailure::Final("the lease is too short".to_owned()))?;
+    let worker = Worker::listen();
+    let run = request.order.run.clone();
+    let (latest, workspace) = saved(store, &run).await?;
+    let place = match workspace {
+        None => None,
+        Some(workspace) => {
+            let root = workspaces.folder().map_err(|error| SliceFailure::Final(format!("{error:#}")))?;
+            let opened = workspace::open(&root, &run, &workspace).await;
+            Some(
+                opened
+                    .map_err(|error| SliceFailure::Again(format!("the workspace cannot be made: {error}")))?,
+            )
+        }
+    };
+    let terms = SliceTerms {
+        keeper: place.clone().map(|place| place as Arc<dyn WorkspaceKeeper>),
+        folder: place.as_ref().map(|place| place.folder().to_owned()),
+        ..SliceTerms::new(lease)
+    };
+    let run_request = RunRequest { slice: Some(terms), ..RunRequest::new(Some(store.clone()), flags) };
+    let ended = continue_run(request, &run_request, &worker, latest).await;
+    if let Some(place) = place {
+        let is_over = matches!(&ended, Ok(SliceOutcome { end: OutcomeEnd::Done(_), .. }));
+        if let Err(error) = place.close(is_over).await {
+            output::note(&format!("run {run}: the folder of its workspace stays: {error}"));
+        }
+    }
+    ended
+}
+
+/// Returns the latest checkpoint of the run, and the workspace that it keeps.
+async fn saved(
+    store: &StoreSetting,
+    run: &RunId,
+) -> Result<(CheckpointKey, Option<Workspace>), SliceFailure> {
+    let unusable = |error: anyhow::Error| match error.downcast::<StoreError>() {
+        Ok(error) => failure_of_store(&error),
+        Err(error) => SliceFailure::Final(format!("{error:#}")),
+    };
+    let url = store::configured_store(Some(store)).map_err(unusable)?;
+    let url = url.ok_or_else(|| SliceFailure::Final("the store `none` keeps no runs".to_owned()))?;
+    let store = store::open_existing(&url).await.map_err(unusable)?;
+    saved_workspace(&*store, run).await.map_err(|error| failure_of_store(&error))
+}
+
+/// Continues the run, whose latest checkpoint was `latest` when its workspace was made.
+async fn continue_run(
+    request: SliceRequest,
+    run_request: &RunRequest,
+    worker: &Worker,
+    latest: CheckpointKey,
+) -> Result<SliceOutcome, SliceFailure> {
     let limits = request.limits();
     let run = request.order.run.clone();
     let person = Arc::<Correspondence>::default();
-    let run_request = RunRequest { slice: Some(lease), ..RunRequest::new(Some(store), flags) };
     let view: Arc<dyn RunView> = Arc::new(SliceView(run.clone()));
-    let orchestrator = prepare(&run_request, &view, Arc::clone(&person) as _)
+    let orchestrator = prepare(run_request, &view, Arc::clone(&person) as _)
         .map_err(|error| SliceFailure::Final(format!("{error:#}")))?;
     let mut sliced = SlicedRun::new(orchestrator);
     let resume = Resume {
@@ -58,8 +120,13 @@ async fn slice(
         take_from: TakeFrom::TheGone,
         anywhere: true,
     };
-    sliced.orchestrator_mut().restore(&resume).await.map_err(|error| failure_to_resume(&error))?;
-    listen(sliced.orchestrator().engine());
+    let restored = sliced.orchestrator_mut().restore(&resume).await;
+    let restored = restored.map_err(|error| failure_to_resume(&error))?;
+    if restored.from.key != latest {
+        sliced.orchestrator().close().await;
+        return Err(failure_to_resume(&ResumeError::Moved(run)));
+    }
+    worker.attend(sliced.orchestrator().engine());
     hear(&mut sliced, &person, request.order.words);
     let done = sliced.run(limits).await;
     let (calls, cost) = sliced.totals();
@@ -95,30 +162,58 @@ fn hear(sliced: &mut SlicedRun, person: &Correspondence, words: Vec<Word>) {
     }
 }
 
-/// Listens to the worker while the slice runs. If the worker is gone, so is the slice: whatever it holds ends
-/// with its lease.
-fn listen(engine: &Engine) {
-    let (sender, lines) = unbounded_channel();
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    tokio::spawn(follow(engine.clone(), lines, engine.conduct.pacing.handle()));
+/// The worker, which is listened to while the slice runs. If it is gone, so is the slice: whatever it holds
+/// ends with its lease.
+struct Worker {
+    /// The run, as soon as it was restored.
+    engine: Arc<OnceLock<Engine>>,
+    /// True if the worker asked for a pause.
+    is_pausing: Arc<AtomicBool>,
 }
 
-async fn follow(engine: Engine, mut lines: UnboundedReceiver<String>, pause: PauseHandle) {
+impl Worker {
+    fn listen() -> Self {
+        let worker = Self { engine: Arc::default(), is_pausing: Arc::default() };
+        let (sender, lines) = unbounded_channel();
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        tokio::spawn(follow(Arc::clone(&worker.engine), Arc::clone(&worker.is_pausing), lines));
+        worker
+    }
+
+    /// Lets the worker renew the lease of the run, and pause it.
+    fn attend(&self, engine: &Engine) {
+        let engine = self.engine.get_or_init(|| engine.clone());
+        if self.is_pausing.load(Ordering::SeqCst) {
+            engine.conduct.pacing.handle().pause();
+        }
+    }
+}
+
+async fn follow(
+    engine: Arc<OnceLock<Engine>>,
+    is_pausing: Arc<AtomicBool>,
+    mut lines: UnboundedReceiver<String>,
+) {
     while let Some(line) = lines.recv().await {
         match line.as_str() {
             TICK => {
-                if let Some(checkpointing) = engine.checkpointing() {
+                if let Some(checkpointing) = engine.get().and_then(Engine::checkpointing) {
                     checkpointing.renew().await;
                 }
                 say(&SliceLine::Beat);
             }
-            PAUSE => pause.pause(),
+            PAUSE => {
+                is_pausing.store(true, Ordering::SeqCst);
+                if let Some(engine) = engine.get() {
+                    engine.conduct.pacing.handle().pause();
+                }
+            }
             _ => {}
         }
     }

@@ -9,16 +9,17 @@ use forge_app::{
 use forge_domain::{Clock, Lease, RunId, StoreError, StoreSetting, Workflow, quantity};
 use forge_infra::{OpeningCheckpointStore, ProcessHolder, StoreUrl, SystemClock};
 
+use super::preparation::SliceTerms;
 use crate::arguments::Source;
 use crate::failure::{Help, Misconfigured};
 use crate::output;
 use crate::setup::{BUILT_IN_AGENT, store};
 
-/// Sets up the checkpoints of a new run in the working folder; `None` if they are off. If it is driven in
-/// slices, `slice` is its lease, which the caller renews; such a run does nothing that it has not saved.
+/// Sets up the checkpoints of a new run in the working folder; `None` if they are off. `slice` has the terms of
+/// a run that is driven in slices.
 pub(crate) fn checkpointing(
     workflow: &Workflow,
-    slice: Option<Lease>,
+    slice: Option<&SliceTerms>,
 ) -> anyhow::Result<Option<Arc<Checkpointing>>> {
     let policy = workflow.checkpoint.clone();
     let url = match (store::configured_store(policy.store.as_ref()), &policy.store) {
@@ -32,14 +33,21 @@ pub(crate) fn checkpointing(
         (Err(error), Some(_)) => return Err(error),
     };
     let clock = Arc::new(SystemClock);
-    let run = new_run(&*clock)?;
+    let run = match slice.and_then(|slice| slice.run.clone()) {
+        Some(run) => run,
+        None => new_run(&*clock)?,
+    };
     let lease = is_shared(&url).then(Lease::default);
     let checkpointing = Checkpointing::new(Arc::new(OpeningCheckpointStore::new(url)), clock, run)
         .with_policy(policy)
         .held_by(Arc::new(ProcessHolder::this()));
     // The folder of a slice is that of the machine that happens to run it.
-    if let Some(lease) = slice {
-        return Ok(Some(Arc::new(checkpointing.with_lease(lease).strict())));
+    if let Some(SliceTerms { lease, keeper, .. }) = slice {
+        let checkpointing = checkpointing.with_lease(*lease).strict();
+        return Ok(Some(Arc::new(match keeper {
+            Some(keeper) => checkpointing.with_files(Arc::clone(keeper)),
+            None => checkpointing,
+        })));
     }
     let checkpointing = match std::env::current_dir() {
         Ok(folder) => checkpointing.in_folder(folder.display().to_string()),
@@ -201,6 +209,11 @@ pub(crate) fn explain(error: ResumeError) -> anyhow::Error {
             "{error}\n  help: continue it there: cd {} && forge --resume {run}\n  \
              or here, although the agent was told of that folder: forge --resume {run} --on-change continue",
             shell_quote(folder)
+        ))
+        .into(),
+        ResumeError::InWorkspace { ref run, ref git, ref commit } => Misconfigured(format!(
+            "{error}\n  help: continue it in its fleet: forge submit --run {run}\n  to look at its files: git fetch \
+             {git} {commit}\n  or continue with the files of this folder: forge --resume {run} --on-change continue"
         ))
         .into(),
         ResumeError::AgentGone { ref agent, .. } => {

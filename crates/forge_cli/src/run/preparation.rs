@@ -1,14 +1,15 @@
 //! The setup of a run.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use anyhow::Context as _;
 use forge_app::{ActionLog, Engine, History, Orchestrator, Resume, RunEvent, Watcher, unknown_permissions};
 use forge_domain::compaction::ContextCompactor;
 use forge_domain::{
-    Lease, MCP_SEPARATOR, McpServerConfig, McpServerId, Mode, Person, SessionSink, StoreSetting, ToolName,
-    Workflow,
+    Lease, MCP_SEPARATOR, McpServerConfig, McpServerId, Mode, Person, RunId, SessionSink, StoreSetting,
+    ToolName, Workflow, WorkspaceKeeper,
 };
 use forge_infra::FileSessionSink;
 use forge_transcript::write_openai;
@@ -43,9 +44,27 @@ pub(crate) struct RunRequest {
     pub(crate) answer: Option<AnswerSchema>,
     /// MCP servers of the editor that the run works for.
     pub(crate) servers: BTreeMap<McpServerId, McpServerConfig>,
-    /// The lease of a run that is driven in slices. It does nothing that it has not saved, and the caller
-    /// renews the lease.
-    pub(crate) slice: Option<Lease>,
+    /// The terms of a run that is driven in slices.
+    pub(crate) slice: Option<SliceTerms>,
+}
+
+/// The terms on which a run is driven in slices. It does nothing that it has not saved.
+pub(crate) struct SliceTerms {
+    /// The lease, which the caller renews.
+    pub(crate) lease: Lease,
+    /// The name of a run that begins.
+    pub(crate) run: Option<RunId>,
+    /// The keeper of its files, if they travel with it.
+    pub(crate) keeper: Option<Arc<dyn WorkspaceKeeper>>,
+    /// The folder in which it works; that of this process if there is none.
+    pub(crate) folder: Option<PathBuf>,
+}
+
+impl SliceTerms {
+    /// Creates the terms of a run that works in the folder of this process.
+    pub(crate) const fn new(lease: Lease) -> Self {
+        Self { lease, run: None, keeper: None, folder: None }
+    }
 }
 
 impl RunRequest {
@@ -75,6 +94,11 @@ pub(crate) fn prepare(
     let configuration =
         setup::configuration_within(&flags.source, flags.budget.allowance(), Need::Everything)?;
     let layers = &configuration.layers;
+    // The files of Forge are those of the folder in which it was started; only the work is done elsewhere.
+    if let Some(folder) = slice.as_ref().and_then(|slice| slice.folder.as_ref()) {
+        std::env::set_current_dir(folder)
+            .with_context(|| format!("{} cannot be entered", folder.display()))?;
+    }
     let mut workflow = configuration.workflow;
     add_servers(&mut workflow, servers);
     let mut workflow = setup::with_built_in_agent(workflow, &flags.source)
@@ -114,7 +138,7 @@ pub(crate) fn prepare(
     }
     engine.conduct.begin(discretion, held);
     check_mode(&engine)?;
-    Ok(Orchestrator::new(match checkpoints::checkpointing(&engine.services().workflow, *slice)? {
+    Ok(Orchestrator::new(match checkpoints::checkpointing(&engine.services().workflow, slice.as_ref())? {
         Some(checkpointing) => engine.with_checkpoints(checkpointing),
         None => engine,
     }))

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use forge_app::{Orchestrator, Restored, Resume, ResumeError, elsewhere, select};
+use forge_app::{Orchestrator, Restored, Resume, ResumeError, elsewhere, files_elsewhere, select};
 use forge_domain::CheckpointStore;
 
 use super::explanation::explain_resume;
@@ -30,6 +30,9 @@ pub(crate) async fn refuse_elsewhere(store: &dyn CheckpointStore, which: &str) -
     let info = select(store, which, None).await?.info;
     let here = std::env::current_dir().ok().map(|folder| folder.display().to_string());
     let checkpoint = store.load(info.key).await?;
+    if let Some(error) = files_elsewhere(&checkpoint, here.as_deref()) {
+        return Err(explain_resume(error));
+    }
     match elsewhere(&checkpoint, here.as_deref()) {
         Some(folder) if Path::new(folder).is_dir() => {
             Err(explain_resume(ResumeError::Elsewhere { run: info.run, folder: folder.to_owned() }))

@@ -30,6 +30,14 @@ pub(crate) fn store_url(named: Option<&str>) -> anyhow::Result<StoreUrl> {
     Ok(StoreUrl::Sqlite(SqlitePlace::new(place)))
 }
 
+/// Returns the URL of the file in the user's state folder.
+pub(crate) fn default_url() -> anyhow::Result<String> {
+    match store_url(None)? {
+        StoreUrl::Sqlite(SqlitePlace { path, .. }) => Ok(StoreUrl::of_file(&path)),
+        other => Ok(other.to_string()),
+    }
+}
+
 /// Opens the store; a missing file is created, and its folder with it, readable by its user alone.
 pub(crate) async fn open(url: &StoreUrl) -> anyhow::Result<Arc<dyn CheckpointStore>> {
     Ok(OpeningCheckpointStore::new(url.clone()).store().await?)

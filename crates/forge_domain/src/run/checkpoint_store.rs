@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey,
-    CheckpointOutline, Found, NewAction, NewCheckpoint, Retention, RunId, SearchQuery,
+    CheckpointOutline, Found, NewAction, NewCheckpoint, Retention, RunId, SearchQuery, UnkeptFiles,
 };
 
 /// A number for the holder of a run. A later holder has a larger one, and only the holder of the largest may
@@ -314,6 +314,9 @@ pub enum StoreError {
         #[source]
         source: StoreCause,
     },
+    /// The files that belong to a checkpoint are not kept, so that it was not saved.
+    #[error(transparent)]
+    Unkept(UnkeptFiles),
     /// It did not answer in time. Whether it did what it was asked is unknown; asking again is safe.
     #[error("{place} did not answer within {seconds} s")]
     TimedOut {

@@ -13,6 +13,7 @@ mod sandbox;
 mod web_settings;
 mod tool_settings;
 mod mcp_server;
+mod workspace;
 mod workflow;
 
 pub use agent::*;
@@ -32,3 +33,4 @@ pub use tool_settings::*;
 pub use transform::*;
 pub use web_settings::*;
 pub use workflow::*;
+pub use workspace::*;

@@ -13,7 +13,7 @@ use crate::{
     ASSUMED_WINDOW, Abilities, Agent, Agents, Allowance, CheckpointPolicy, Effort, Floor, HookCommands,
     LayerRules, McpServerConfig, McpServerId, Model, ModelError, ModelId, ModelLimits, ModelRef, Permissions,
     Price, ProviderId, ProviderKind, RequestOptions, ResponseKind, RuleLayer, Rules, Sandbox, Tokens,
-    ToolSettings, WindowSource,
+    ToolSettings, WindowSource, WorkspaceSetting,
 };
 
 /// The whole of a `forge.yaml`, or of one layer of it.
@@ -77,6 +77,12 @@ pub struct Workflow {
     #[schemars(extend("examples" = [{"network": ["crates.io"], "write": ["~/.cache/pip"]}]))]
     #[merge(strategy = later)]
     pub sandbox: Option<Sandbox>,
+    /// Workspace of runs that are submitted to a fleet: `shared` is the folder of the worker, `none` an empty
+    /// one; a copy of a git repository travels with the run. Default `shared`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "shared", "examples" = [{"git": "https://github.com/me/project", "rev": "main"}]))]
+    #[merge(strategy = later)]
+    pub workspace: Option<WorkspaceSetting>,
     /// Settings of the built-in tools. Unset: all of their defaults apply.
     #[serde(default, skip_serializing_if = "ToolSettings::is_unset")]
     #[schemars(extend("examples" = [{"shell": {"timeout": "5m"}}]))]

@@ -1,6 +1,6 @@
 //! The URLs of `--store` and `checkpoint.store`: where checkpoints are kept.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -97,6 +97,30 @@ impl FromStr for StoreUrl {
     }
 }
 
+impl StoreUrl {
+    /// Returns the URL of the SQLite file at `path`, as it is written.
+    pub fn of_file(path: &Path) -> String {
+        let path = path.display().to_string();
+        let escaped = |c: char| match c {
+            '%' | '?' | '#' | ' ' => format!("%{:02x}", u32::from(c)),
+            c => c.to_string(),
+        };
+        format!("sqlite://{}", path.chars().map(escaped).collect::<String>())
+    }
+
+    /// Returns `url`, as it is written, with an absolute path, so that it means the same in every folder.
+    ///
+    /// # Errors
+    /// [`StoreUrlError`] if it is none, or if the working folder is unknown.
+    pub fn anywhere(url: &str) -> Result<String, StoreUrlError> {
+        let Self::Sqlite(SqlitePlace { path, .. }) = url.parse()? else { return Ok(url.to_owned()) };
+        let path = std::path::absolute(path)
+            .map_err(|error| StoreUrlError { url: url.to_owned(), why: error.to_string() })?;
+        let options = url.split_once('?').map(|(_, options)| format!("?{options}")).unwrap_or_default();
+        Ok(Self::of_file(&path) + &options)
+    }
+}
+
 impl std::fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)
@@ -185,6 +209,22 @@ mod tests {
         let url: StoreUrl = "postgres://me:secret@host/runs?sslmode=require".parse().unwrap();
         let expected = "postgres://me:…@host/runs?sslmode=require";
         assert_eq!((url.to_string(), format!("{url:?}")), (expected.into(), expected.into()));
+    }
+
+    #[test]
+    fn a_url_means_the_same_in_every_folder() {
+        let here = std::env::current_dir().unwrap();
+        for (url, path) in [
+            ("sqlite:///my%20runs%3f.db", PathBuf::from("/my runs?.db")),
+            ("sqlite:a%25.db?busy_timeout=20", here.join("a%.db")),
+            ("sqlite://b/a.db", here.join("b/a.db")),
+        ] {
+            let there = StoreUrl::anywhere(url).unwrap();
+            let Ok(StoreUrl::Sqlite(place)) = there.parse() else { panic!("{there}") };
+            assert_eq!(place.path, path);
+            assert_eq!(there.contains("?busy_timeout=20"), url.contains("busy_timeout"), "{there}");
+        }
+        assert_eq!(StoreUrl::anywhere("memory:").unwrap(), "memory:");
     }
 
     #[test]

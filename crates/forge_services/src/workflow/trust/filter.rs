@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forge_domain::{
     CheckpointPolicy, FetchSettings, HookCommands, HookPoint, McpServerConfig, McpServerId, ModelConfig,
     ModelId, Permissions, ProviderConfig, ProviderId, SECRETS, ShellSettings, StoreSetting, ToolSettings,
-    WebSearchSettings, Workflow, named_variables, without_secrets,
+    WebSearchSettings, Workflow, WorkspaceSetting, named_variables, without_secrets,
 };
 use merge::Merge;
 use serde::Serialize;
@@ -36,6 +36,7 @@ pub(in super::super) fn narrow(base: &Workflow, project: Workflow) -> (Workflow,
         budget,
         permissions,
         sandbox,
+        workspace,
         tool_settings,
         agents,
         default_provider: _,
@@ -48,6 +49,7 @@ pub(in super::super) fn narrow(base: &Workflow, project: Workflow) -> (Workflow,
     filter.hooks("hooks", None, hooks.as_ref());
     let checkpoint = filter.checkpoint(checkpoint);
     let permissions = filter.permissions("permissions", None, permissions);
+    let workspace = filter.workspace(workspace);
     let tool_settings = filter.tool_settings(tool_settings);
     let agents = filter.agents(&agents);
     let mut narrowed = Workflow {
@@ -63,6 +65,7 @@ pub(in super::super) fn narrow(base: &Workflow, project: Workflow) -> (Workflow,
         permissions,
         // It only tightens that of the earlier layers, whoever says it.
         sandbox,
+        workspace,
         tool_settings,
         agents,
         default_provider: None,
@@ -359,6 +362,23 @@ impl LayerFilter<'_> {
             self.request(Power::Allow { tool, pattern, agent }, path, "allow");
         }
         Some(kept)
+    }
+
+    fn workspace(&mut self, workspace: Option<WorkspaceSetting>) -> Option<WorkspaceSetting> {
+        let base = self.base.workspace.as_ref();
+        let source = match workspace {
+            Some(WorkspaceSetting::Git(source)) => source,
+            free => return free,
+        };
+        let workspace = WorkspaceSetting::Git(source.clone());
+        if base == Some(&workspace) {
+            return Some(workspace);
+        }
+        let places = std::iter::once(&source.git).chain(source.keep.as_ref());
+        for place in places.map(ToString::to_string) {
+            self.request(Power::WorkOn { place }, "workspace", &source);
+        }
+        None
     }
 
     fn tool_settings(&mut self, settings: ToolSettings) -> ToolSettings {

@@ -70,6 +70,11 @@ pub enum Power {
         /// The store, without a password.
         store: String,
     },
+    /// Runs of a fleet read a repository, and write their files to it.
+    WorkOn {
+        /// The address of the repository.
+        place: String,
+    },
     /// Checkpoints of other runs are deleted.
     Discard {
         /// The rule, such as `max_age: 30d`.
@@ -160,6 +165,7 @@ impl fmt::Display for Power {
             }
             Self::ReadVariable { variable, whom } => write!(f, "give the variable {variable} to {whom}"),
             Self::KeepAt { store } => write!(f, "keep checkpoints at {store}"),
+            Self::WorkOn { place } => write!(f, "let runs of a fleet read and write the repository {place}"),
             Self::Discard { rule } => write!(f, "delete old checkpoints of the whole store ({rule})"),
             Self::ReachPrivate { place } => write!(f, "let `fetch` ask the private address {place}"),
             Self::Allow { tool, pattern: None, agent } => {
