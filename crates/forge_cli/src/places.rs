@@ -55,8 +55,8 @@ pub(crate) fn state_folder(environment: &BTreeMap<String, String>) -> Option<Pat
     local_folder(environment, "XDG_STATE_HOME", "state")
 }
 
-/// Returns the folder for what can be made again: `$XDG_CACHE_HOME/forge`, else `~/.cache/forge`; on Windows, if
-/// neither is set, `%LOCALAPPDATA%\forge\cache`.
+/// Returns the folder for files that can be made again: `$XDG_CACHE_HOME/forge`, else `~/.cache/forge`; on
+/// Windows, if neither is set, `%LOCALAPPDATA%\forge\cache`.
 pub(crate) fn cache_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     set(environment, "XDG_CACHE_HOME")
         .or_else(|| set(environment, "HOME").map(|home| home.join(".cache")))

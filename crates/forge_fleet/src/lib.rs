@@ -8,12 +8,14 @@
 
 mod error;
 mod flow;
+mod history;
 mod past;
 mod pulse;
 mod scheduler;
 mod state;
 mod worker;
 
+pub use self::history::{HistoryError, replay_history};
 pub use self::scheduler::{TemporalOptions, TemporalScheduler};
 
 /// The task queue that workers poll and to which runs are submitted.

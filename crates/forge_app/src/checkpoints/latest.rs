@@ -1,4 +1,4 @@
-//! What the latest checkpoints of a saved run say of it: the answers that it waits for, and its workspace.
+//! The answers that a saved run waits for, and its workspace, as its latest checkpoints have them.
 
 use forge_domain::{
     AgentId, Awaited, CheckpointFilter, CheckpointKey, CheckpointStore, RunId, StoreError, Workspace,

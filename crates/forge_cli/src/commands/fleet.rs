@@ -4,12 +4,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use forge_app::{Answer, AnswerWhat, RunDetails, ScheduledRun, Scheduler, awaited, saved_workspace};
+use forge_app::{
+    Answer, AnswerWhat, RunDetails, RunState, ScheduledRun, Scheduler, awaited, saved_workspace,
+};
 use forge_domain::{
     Awaited, AwaitedRequest, CheckpointFilter, CheckpointStore, Clock as _, Consent, Role, RunId, StoreError,
     Workspace, quantity,
 };
 use forge_infra::SystemClock;
+use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -18,11 +21,14 @@ use crate::arguments::JsonFlag;
 use crate::failure::Misconfigured;
 use crate::fleet::FleetFlags;
 use crate::output::table::{Side, table};
-use crate::output::{visible, visible_lines};
+use crate::output::{self, visible, visible_lines};
 use crate::run::{age, block_on, shell_quote};
 use crate::setup::store;
 use crate::terminal::file_diff::diff_lines;
 use crate::terminal::person::{argument_lines, choice};
+
+/// The most runs about which the store is asked at once.
+const AT_ONCE: usize = 8;
 
 /// Look at the runs of a fleet, and speak to them
 #[derive(Debug, Args)]
@@ -110,7 +116,13 @@ impl FleetArguments {
         let done = |run: &RunId, what: &str| form.answer(&json!({"run": run}), || format!("{what}\n"));
         match &self.command {
             FleetCommand::List => {
-                let runs = scheduler.list().await?;
+                let mut runs = scheduler.list().await?;
+                match self.open_store().await {
+                    Ok(store) => mark_waiting(&mut runs, &*store).await?,
+                    Err(error) => output::note(&format!(
+                        "runs that wait are shown as running: the store cannot be read ({error:#})"
+                    )),
+                }
                 form.answer(&json!({"runs": runs}), || list_text(&runs, SystemClock.now()))
             }
             FleetCommand::Show { run } => {
@@ -279,6 +291,18 @@ fn awaited_text(awaited: &Awaited) -> String {
             format!("{id}: {agent} wants to call {tool}{of}:\n{}", lines.join("\n"))
         }
     }
+}
+
+/// Marks the open runs that wait for a person. A scheduler need not know it of a run in a list.
+async fn mark_waiting(runs: &mut [ScheduledRun], store: &dyn CheckpointStore) -> Result<(), StoreError> {
+    let open = runs.iter_mut().filter(|run| run.state == RunState::Running);
+    let marks = open.map(|run| async {
+        if !awaited(store, &run.run).await?.is_empty() {
+            run.state = RunState::Waiting;
+        }
+        Ok(())
+    });
+    futures::stream::iter(marks).buffer_unordered(AT_ONCE).try_collect().await
 }
 
 fn list_text(runs: &[ScheduledRun], now: Timestamp) -> String {

@@ -40,8 +40,11 @@ async fn connect(address: &str, heartbeat: Option<Duration>) -> anyhow::Result<A
     use forge_app::SchedulerError;
     use forge_fleet::{TemporalOptions, TemporalScheduler};
 
+    use crate::places::environment;
+
     let mut options = TemporalOptions::default();
     options.heartbeat = heartbeat.unwrap_or(options.heartbeat);
+    options.variables.extend(environment().into_iter().filter(|(name, _)| name.starts_with("TEMPORAL_")));
     let scheduler = TemporalScheduler::connect(address, options).await.map_err(|error| match error {
         SchedulerError::Address { .. } => anyhow::Error::new(Misconfigured(error.to_string())),
         error => error.into(),

@@ -25,8 +25,8 @@ use crate::output;
 use crate::run::{Break, RunRequest, RunView, SliceTerms, prepare, runtime};
 use crate::setup::store;
 
-/// Runs the slice that the first line of stdin asks for, and prints its end as the last line of stdout. Folders
-/// of workspaces are in `workspaces`.
+/// Runs the slice that the first line of stdin asks for, and prints its end as the last line of stdout.
+/// Folders of workspaces are in `workspaces`.
 pub(crate) fn run_slice(
     store: &StoreSetting,
     flags: RunFlags,

@@ -42,7 +42,7 @@ impl WorkspacesFlag {
 /// The workspace that a run begins with.
 pub(crate) struct BegunWorkspace {
     pub(crate) workspace: Option<Workspace>,
-    /// What the user should know before anything runs.
+    /// Notes for the user, before anything runs.
     pub(crate) notes: Vec<String>,
 }
 

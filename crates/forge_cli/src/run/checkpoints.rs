@@ -9,14 +9,14 @@ use forge_app::{
 use forge_domain::{Clock, Lease, RunId, StoreError, StoreSetting, Workflow, quantity};
 use forge_infra::{OpeningCheckpointStore, ProcessHolder, StoreUrl, SystemClock};
 
-use super::preparation::SliceTerms;
+use super::slice_terms::SliceTerms;
 use crate::arguments::Source;
 use crate::failure::{Help, Misconfigured};
 use crate::output;
 use crate::setup::{BUILT_IN_AGENT, store};
 
-/// Sets up the checkpoints of a new run in the working folder; `None` if they are off. `slice` has the terms of
-/// a run that is driven in slices.
+/// Sets up the checkpoints of a new run in the working folder; `None` if they are off. `slice` has the terms
+/// of a run that is driven in slices.
 pub(crate) fn checkpointing(
     workflow: &Workflow,
     slice: Option<&SliceTerms>,

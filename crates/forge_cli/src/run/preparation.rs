@@ -1,15 +1,14 @@
 //! The setup of a run.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
 use forge_app::{ActionLog, Engine, History, Orchestrator, Resume, RunEvent, Watcher, unknown_permissions};
 use forge_domain::compaction::ContextCompactor;
 use forge_domain::{
-    Lease, MCP_SEPARATOR, McpServerConfig, McpServerId, Mode, Person, RunId, SessionSink, StoreSetting,
-    ToolName, Workflow, WorkspaceKeeper,
+    MCP_SEPARATOR, McpServerConfig, McpServerId, Mode, Person, SessionSink, StoreSetting, ToolName, Workflow,
 };
 use forge_infra::FileSessionSink;
 use forge_transcript::write_openai;
@@ -17,6 +16,7 @@ use forge_transcript::write_openai;
 use super::answer_schema::AnswerSchema;
 use super::checkpoints;
 use super::runtime::block_on;
+use super::slice_terms::SliceTerms;
 use super::view::RunView;
 use crate::arguments::RunFlags;
 use crate::consent::Need;
@@ -46,25 +46,6 @@ pub(crate) struct RunRequest {
     pub(crate) servers: BTreeMap<McpServerId, McpServerConfig>,
     /// The terms of a run that is driven in slices.
     pub(crate) slice: Option<SliceTerms>,
-}
-
-/// The terms on which a run is driven in slices. It does nothing that it has not saved.
-pub(crate) struct SliceTerms {
-    /// The lease, which the caller renews.
-    pub(crate) lease: Lease,
-    /// The name of a run that begins.
-    pub(crate) run: Option<RunId>,
-    /// The keeper of its files, if they travel with it.
-    pub(crate) keeper: Option<Arc<dyn WorkspaceKeeper>>,
-    /// The folder in which it works; that of this process if there is none.
-    pub(crate) folder: Option<PathBuf>,
-}
-
-impl SliceTerms {
-    /// Creates the terms of a run that works in the folder of this process.
-    pub(crate) const fn new(lease: Lease) -> Self {
-        Self { lease, run: None, keeper: None, folder: None }
-    }
 }
 
 impl RunRequest {

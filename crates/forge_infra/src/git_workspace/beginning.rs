@@ -13,7 +13,7 @@ use super::mirror_of;
 pub struct BegunTree {
     /// The workspace.
     pub tree: GitTree,
-    /// What of the repository does not travel, in words.
+    /// The parts of the repository that do not travel, in words.
     pub notes: Vec<String>,
 }
 

@@ -1,9 +1,9 @@
-//! Workspaces that travel: the files of a run are pinned in a git repository with each checkpoint, and restored
-//! on whichever machine continues it.
+//! Workspaces that travel: the files of a run are pinned in a git repository with each checkpoint, and
+//! restored on whichever machine continues it.
 //!
-//! Commands of an agent may write everything in its folder, `.git` included, whose settings can name commands.
-//! So git is never called in that repository, but in one of Forge's own beside the folder; of the agent's, only
-//! the commits are fetched.
+//! Commands of an agent may write everything in its folder, `.git` included, whose settings can name
+//! commands. So git is never called in that repository, but in one of Forge's own beside the folder; of the
+//! agent's, only the commits are fetched.
 
 mod beginning;
 mod git;
@@ -74,8 +74,8 @@ impl TravellingWorkspace {
         &self.folder
     }
 
-    /// Ends the use of the folder. It is deleted if the run `is_over`, or nothing in it is kept; otherwise the
-    /// next slice on this machine finds it there.
+    /// Ends the use of the folder. It is deleted if the run `is_over`, or nothing in it is kept; otherwise
+    /// the next slice on this machine finds it there.
     ///
     /// # Errors
     /// [`GitError`].

@@ -10,7 +10,7 @@ use super::git::{Git, GitError, said};
 use super::heads::{Heads, path};
 use super::leftovers::Leftovers;
 
-/// What is needed to pin the files of a run.
+/// The pins of a run: its last one, and the means to make the next.
 pub(super) struct Pins {
     run: RunId,
     tree: GitTree,

@@ -30,7 +30,7 @@ pub(super) async fn restore(
     if folder.exists() && tree.pin.is_some() {
         match place.update().await {
             Ok(heads) => return Ok(heads),
-            Err(error) => tracing::info!(%error, "the folder of an earlier slice is made anew"),
+            Err(error) => tracing::info!(%error, "the folder of an earlier slice is made again"),
         }
     }
     slot.clear()?;
@@ -38,7 +38,7 @@ pub(super) async fn restore(
 }
 
 struct Place<'a> {
-    /// What was fetched from the repository of the run.
+    /// The mirror of the repository of the run.
     mirror: &'a Path,
     tree: &'a GitTree,
     folder: &'a Path,

@@ -123,8 +123,8 @@ fn open_folders(path: &Path) {
     let _ = path;
 }
 
-/// Deletes folders below `root` of runs that were continued elsewhere: what nothing has used for a week. Their
-/// files are in the repository.
+/// Deletes folders below `root` of runs that were continued elsewhere: those that nothing has used for a
+/// week. Their files are in the repository.
 pub fn sweep_workspaces(root: &Path) {
     let is_old = |path: &Path| {
         let used = std::fs::metadata(path.join(LOCK)).and_then(|found| found.modified()).ok();
