@@ -1,17 +1,20 @@
 """A fleet under attack: workers that are killed and frozen, Postgres restarted, the network cut.
 
-  fleet_chaos.py FORGE TEMPORAL [--runs 100] [--turns 50] [--workers 3] [--slots 4] [--every 2] [--heartbeat 2] [--calm]
+  fleet_chaos.py FORGE TEMPORAL [--runs 100] [--turns 50] [--workers 3] [--slots 4] [--every 2] [--heartbeat 2] [--calm] [--files]
 
 FORGE is a binary with the feature `temporal`, TEMPORAL that of its server. Each turn of a run calls a tool that appends a line
 to a file. Every so many seconds a worker is killed or frozen and replaced; Postgres is restarted twice; once, everything that
 the workers say to Postgres and Temporal disappears for ten seconds. It prints a table, and exits with 1 if a run was lost or a
-tool call was executed twice. With --calm nothing is attacked: that is the throughput. With --waiting each run asks a question that
+tool call was executed twice. With --files each run has a workspace that travels, and each turn appends to a file in it, too: every line
+there must be once, in order. With --calm nothing is attacked: that is the throughput. With --waiting each run asks a question that
 nobody answers: what does it cost that they wait?
 """
 import argparse, collections, concurrent.futures, http.server, json, os, pathlib, random, re, select, shutil, signal, socket, socketserver
 import subprocess, sys, tempfile, threading, time
 
 EFFECTS = "effects.log"
+# A workspace that travels is in the worker's folder: workspaces/runs/RUN/0/project.
+EFFECTS_FROM_WORKSPACE = "../../../../../effects.log"
 
 
 class Model(http.server.BaseHTTPRequestHandler):
@@ -19,6 +22,7 @@ class Model(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     turns = 50
     asks = False
+    files = False
 
     def log_message(self, *_):
         pass
@@ -38,7 +42,10 @@ class Model(http.server.BaseHTTPRequestHandler):
         elif turn > self.turns:
             delta, finish = {"content": f"run {run} is done"}, "stop"
         else:
-            command = f"echo run {run} turn {turn} $(date +%s.%N) >> {EFFECTS}"
+            effects = EFFECTS_FROM_WORKSPACE if self.files else EFFECTS
+            command = f"echo run {run} turn {turn} $(date +%s.%N) >> {effects}"
+            if self.files:
+                command += f"; echo {turn} >> turns.txt"
             call = {"index": 0, "id": f"c{turn}", "type": "function",
                     "function": {"name": "shell", "arguments": json.dumps({"command": command})}}
             delta, finish = {"tool_calls": [call]}, "tool_calls"
@@ -132,6 +139,8 @@ class Worker:
         self.folder.mkdir()
         command = [fleet.forge, "--trust", "worker", "--slots", str(fleet.slots), "--sandbox", "off",
                    "--config", str(fleet.folder / "forge.yaml")]
+        if Model.files:
+            command += ["--workspaces", str(self.folder / "workspaces")]
         if fleet.slice_calls:
             command += ["--slice-calls", str(fleet.slice_calls)]
         self.process = subprocess.Popen(command, cwd=self.folder, env=fleet.environment, start_new_session=True,
@@ -193,6 +202,16 @@ def take_overs(found, faults):
     return sorted(times)
 
 
+def git(*arguments):
+    return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout.strip()
+
+
+def turns_in_files(fleet, show):
+    """The turns that left a line in the workspace of the run."""
+    tree = show["workspace"]["git"]
+    return [int(line) for line in git("-C", str(fleet.repository), "show", f"{tree['pin']}:turns.txt").split()]
+
+
 class Fleet:
     def __init__(self, options, folder):
         self.folder, self.slots, self.slice_calls = folder, options.slots, options.slice_calls
@@ -204,6 +223,12 @@ class Fleet:
             f"providers: {{ m: {{ kind: openai, base_url: 'http://127.0.0.1:{model.server_address[1]}/v1' }} }}\n"
             "models: { 'm:m': { window: 200000, max_output: 1000 } }\n"
             "agents: [{ id: one, model: 'm:m', tools: [shell, ask] }]\npermissions: { shell: allow }\n")
+        if options.files:
+            self.repository = folder / "project.git"
+            git("init", "--quiet", "--bare", "--initial-branch=main", str(self.repository))
+            first = git("-C", str(self.repository), "-c", "user.name=a", "-c", "user.email=a@b", "commit-tree", "-m", "begin",
+                        git("-C", str(self.repository), "mktree"))
+            git("-C", str(self.repository), "update-ref", "refs/heads/main", first)
         free = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
         postgres_port, temporal_port = (listener.getsockname()[1] for listener in free)
         for listener in free:
@@ -322,10 +347,11 @@ def main():
     parser.add_argument("--limit", type=float, default=1800, help="seconds")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--calm", action="store_true")
+    parser.add_argument("--files", action="store_true")
     parser.add_argument("--waiting", type=int, metavar="RUNS")
     options = parser.parse_args()
     random.seed(options.seed)
-    Model.turns = options.turns
+    Model.turns, Model.files = options.turns, options.files
     folder = pathlib.Path(tempfile.mkdtemp(prefix="forge-chaos-"))
     folder.chmod(0o755)
     fleet, workers, faults = Fleet(options, folder), [], []
@@ -334,7 +360,8 @@ def main():
             return wait_together(fleet, workers, options)
         ids = {}
         for n in range(1, options.runs + 1):
-            ids[n] = fleet.call("submit", f"This is run {n}.", "--heartbeat", str(options.heartbeat), "--json")["run"]
+            workspace = ["--workspace", str(fleet.repository)] if options.files else []
+            ids[n] = fleet.call("submit", f"This is run {n}.", "--heartbeat", str(options.heartbeat), *workspace, "--json")["run"]
         began = time.time()
         workers = [Worker(fleet) for _ in range(options.workers)]
         if options.calm:
@@ -360,6 +387,12 @@ def main():
             "begun, then worker lost": options.runs * options.turns - len(counts),
             "history, bytes a turn (worst run)": round(history),
         }
+        wrong = []
+        if options.files:
+            kept = {n: turns_in_files(fleet, show) for n, show in shown.items() if n not in lost}
+            wrong = [n for n, turns in kept.items() if turns != sorted(set(turns)) or any((n, turn) not in counts for turn in turns)]
+            table["runs whose files are not those of their calls"] = len(wrong)
+            table["calls executed and undone, as their worker was lost"] = sum(n in kept and turn not in kept[n] for n, turn in counts)
         if times:
             table["take-over after a kill, s (median, 90 %, worst)"] = ", ".join(
                 f"{times[min(len(times) - 1, int(len(times) * share))]:.1f}" for share in (0.5, 0.9, 1))
@@ -369,7 +402,9 @@ def main():
             print(f"lost: run {n} ({ids[n]}): {json.dumps(shown[n])[:500]}")
         for run, turn in twice[:5]:
             print(f"twice: run {run} ({ids[run]}), turn {turn}: {[e for e in found if e[1:3] == (run, turn)]}")
-        return 1 if lost or twice else 0
+        for n in wrong[:5]:
+            print(f"files: run {n} ({ids[n]}): {kept[n]}")
+        return 1 if lost or twice or wrong else 0
     finally:
         for worker in workers:
             worker.thaw()

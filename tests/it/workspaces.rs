@@ -342,29 +342,28 @@ async fn settings_in_the_agents_repository_run_nothing_and_no_other_repository_i
 
     // A repository that leads to another one is not followed.
     let objects = private.work().join(".git/objects");
-    let traps: [Box<dyn Fn(&Path)>; 4] = [
-        Box::new(|git| write(git, "objects/info/alternates", &format!("{}\n", objects.display()))),
-        Box::new(|git| write(git, "commondir", &private.work().join(".git").display().to_string())),
-        Box::new(|git| {
-            std::fs::remove_dir_all(git.join("objects/pack")).unwrap();
-            symlink(objects.join("pack"), git.join("objects/pack")).unwrap();
-        }),
-        Box::new(|git| {
-            std::fs::remove_dir_all(git).unwrap();
-            std::fs::write(git, format!("gitdir: {}\n", private.work().join(".git").display())).unwrap();
-        }),
-    ];
-    for (n, set) in traps.iter().enumerate() {
+    for trap in ["alternates", "commondir", "link", "file"] {
         let own = place.folder().join(".git");
         drop(std::fs::remove_file(own.join("objects/info/alternates")));
         drop(std::fs::remove_file(own.join("commondir")));
-        set(&own);
+        let other = private.work().join(".git").display().to_string();
+        match trap {
+            "alternates" => write(&own, "objects/info/alternates", &format!("{}\n", objects.display())),
+            "commondir" => write(&own, "commondir", &other),
+            "link" => {
+                std::fs::remove_dir_all(own.join("objects/pack")).unwrap();
+                symlink(objects.join("pack"), own.join("objects/pack")).unwrap();
+            }
+            _ => {
+                std::fs::remove_dir_all(&own).unwrap();
+                std::fs::write(&own, format!("gitdir: {other}\n")).unwrap();
+            }
+        }
         if own.is_dir() {
             write(&own, "refs/heads/stolen", &format!("{secret}\n"));
         }
-        write(place.folder(), "a.txt", &format!("{n}\n"));
-        let tree = pin(&place).await;
-        assert!(tree.pin.is_some(), "{n}");
+        write(place.folder(), "a.txt", trap);
+        assert!(pin(&place).await.pin.is_some(), "{trap}");
     }
     let known =
         Command::new("git").args(["cat-file", "-e", &secret]).current_dir(origin.bare()).output().unwrap();
@@ -395,7 +394,7 @@ async fn a_run_begins_with_a_revision_that_there_is_and_can_be_kept() {
         match (actual, expected) {
             (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
             (actual, expected) => {
-                assert_eq!(actual.ok(), expected.ok().map(|(id, at)| (id.as_str(), at)), "{rev:?}")
+                assert_eq!(actual.ok(), expected.ok().map(|(id, at)| (id.as_str(), at)), "{rev:?}");
             }
         }
     }

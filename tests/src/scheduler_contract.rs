@@ -250,6 +250,19 @@ pub async fn a_run_is_stopped_at_work_and_while_it_waits(bench: Bench) {
     worker.drain().await;
 }
 
+/// A slice at work pauses for advice, and the next one hears it.
+pub async fn advice_is_heard_at_the_next_safe_point(bench: Bench) {
+    let worker = bench.worker(1);
+    let run = bench.submit("advice", &[Step::WorksUntilAsked, paused()]).await;
+    bench.until_begun(&run, 1).await;
+    bench.scheduler.steer(&run, "not there".into()).await.unwrap();
+    bench.until(&run, RunState::Done).await;
+    let orders = bench.orders(&run);
+    assert_eq!(orders[1].words, [steer(1, "not there")]);
+    assert_eq!(orders[1].checkpoint, Some(CheckpointKey::new(1)));
+    worker.drain().await;
+}
+
 /// Errors name the run.
 pub async fn what_cannot_be_done_is_said(bench: Bench) {
     let nobody = RunId::new("nobody").unwrap();
@@ -330,6 +343,7 @@ macro_rules! test_scheduler {
             a_slice_that_failed_for_now_is_tried_again_with_its_words,
             a_run_that_failed_is_tried_again_when_somebody_says_so,
             a_run_is_stopped_at_work_and_while_it_waits,
+            advice_is_heard_at_the_next_safe_point,
             what_cannot_be_done_is_said,
             a_worker_that_drains_leaves_its_runs_to_others,
             a_worker_has_no_more_slices_at_once_than_slots

@@ -42,14 +42,17 @@ async fn what_this_version_begins_can_be_continued() {
     cases::a_slice_that_failed_for_now_is_tried_again_with_its_words(bench()).await;
     cases::a_run_that_failed_is_tried_again_when_somebody_says_so(bench()).await;
     cases::a_run_is_stopped_at_work_and_while_it_waits(bench()).await;
+    cases::advice_is_heard_at_the_next_safe_point(bench()).await;
     cases::a_worker_that_drains_leaves_its_runs_to_others(bench()).await;
     for listed in scheduler.list().await.unwrap() {
         let history = scheduler.history(&listed.run).await.unwrap();
         replay_history(&history).await.unwrap_or_else(|error| panic!("{}: {error}", listed.run));
         if std::env::var_os("FORGE_RECORD_FIXTURES").is_some() {
             let name = format!("{}-{}.json", env!("CARGO_PKG_VERSION"), listed.run);
-            std::fs::create_dir_all(folder()).unwrap();
-            std::fs::write(folder().join(name), history).unwrap();
+            let path = folder().join(name);
+            if !path.exists() {
+                std::fs::write(path, history).unwrap();
+            }
         }
     }
 }

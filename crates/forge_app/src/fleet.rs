@@ -256,7 +256,7 @@ pub trait Scheduler: Send + Sync {
     /// [`SchedulerError::AlreadySubmitted`].
     async fn submit(&self, run: &RunId) -> Result<(), SchedulerError>;
 
-    /// Gives advice to a run.
+    /// Gives advice to a run. A slice at work is asked to pause, so that the next one hears it.
     ///
     /// # Errors
     /// [`SchedulerError::NoSuchRun`] and [`SchedulerError::Over`].

@@ -154,10 +154,11 @@ impl ForgeRun {
         }
     }
 
-    /// Takes in advice.
+    /// Takes in advice. The slice at work pauses, so that the next one hears it.
     #[signal]
     pub(crate) fn steer(&mut self, _ctx: &mut SyncWorkflowContext<Self>, text: String) {
         self.at.steer(text);
+        self.halt.cancel();
     }
 
     /// Takes in an answer, or a consent.

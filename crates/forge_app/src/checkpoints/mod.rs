@@ -28,7 +28,7 @@ pub use self::compaction::{
 pub use self::difference::{CheckpointDifference, LogTail, difference};
 pub use self::discard::{Discarded, discard, prune};
 pub use self::fork::{Fork, fork, free_name};
-pub use self::latest::{awaited, saved_workspace};
+pub use self::latest::{awaited, last_words, saved_workspace};
 pub use self::report::{CheckpointReport, CompactionLayer, LayerState, ViewedMessage, report};
 pub use self::runs::{RunSummary, runs};
 pub use self::selection::{Scope, Selected, latest_of_run, select};

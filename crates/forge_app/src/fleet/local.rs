@@ -225,6 +225,7 @@ impl Scheduler for LocalScheduler {
         self.change(run, |entry| {
             entry.n_words += 1;
             entry.words.push(Word::Steer { number: entry.n_words, text });
+            entry.ask_pause();
         })
     }
 

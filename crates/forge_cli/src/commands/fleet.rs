@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use forge_app::{
-    Answer, AnswerWhat, RunDetails, RunState, ScheduledRun, Scheduler, awaited, saved_workspace,
+    Answer, AnswerWhat, RunDetails, RunState, ScheduledRun, Scheduler, awaited, last_words, saved_workspace,
 };
 use forge_domain::{
-    Awaited, AwaitedRequest, CheckpointFilter, CheckpointStore, Clock as _, Consent, Role, RunId, StoreError,
-    Workspace, quantity,
+    Awaited, AwaitedRequest, CheckpointStore, Clock as _, Consent, RunId, StoreError, Workspace, quantity,
 };
 use forge_infra::SystemClock;
 use futures::{StreamExt, TryStreamExt};
@@ -117,7 +116,9 @@ impl FleetArguments {
         match &self.command {
             FleetCommand::List => {
                 let mut runs = scheduler.list().await?;
+                let is_any_open = runs.iter().any(|run| run.state == RunState::Running);
                 match self.open_store().await {
+                    _ if !is_any_open => {}
                     Ok(store) => mark_waiting(&mut runs, &*store).await?,
                     Err(error) => output::note(&format!(
                         "runs that wait are shown as running: the store cannot be read ({error:#})"
@@ -260,16 +261,6 @@ impl Shown {
         }
         lines.join("\n") + "\n"
     }
-}
-
-/// Returns what the agent of the run's latest checkpoint said last.
-async fn last_words(store: &dyn CheckpointStore, run: &RunId) -> Result<Option<String>, StoreError> {
-    let filter = CheckpointFilter { limit: Some(1), ..CheckpointFilter::of_run(run) };
-    let Some(latest) = store.list(&filter).await?.pop() else { return Ok(None) };
-    let conversation = store.load(latest.key).await?.snapshot.conversation;
-    let said = conversation.messages().filter(|message| message.role() == Role::Assistant);
-    let texts = said.map(|message| message.message().to_text()).filter(|text| !text.trim().is_empty());
-    Ok(texts.last())
 }
 
 /// Returns what is awaited in words, with its name.
