@@ -391,6 +391,29 @@ fn what_a_chat_shows_of_its_surroundings_is_what_holds() {
 }
 
 #[test]
+fn a_difference_is_shown_without_running_what_the_folder_says() {
+    let forge = forge().with_file("a.txt", "one\n").with_file(".gitattributes", "*.txt filter=x=y\n");
+    let trap = forge.path("trap");
+    let clean = format!("touch {}; cat", trap.display());
+    for arguments in [
+        &["init", "-q"][..],
+        &["add", "-A"],
+        &["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"],
+        &["config", "filter.x=y.clean", &clean],
+        &["config", "filter.x=y.required", "true"],
+    ] {
+        let git = std::process::Command::new("git").args(arguments).current_dir(forge.path(".")).output();
+        assert!(git.unwrap().status.success(), "{arguments:?}");
+    }
+    std::fs::write(forge.path("a.txt"), "two\n").unwrap();
+    let mut terminal = chat(&forge, &ScriptedServer::start(Vec::new()));
+    says(&mut terminal, "/diff");
+    terminal.sees("+two");
+    assert!(!trap.exists());
+    assert_eq!(leave(terminal).code, Some(0));
+}
+
+#[test]
 fn what_fails_or_is_no_command_does_not_end_the_chat() {
     let forge = forge();
     let server = ScriptedServer::start(vec![Step::status(400, "no"), Step::text("Better.")]);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use forge_app::saved_workspace;
 use forge_domain::{GitAddress, GitSource, GitTree, RunId, UnkeptFiles, Workspace, WorkspaceKeeper};
-use forge_infra::{TravellingWorkspace, begin_git_tree};
+use forge_infra::{Left, TravellingWorkspace, begin_git_tree};
 use forge_tests::{ScriptedServer, Step};
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -257,8 +257,8 @@ async fn a_frozen_slice_disturbs_no_other_and_one_that_is_over_leaves_nothing() 
     // Both are there: the store decides which one counts.
     let there = Machine::new();
     assert_eq!(files(there.open(&kept).await.folder())["a.txt"], "next\n");
-    next.close(true).await.unwrap();
-    frozen.close(true).await.unwrap();
+    next.close(Left::Over).await.unwrap();
+    frozen.close(Left::Over).await.unwrap();
     assert!(!here.root.path().join("runs").join(run().to_string()).exists());
 }
 
@@ -290,19 +290,18 @@ async fn secrets_and_repositories_within_do_not_travel_and_that_is_said() {
     assert_ne!(first.pin, second.pin);
     let mut told = here.told.lock().unwrap().clone();
     told.sort();
-    let named = [
-        ".env does not travel",
-        "notes [1].txt does not travel with the run: line 1 has",
-        "plain.txt",
-        "vendor/ does not travel",
-    ];
+    let named =
+        [".env does not travel", "notes [1].txt does not travel with the run: line 1 has", "plain.txt"];
     assert_eq!(told.len(), named.len(), "{told:?}");
     assert!(named.iter().zip(&told).all(|(name, told)| told.starts_with(name)), "{told:?}");
     let found = files(there.open(&second).await.folder());
     assert!(found["known.pem"].contains("BBBB"));
-    for name in [".env", "notes [1].txt", "plain.txt", "vendor/x.txt"] {
+    for name in [".env", "notes [1].txt", "plain.txt"] {
         assert!(!found.contains_key(name), "{name}");
     }
+    // A repository within travels as files, without its history.
+    assert_eq!(found["vendor/x.txt"], "x\n");
+    assert!(!found.keys().any(|name| name.contains(".git/")), "{found:?}");
 }
 
 #[tokio::test]
@@ -368,7 +367,142 @@ async fn settings_in_the_agents_repository_run_nothing_and_no_other_repository_i
     let known =
         Command::new("git").args(["cat-file", "-e", &secret]).current_dir(origin.bare()).output().unwrap();
     assert!(!known.status.success());
-    assert_eq!(here.told.lock().unwrap().len(), 1);
+    let told = here.told.lock().unwrap();
+    assert!(
+        told.len() == 2 && told[0].contains("cannot be read") && told[1].contains("no git repository"),
+        "{told:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_secret_stays_whatever_the_agents_rules_and_commits_say() {
+    let origin = Origin::new();
+    let (here, there) = (Machine::new(), Machine::new());
+    let place = here.open(&begun(&origin).await).await;
+    let folder = place.folder().to_owned();
+    write(&folder, ".gitignore", "*\n!*.txt\n!.env\n!*.pem\n");
+    write(&folder, ".env", "TOKEN=1\n");
+    write(&folder, "a.txt", "first\n");
+    let first = pin(&place).await;
+    place.close(Left::Paused).await.unwrap();
+    drop(place);
+    // The next slice on this machine finds it, and judges it again.
+    let place = here.open(&first).await;
+    write(&folder, "b.pem", "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n");
+    assert_eq!(pin(&place).await, first);
+    assert!(folder.join(".env").exists());
+    // What was committed does not travel, nor what follows it; the files do.
+    git(&folder, &["add", "-f", ".env", "a.txt"]);
+    git(&folder, &["commit", "-qm", "with a secret"]);
+    write(&folder, "a.txt", "second\n");
+    git(&folder, &["commit", "-qam", "after it"]);
+    // Nor do they in the next slice on this machine.
+    let tree = pin(&place).await;
+    place.close(Left::Paused).await.unwrap();
+    drop(place);
+    let place = here.open(&tree).await;
+    write(&folder, "c.txt", "c\n");
+    let second = pin(&place).await;
+    let same = there.open(&second).await;
+    assert_eq!(git(same.folder(), &["log", "-1", "--format=%s"]), "two");
+    let found = files(same.folder());
+    assert!(!found.contains_key(".env") && !found.contains_key("b.pem"), "{found:?}");
+    assert_eq!(found["a.txt"], "second\n");
+    let told = here.told.lock().unwrap().join("\n");
+    assert!(
+        told.contains(".env does not travel") && told.contains("of its file .env, it is an environment file"),
+        "{told}"
+    );
+    let all = git(&origin.bare(), &["rev-list", "--objects", "--all"]);
+    assert!(!all.contains(".env") && !all.contains("b.pem"), "{all}");
+}
+
+#[tokio::test]
+async fn odd_files_and_branches_are_restored_as_they_were() {
+    use std::os::unix::ffi::OsStrExt;
+    let origin = Origin::new();
+    let (here, there) = (Machine::new(), Machine::new());
+    write(&origin.work(), "dist/out.js", "old\n");
+    write(&origin.work(), ".gitignore", "ignored*\ndist\n");
+    git(&origin.work(), &["add", "-Af"]);
+    git(&origin.work(), &["commit", "-qm", "a file that is tracked and ignored"]);
+    git(&origin.work(), &["push", "-q", "../project.git", "main"]);
+    let place = here.open(&begun(&origin).await).await;
+    let folder = place.folder();
+    for name in [&b"new\nline.txt"[..], b"quo\"te\\.txt", b"\xff\xfe.bin", b" blank ", b"-n"] {
+        std::fs::write(folder.join(std::ffi::OsStr::from_bytes(name)), "odd\n").unwrap();
+    }
+    std::fs::remove_dir_all(folder.join("dist")).unwrap();
+    pin(&place).await;
+    write(folder, "dist/out.js", "new\n");
+    write(folder, "dist/more.js", "ignored\n");
+    // A file becomes a folder, a folder a link.
+    std::fs::remove_file(folder.join("gone.txt")).unwrap();
+    write(folder, "gone.txt/in.txt", "in\n");
+    std::fs::remove_dir_all(folder.join("src")).unwrap();
+    symlink("gone.txt", folder.join("src")).unwrap();
+    git(folder, &["checkout", "-q", "--detach"]);
+    git(folder, &["branch", "-qD", "main"]);
+    git(folder, &["branch", "-q", "main/part"]);
+    git(folder, &["checkout", "-q", "--orphan", "fresh"]);
+    let fifo =
+        Command::new("mkfifo").arg(folder.join("pipe")).arg(folder.join("gone.txt/.gitignore")).status();
+    assert!(fifo.unwrap().success());
+    std::fs::File::create(folder.join("huge")).unwrap().set_len(100_000_001).unwrap();
+    let tree = pin(&place).await;
+    let same = there.open(&tree).await;
+    for pipe in ["pipe", "gone.txt/.gitignore", "huge", "dist/more.js"] {
+        std::fs::remove_file(folder.join(pipe)).unwrap();
+    }
+    assert_eq!(files(same.folder()), files(folder));
+    for about in [&["for-each-ref", "refs/heads"][..], &["symbolic-ref", "HEAD"]] {
+        assert_eq!(git(same.folder(), about), git(folder, about), "{about:?}");
+    }
+    assert!(here.told.lock().unwrap().iter().any(|told| told.contains("huge") && told.contains("100 MB")));
+}
+
+#[tokio::test]
+async fn a_slice_that_paused_leaves_its_folder_as_it_is() {
+    let origin = Origin::new();
+    let here = Machine::new();
+    let place = here.open(&begun(&origin).await).await;
+    let folder = place.folder().to_owned();
+    write(&folder, "a.txt", "staged\n");
+    git(&folder, &["add", "a.txt"]);
+    write(&folder, "ignored.log", "a log\n");
+    let tree = pin(&place).await;
+    place.close(Left::Paused).await.unwrap();
+    drop(place);
+    let before = std::fs::metadata(folder.join("a.txt")).unwrap().modified().unwrap();
+    let place = here.open(&tree).await;
+    assert_eq!(git(&folder, &["status", "--porcelain"]), "M  a.txt");
+    assert_eq!(std::fs::metadata(folder.join("a.txt")).unwrap().modified().unwrap(), before);
+    assert_eq!(pin(&place).await, tree);
+    // One that broke off undoes what it did, and what git ignores stays.
+    git(&folder, &["commit", "-qm", "lost"]);
+    place.close(Left::Broken).await.unwrap();
+    drop(place);
+    let place = here.open(&tree).await;
+    assert_eq!(git(&folder, &["status", "--porcelain"]), "M a.txt");
+    assert!(folder.join("ignored.log").exists());
+    assert_eq!(pin(&place).await, tree);
+}
+
+#[tokio::test]
+async fn a_branch_whose_commits_are_not_there_keeps_its_last_one() {
+    let origin = Origin::new();
+    let here = Machine::new();
+    let place = here.open(&begun(&origin).await).await;
+    write(place.folder(), "a.txt", "one more\n");
+    git(place.folder(), &["commit", "-qam", "broken"]);
+    let blob = git(place.folder(), &["rev-parse", "HEAD:a.txt"]);
+    std::fs::remove_file(place.folder().join(".git/objects").join(&blob[..2]).join(&blob[2..])).unwrap();
+    let tree = pin(&place).await;
+    assert!(here.told.lock().unwrap().iter().any(|told| told.contains("it cannot be read")));
+    let there = Machine::new();
+    let same = there.open(&tree).await;
+    assert_eq!(git(same.folder(), &["log", "-1", "--format=%s"]), "two");
+    assert_eq!(files(same.folder())["a.txt"], "one more\n");
 }
 
 #[tokio::test]
@@ -383,6 +517,7 @@ async fn a_run_begins_with_a_revision_that_there_is_and_can_be_kept() {
         (Some("v1"), Ok((&old, None))),
         (Some(old.as_str()), Ok((&old, None))),
         (Some(&old[..9]), Ok((&old, None))),
+        (Some("main~1"), Ok((&old, None))),
         (Some("gone"), Err("has no branch, tag or commit `gone`")),
         (Some("--help"), Err("has no branch, tag or commit `--help`")),
         (Some(&"a".repeat(40)[..]), Err("has no branch, tag or commit `aaaa")),
@@ -436,7 +571,7 @@ async fn an_empty_workspace_is_empty_for_each_slice() {
         assert!(files(place.folder()).is_empty());
         write(place.folder(), "a.txt", "a\n");
         assert_eq!(place.pin().await.unwrap(), Workspace::None);
-        place.close(false).await.unwrap();
+        place.close(Left::Paused).await.unwrap();
     }
 }
 

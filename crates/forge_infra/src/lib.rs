@@ -40,7 +40,7 @@ pub use checkpoint_store::{PostgresCheckpointStore, PostgresPlace};
 pub use file_session_sink::{FileSessionSink, RecordPathError};
 pub use gemini::GeminiProvider;
 pub use git_workspace::{
-    BegunTree, GitError, TravellingWorkspace, WorkspaceNotice, begin_git_tree, sweep_workspaces,
+    BegunTree, GitError, Left, TravellingWorkspace, WorkspaceNotice, begin_git_tree, sweep_workspaces,
 };
 pub use http::{Key, ProviderSetupError, Secret, fetch_text, install_tls_provider};
 pub use json_schema::{InvalidJsonSchema, JsonSchema};

@@ -1,5 +1,6 @@
 //! The commands of a chat that look at its surroundings: the folder, the rules, the servers, the run.
 
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
 use console::style;
@@ -303,12 +304,24 @@ fn paint(line: &str) -> String {
 /// The reason, in words.
 fn changes() -> Result<Vec<String>, String> {
     // Nothing that the repository configures is run for it.
-    let tracked = git(&["diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv"])
+    const PLAIN: [&str; 4] = ["--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all"];
+    let tracked = git(&[&["diff", "HEAD"], &PLAIN[..]].concat())
         // Before the first commit there is no HEAD.
-        .or_else(|_| git(&["diff", "--no-color", "--no-ext-diff", "--no-textconv"]))?;
+        .or_else(|_| git(&[&["diff"], &PLAIN[..]].concat()))?;
     let unknown = git(&["ls-files", "--others", "--exclude-standard"])?;
     let new = unknown.lines().map(|path| format!("new file: {path}"));
     Ok(tracked.lines().map(str::to_owned).chain(new).collect())
+}
+
+/// Returns the filters for the contents of files that git is told of, such as `filter.lfs`. They are
+/// commands, which git would run for a difference.
+fn filters() -> BTreeSet<String> {
+    let mut command = Command::new("git");
+    command.args(["config", "--null", "--name-only", "--get-regexp", r"^filter\."]).stdin(Stdio::null());
+    let known = command.output().map(|ran| ran.stdout).unwrap_or_default();
+    let keys = String::from_utf8_lossy(&known).into_owned();
+    let names = keys.split('\0').filter_map(|key| key.rsplit_once('.').map(|(name, _)| name.to_owned()));
+    names.collect()
 }
 
 fn git(arguments: &[&str]) -> Result<String, String> {
@@ -321,6 +334,17 @@ fn git(arguments: &[&str]) -> Result<String, String> {
         "-c",
         "core.hooksPath=/dev/null",
     ]);
+    // By variables: on the command line a name with an equals sign would be another key.
+    let keys = [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")];
+    let names = filters();
+    let settings = names.iter().flat_map(|name| keys.map(|(key, value)| (format!("{name}.{key}"), value)));
+    let mut n_settings = 0;
+    for (key, value) in settings {
+        command.env(format!("GIT_CONFIG_KEY_{n_settings}"), key);
+        command.env(format!("GIT_CONFIG_VALUE_{n_settings}"), value);
+        n_settings += 1;
+    }
+    command.env("GIT_CONFIG_COUNT", n_settings.to_string());
     let ran = command.args(arguments).stdin(Stdio::null()).output();
     let ran = ran.map_err(|error| format!("git cannot be run: {error}"))?;
     if ran.status.success() {

@@ -17,6 +17,8 @@ use forge_domain::{
 };
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+use forge_infra::Left;
+
 use super::lines::{PAUSE, SliceLine, SliceRequest, TICK};
 use super::workspace::{self, WorkspacesFlag};
 use crate::arguments::RunFlags;
@@ -77,8 +79,12 @@ async fn slice(
     let run_request = RunRequest { slice: Some(terms), ..RunRequest::new(Some(store.clone()), flags) };
     let ended = continue_run(request, &run_request, &worker, latest).await;
     if let Some(place) = place {
-        let is_over = matches!(&ended, Ok(SliceOutcome { end: OutcomeEnd::Done(_), .. }));
-        if let Err(error) = place.close(is_over).await {
+        let left = match &ended {
+            Ok(SliceOutcome { end: OutcomeEnd::Done(_), .. }) => Left::Over,
+            Ok(_) => Left::Paused,
+            Err(_) => Left::Broken,
+        };
+        if let Err(error) = place.close(left).await {
             output::note(&format!("run {run}: the folder of its workspace stays: {error}"));
         }
     }

@@ -116,10 +116,18 @@ pub async fn fit_and_check(
                 });
             }
             // A target out of reach is raised by what must stay. Where preserved system messages had to
-            // leave, less must stay than before, and the target is another.
+            // leave, less must stay than before, and the target is another. Where less must stay for another
+            // reason, no trigger fires at least.
+            let least = |context| Standing::of(context, &settings.rules, 0).least_counts(context);
             if !impact.yielded.contains(&Yield::SystemMessages) {
-                let more = compactor.compact_context(settings, after, budget, services).await.report.outcome;
-                books.hold(Guarantee::OnceIsEnough, more == Outcome::NothingToCut, || format!("{more:?}"));
+                let (more, enough) = if least(&before) == least(&after) {
+                    let more = compactor.compact_context(settings, after, budget, services).await;
+                    (more.report.outcome, Outcome::NothingToCut)
+                } else {
+                    let more = compactor.fit(settings, after, budget, services).await;
+                    (more.report.outcome, Outcome::NotTriggered)
+                };
+                books.hold(Guarantee::OnceIsEnough, more == enough, || format!("{more:?}"));
             }
         }
         outcome => books.hold(Guarantee::Unchanged, *conversation == untouched, || outcome.name().to_owned()),

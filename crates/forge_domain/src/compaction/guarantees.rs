@@ -158,6 +158,11 @@ fn several_compactions_keep_every_guarantee() {
         (&["sAa", "turuTr"], "{}", 1_343),
         (&["ssatuR", "turtr"], "{}", 636),
         (&["sstrrturtuRtrtr", "utrruA"], percent, 4_617),
+        (
+            &["turtrtrrUtrtur"],
+            "{ strategies: [sliding_window: { keep_first: 2, keep_last: 4 }], message_threshold: 8 }",
+            1_682,
+        ),
     ] {
         let mut log = Conversation::new();
         for round in rounds {

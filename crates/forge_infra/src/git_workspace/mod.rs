@@ -2,10 +2,14 @@
 //! restored on whichever machine continues it.
 //!
 //! Commands of an agent may write everything in its folder, `.git` included, whose settings can name
-//! commands. So git is never called in that repository, but in one of Forge's own beside the folder; of the
-//! agent's, only the commits are fetched.
+//! commands. So git is never called there, nor told of it: files are read and written here, through one
+//! handle of the folder, and git is called in repositories of Forge's own beside it (`.pins.git`, and
+//! `.agent.git`, a copy of the objects in the agent's).
 
+mod agent_commits;
+mod agent_repository;
 mod beginning;
+mod files;
 mod git;
 mod heads;
 mod leftovers;
@@ -22,7 +26,6 @@ use tokio::sync::Mutex;
 
 pub use self::beginning::{BegunTree, begin_git_tree};
 pub use self::git::GitError;
-use self::leftovers::Leftovers;
 use self::pins::Pins;
 use self::slot::Slot;
 pub use self::slot::sweep_workspaces;
@@ -60,10 +63,8 @@ impl TravellingWorkspace {
             }
             Workspace::Git(tree) => {
                 let folder = slot.path(&tree.git.project());
-                let repository = slot.path(".pins.git");
-                let heads = restoring::restore(root, &slot, tree, &folder, &repository).await?;
-                let leftovers = Leftovers::new(&repository, notice);
-                let pins = Pins::new(run, tree.clone(), heads, &folder, &repository, leftovers).await?;
+                let restored = restoring::restore(root, &slot, run, tree, &folder).await?;
+                let pins = Pins::new(run, tree.clone(), restored, &slot, notice).await?;
                 Ok(Self { folder, pins: Mutex::new(Some(pins)), slot })
             }
         }
@@ -74,14 +75,31 @@ impl TravellingWorkspace {
         &self.folder
     }
 
-    /// Ends the use of the folder. It is deleted if the run `is_over`, or nothing in it is kept; otherwise
-    /// the next slice on this machine finds it there.
+    /// Ends the use of the folder as `left`.
     ///
     /// # Errors
     /// [`GitError`].
-    pub async fn close(&self, is_over: bool) -> Result<(), GitError> {
-        if is_over || self.pins.lock().await.is_none() { self.slot.delete() } else { Ok(()) }
+    pub async fn close(&self, left: Left) -> Result<(), GitError> {
+        match (left, &*self.pins.lock().await) {
+            (Left::Over, _) | (_, None) => self.slot.delete(),
+            (Left::Paused, Some(pins)) => {
+                let (commit, known) = pins.last();
+                self.slot.leave(commit.as_str(), &known)
+            }
+            (Left::Broken, Some(_)) => Ok(()),
+        }
     }
+}
+
+/// The state in which a slice leaves its folder. One in which nothing is kept is deleted in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// The run is over: the folder is deleted.
+    Over,
+    /// The files are those of the last pin: the next slice on this machine finds them there.
+    Paused,
+    /// Something may have been done after the last pin, which the next slice undoes.
+    Broken,
 }
 
 #[async_trait]

@@ -1,35 +1,42 @@
 //! The files and branches of a pin, put into the folder of a run.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use forge_domain::{CommitId, GitTree};
+use forge_domain::{CommitId, GitTree, RunId};
 
-use super::beginning::Mirror;
+use super::beginning::{Mirror, ref_of};
+use super::files::{Files, Kind, path_of};
 use super::git::{Git, GitError};
-use super::heads::{Heads, path};
+use super::heads::Heads;
 use super::mirror_of;
 use super::slot::{Slot, delete};
 
-/// Attributes by which files are kept byte by byte, whatever those of the repository say.
-const RAW: &str = "* -text -eol -ident -filter -working-tree-encoding\n";
+/// The folder of a run with the files of its last pin, and the repositories beside it.
+pub(super) struct Restored {
+    pub(super) files: Files,
+    pub(super) heads: Heads,
+    /// The repository of the pins.
+    pub(super) pins: Git,
+    /// The mirror of the repository of the run.
+    pub(super) mirror: PathBuf,
+}
 
-/// Puts the files and the branches of `tree` into `folder`, and returns the branches. What an earlier slice
-/// left there that git ignores stays, such as the results of builds.
+/// Puts the files and the branches of `tree` into `folder`. What an earlier slice left there that git ignores
+/// stays, such as the results of builds.
 pub(super) async fn restore(
     root: &Path,
     slot: &Slot,
+    run: &RunId,
     tree: &GitTree,
     folder: &Path,
-    repository: &Path,
-) -> Result<Heads, GitError> {
+) -> Result<Restored, GitError> {
+    // Held until the folder is filled from it.
     let mirror = Mirror::open(&mirror_of(root, &tree.git), &tree.git).await?;
     mirror.ensure(&tree.base).await?;
-    let place = Place { mirror: &mirror.folder.clone(), tree, folder, repository };
-    // What was fetched stays: others need not wait until this folder is filled.
-    drop(mirror);
-    if folder.exists() && tree.pin.is_some() {
+    let place = Place { mirror: mirror.repository.folder(), run, tree, folder, slot };
+    if folder.exists() {
         match place.update().await {
-            Ok(heads) => return Ok(heads),
+            Ok(restored) => return Ok(restored),
             Err(error) => tracing::info!(%error, "the folder of an earlier slice is made again"),
         }
     }
@@ -40,110 +47,113 @@ pub(super) async fn restore(
 struct Place<'a> {
     /// The mirror of the repository of the run.
     mirror: &'a Path,
+    run: &'a RunId,
     tree: &'a GitTree,
     folder: &'a Path,
-    /// The repository of the pins.
-    repository: &'a Path,
+    slot: &'a Slot,
 }
 
 impl Place<'_> {
     /// Fills an empty place.
-    async fn fill(&self) -> Result<Heads, GitError> {
-        let pins = Git::of(self.repository);
-        pins.call(&["init", "--quiet", "--bare"]).await?;
-        let info = self.repository.join("objects/info/alternates");
-        let objects = format!("{}\n", self.mirror.join("objects").display());
-        std::fs::write(&info, objects).map_err(GitError::io(&info))?;
-        let info = self.repository.join("info/attributes");
-        std::fs::write(&info, RAW).map_err(GitError::io(&info))?;
-        let Some(pin) = &self.tree.pin else { return self.check_out().await };
-        let heads = self.fetch_pin(pin).await?;
-        self.clone_heads(&heads).await?;
-        self.put_files(pin).await?;
-        self.set_index(&heads).await?;
-        Ok(heads)
+    async fn fill(&self) -> Result<Restored, GitError> {
+        let pins = Git::of(&self.slot.path(".pins.git"));
+        init_with(&pins, &[self.mirror]).await?;
+        let heads = self.heads(&pins).await?;
+        self.clone_heads(&pins, &heads).await?;
+        let files = self.put_files(&pins).await?;
+        Ok(Restored { files, heads, pins, mirror: self.mirror.to_owned() })
     }
 
     /// Brings the place of an earlier slice up to date.
-    async fn update(&self) -> Result<Heads, GitError> {
-        // This process alone has the place: the lock is that of a process that was killed.
-        for lock in ["index.lock", "HEAD.lock", "packed-refs.lock", "shallow.lock"] {
-            delete(&self.repository.join(lock))?;
-        }
-        let heads = self.fetch_pin(self.tree.commit()).await?;
-        let is_same = Heads::of(self.folder).await?.as_ref() == Some(&heads);
-        if !is_same {
-            delete(&self.folder.join(".git"))?;
-            self.clone_heads(&heads).await?;
-        }
-        self.put_files(self.tree.commit()).await?;
-        if !is_same {
-            self.set_index(&heads).await?;
-        }
-        Ok(heads)
+    async fn update(&self) -> Result<Restored, GitError> {
+        let pins = Git::of(&self.slot.path(".pins.git"));
+        let heads = self.heads(&pins).await?;
+        let files = match self.slot.take_left() {
+            // Nothing was done after that pin.
+            Some((commit, known)) if commit == self.tree.commit().as_str() => {
+                let mut files = Files::open(self.folder)?;
+                files.know(&known).then_some(files)
+            }
+            _ => None,
+        };
+        let files = match files {
+            Some(files) => files,
+            None => {
+                delete(&self.folder.join(".git"))?;
+                self.clone_heads(&pins, &heads).await?;
+                let files = self.put_files(&pins).await?;
+                files.remove_others()?;
+                files
+            }
+        };
+        Ok(Restored { files, heads, pins, mirror: self.mirror.to_owned() })
     }
 
-    /// Checks out the base as anybody would, with the attributes of the repository.
-    async fn check_out(&self) -> Result<Heads, GitError> {
-        let commit = self.tree.base.clone();
-        let branch = self.tree.branch.as_ref().map(|branch| format!("refs/heads/{branch}"));
-        let branches = branch.iter().map(|branch| (branch.clone(), commit.clone())).collect();
-        let heads = Heads { branch, commit: Some(commit), branches };
-        self.clone_heads(&heads).await?;
-        let own = Git::of(&self.folder.join(".git")).about(self.folder);
-        own.call(&["reset", "--quiet", "--hard"]).await?;
-        Ok(heads)
-    }
-
-    /// Fetches the pin, unless it is there, and returns the branches that it holds.
-    async fn fetch_pin(&self, pin: &CommitId) -> Result<Heads, GitError> {
-        let pins = Git::of(self.repository);
+    /// Returns the branches of the last pin, which is fetched unless it is there.
+    async fn heads(&self, pins: &Git) -> Result<Heads, GitError> {
+        let Some(pin) = &self.tree.pin else {
+            let commit = self.tree.base.clone();
+            let branch = self.tree.branch.as_ref().map(|branch| format!("refs/heads/{branch}"));
+            let branches = branch.iter().map(|branch| (branch.clone(), commit.clone())).collect();
+            return Ok(Heads { branch, commit: Some(commit), branches });
+        };
         if !pins.has(pin).await? {
             let keeper = self.tree.keeper().as_str();
-            let fetch = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", keeper, pin.as_str()];
-            pins.call(&fetch).await?;
+            let fetch = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", keeper];
+            let exact = pins.call(&[&fetch[..], &[pin.as_str()]].concat()).await;
+            if exact.is_err() {
+                // A server may give only what refs lead to.
+                let all = format!("+{}:refs/restored/*", ref_of(self.run, "*"));
+                pins.call(&[&fetch[..], &[all.as_str()]].concat()).await?;
+            }
         }
         Ok(Heads::read(&pins.call(&["log", "-1", "--format=%B", pin.as_str()]).await?))
     }
 
-    /// Makes the agent's repository, with these branches and nothing checked out.
-    async fn clone_heads(&self, heads: &Heads) -> Result<(), GitError> {
+    /// Makes the agent's repository, with these branches, and an index as if the commit had been checked out.
+    async fn clone_heads(&self, pins: &Git, heads: &Heads) -> Result<(), GitError> {
         // Objects are copied: those in the agent's folder can be changed by it.
-        let new = self.folder.with_file_name(".clone");
+        let new = self.slot.path(".clone");
         delete(&new)?;
-        let clone = ["clone", "--quiet", "--no-hardlinks", "--no-checkout"];
-        let (mirror, place) = (path(self.mirror), path(&new));
-        Git::default().call(&[&clone[..], &["--", &mirror, &place]].concat()).await?;
+        std::fs::create_dir(&new).map_err(GitError::io(&new))?;
         let own = Git::of(&new.join(".git"));
-        let commits = heads.commits();
-        let mut fetch = vec!["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"];
-        let pins = path(self.repository);
-        fetch.extend(["--", &pins]);
-        fetch.extend(commits.iter().map(|commit| commit.as_str()));
+        own.call(&["init", "--quiet", "--bare"]).await?;
+        let mirror = self.mirror.display().to_string();
+        let refs = ["+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*"];
+        let fetch = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--"];
+        own.call(&[&fetch[..], &[mirror.as_str()], &refs].concat()).await?;
+        let commits: Vec<&str> = heads.commits().into_iter().map(CommitId::as_str).collect();
         if !commits.is_empty() {
-            own.call(&fetch).await?;
+            let pins = pins.folder().display().to_string();
+            own.call(&[&fetch[..], &[pins.as_str()], &commits].concat()).await?;
         }
-        own.call(&["remote", "set-url", "origin", self.tree.git.as_str()]).await?;
-        // Nothing is checked out while branches change.
-        let away = heads.commit.as_ref().unwrap_or(&self.tree.base);
-        own.call(&["update-ref", "--no-deref", "HEAD", away.as_str()]).await?;
-        let known = own.call(&["for-each-ref", "--format=%(refname)", "refs/heads/"]).await?;
-        let gone = known.lines().filter(|name| !heads.branches.contains_key(*name));
-        let gone = gone.map(|name| format!("delete {name}\n"));
-        let kept = heads.branches.iter().map(|(name, commit)| format!("update {name} {commit}\n"));
-        let updates: String = gone.chain(kept).collect();
-        let updated = own.answer(&["update-ref", "--stdin"], updates.as_bytes()).await?;
-        if !updated.status.success() {
-            return Err(GitError::Failed { what: "update-ref".into(), said: super::git::said(&updated) });
-        }
-        if let Some(branch) = &heads.branch {
-            own.call(&["symbolic-ref", "HEAD", branch]).await?;
-        }
+        let mut settings = vec![
+            ("core.bare".to_owned(), "false"),
+            ("core.logAllRefUpdates".to_owned(), "true"),
+            ("remote.origin.url".to_owned(), self.tree.git.as_str()),
+            ("remote.origin.fetch".to_owned(), refs[0]),
+        ];
         if let Some(branch) = heads.branch.as_deref().and_then(|branch| branch.strip_prefix("refs/heads/")) {
-            let names = [("remote", "origin".to_owned()), ("merge", format!("refs/heads/{branch}"))];
-            for (key, value) in names {
-                own.call(&["config", &format!("branch.{branch}.{key}"), &value]).await?;
+            settings.push((format!("branch.{branch}.remote"), "origin"));
+            settings.push((format!("branch.{branch}.merge"), heads.branch.as_deref().unwrap_or_default()));
+        }
+        for (key, value) in settings {
+            own.call(&["config", &key, value]).await?;
+        }
+        let branches = heads.branches.iter().map(|(name, commit)| format!("create {name} {commit}\n"));
+        own.call_with(&["update-ref", "--stdin"], &branches.collect::<String>()).await?;
+        match (&heads.branch, &heads.commit) {
+            (Some(branch), _) => own.call(&["symbolic-ref", "HEAD", branch]).await.map(drop)?,
+            (None, Some(commit)) => {
+                own.call(&["update-ref", "--no-deref", "HEAD", commit.as_str()]).await.map(drop)?;
             }
+            (None, None) => {}
+        }
+        // A tree that no index can have leaves it empty.
+        if heads.commit.is_some()
+            && let Err(error) = own.call(&["read-tree", "HEAD"]).await
+        {
+            tracing::info!(%error, "the agent's repository has an empty index");
         }
         std::fs::create_dir_all(self.folder).map_err(GitError::io(self.folder))?;
         let (from, to) = (new.join(".git"), self.folder.join(".git"));
@@ -151,20 +161,48 @@ impl Place<'_> {
         delete(&new)
     }
 
-    /// Puts the files of the pin into the folder, and removes all others that git does not ignore.
-    async fn put_files(&self, pin: &CommitId) -> Result<(), GitError> {
-        let pins = Git::of(self.repository).about(self.folder);
-        pins.call(&["read-tree", "--reset", "-u", pin.as_str()]).await?;
-        pins.call(&["clean", "-ffdq"]).await.map(drop)
-    }
-
-    /// Makes the index of the agent's repository that of the commit which is checked out. The repository is
-    /// new, so that nothing in it is the agent's.
-    async fn set_index(&self, heads: &Heads) -> Result<(), GitError> {
-        if heads.commit.is_none() {
-            return Ok(());
+    /// Puts the files of the last pin into the folder.
+    async fn put_files(&self, pins: &Git) -> Result<Files, GitError> {
+        let mut files = Files::open(self.folder)?;
+        let entries = entries_of(pins, self.tree.commit()).await?;
+        let fault = |path: &Path| {
+            let path = self.folder.join(path);
+            move |source| GitError::Io { path, source }
+        };
+        for (path, _, _) in entries.iter().filter(|(_, kind, _)| *kind == Kind::Module) {
+            files.put(path, Kind::Module, b"").map_err(fault(path))?;
         }
-        let own = Git::of(&self.folder.join(".git")).about(self.folder);
-        own.call(&["reset", "--quiet", "--mixed"]).await.map(drop)
+        let entries: Vec<_> = entries.into_iter().filter(|(_, kind, _)| *kind != Kind::Module).collect();
+        let ids: Vec<&str> = entries.iter().map(|(_, _, id)| id.as_str()).collect();
+        let put = |at: usize, content: Vec<u8>| {
+            let (path, kind, _) = &entries[at];
+            files.put(path, *kind, &content).map_err(fault(path))
+        };
+        pins.read_objects(&ids, put).await?;
+        Ok(files)
     }
+}
+
+/// Makes an empty repository that has the objects of others.
+pub(super) async fn init_with(repository: &Git, others: &[&Path]) -> Result<(), GitError> {
+    repository.call(&["init", "--quiet", "--bare"]).await?;
+    let list = repository.folder().join("objects/info/alternates");
+    let folders = others.iter().map(|other| format!("{}\n", other.join("objects").display()));
+    std::fs::write(&list, folders.collect::<String>()).map_err(GitError::io(&list))
+}
+
+/// Returns the files of a commit: path, kind and object.
+pub(super) async fn entries_of(
+    repository: &Git,
+    commit: &CommitId,
+) -> Result<Vec<(PathBuf, Kind, String)>, GitError> {
+    let listed = repository.records(&["ls-tree", "-r", "-z", "--full-tree", commit.as_str()]).await?;
+    let entry = |record: &Vec<u8>| {
+        let at = record.iter().position(|byte| *byte == b'\t')?;
+        let (about, path) = (String::from_utf8_lossy(&record[..at]), path_of(&record[at + 1..]));
+        let mut words = about.split(' ');
+        let kind = Kind::of_mode(words.next()?)?;
+        Some((path, kind, words.nth(1)?.to_owned()))
+    };
+    Ok(listed.iter().filter_map(entry).collect())
 }

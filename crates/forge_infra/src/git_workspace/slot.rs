@@ -39,7 +39,9 @@ impl Slot {
         for n in 0..MOST_SLOTS {
             let folder = of_run.join(n.to_string());
             folders.create(&folder).map_err(GitError::io(&folder))?;
-            if let Some(lock) = lock(&folder)? {
+            if let Some(lock) = lock(&folder)?
+                && is_still(&folder, &lock)
+            {
                 return Ok(Self { folder, _lock: lock });
             }
         }
@@ -50,6 +52,21 @@ impl Slot {
     /// Returns the path of something in the folder.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
+    }
+
+    /// Notes that the files are those of `commit`, with what is `known` of them.
+    pub(super) fn leave(&self, commit: &str, known: &[u8]) -> Result<(), GitError> {
+        let (path, text) = (self.path(LEFT), [commit.as_bytes(), b"\n", known].concat());
+        std::fs::write(&path, text).map_err(GitError::io(&path))
+    }
+
+    /// Takes the note that the last slice left, which does not hold any more then.
+    pub(super) fn take_left(&self) -> Option<(String, Vec<u8>)> {
+        let path = self.path(LEFT);
+        let text = std::fs::read(&path).ok()?;
+        std::fs::remove_file(&path).ok()?;
+        let at = text.iter().position(|byte| *byte == b'\n')?;
+        Some((String::from_utf8_lossy(&text[..at]).into_owned(), text[at + 1..].to_vec()))
     }
 
     /// Deletes what is in the folder.
@@ -77,6 +94,24 @@ impl Slot {
 
 /// The name of the lock in a folder.
 const LOCK: &str = ".lock";
+
+/// The name of the note about the files in a folder.
+const LEFT: &str = ".left";
+
+/// Checks whether the lock is that of the folder, and not of one that was deleted in the meantime.
+fn is_still(folder: &Path, lock: &File) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let (locked, there) = (lock.metadata(), std::fs::metadata(folder.join(LOCK)));
+        matches!((locked, there), (Ok(locked), Ok(there)) if locked.ino() == there.ino() && locked.dev() == there.dev())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = (folder, lock);
+        true
+    }
+}
 
 /// Locks the folder; `None` if another process has it.
 fn lock(folder: &Path) -> Result<Option<File>, GitError> {

@@ -29,6 +29,7 @@ pub(crate) use self::arguments::validate;
 pub(crate) use self::arguments::{collect_leaves, compile, place};
 use self::failure::ToolFailure;
 use self::files::{List, OnDisk, Patch, Read, Search, Workspace, Write};
+pub(crate) use self::files::{Step, WalkEnd, open_entry, walk_repository};
 use self::shell::ShellRoom;
 use self::web::{SearchRoom, WebRoom};
 use crate::CommandSandbox;

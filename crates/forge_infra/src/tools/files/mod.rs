@@ -28,7 +28,9 @@ pub(super) use self::list::List;
 pub(super) use self::patch::Patch;
 pub(super) use self::read::Read;
 pub(super) use self::search::Search;
+pub(crate) use self::walk::{Step, WalkEnd, walk_repository};
 pub(super) use self::workspace::Workspace;
+pub(crate) use self::workspace::open_entry;
 pub(super) use self::write::Write;
 
 /// The time limit of a call, and of its report about how far it came.

@@ -21,21 +21,23 @@ const DEEPEST: usize = 64;
 /// more than reading them.
 const MOST_RULES: u64 = 64 * 1_024;
 const MOST_RULES_IN_ALL: u64 = 1_024 * 1_024;
-/// Files with rules about ignored paths; a later one's rules win.
-const RULES: [&str; 2] = [".gitignore", ".ignore"];
+/// Files with rules about paths that are ignored; a later one's rules win.
+const RULES: &[&str] = &[".gitignore", ".ignore"];
+/// Those of them that git reads.
+const RULES_OF_GIT: &[&str] = &[".gitignore"];
 
 /// An entry below a folder.
-pub(super) struct Visit<'a> {
+pub(crate) struct Visit<'a> {
     /// Its path, relative to the workspace.
-    pub(super) path: &'a Path,
+    pub(crate) path: &'a Path,
     /// Its depth below the start, from 1.
     pub(super) depth: usize,
     entry: &'a DirEntry,
     /// The folder that contains it.
     dir: &'a Dir,
-    pub(super) kind: FileType,
+    pub(crate) kind: FileType,
     /// True if git ignores it, or it is git's own.
-    pub(super) is_ignored: bool,
+    pub(crate) is_ignored: bool,
 }
 
 impl Visit<'_> {
@@ -47,7 +49,7 @@ impl Visit<'_> {
 
 /// The next step after an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Continue, and enter it if it is a folder.
     Into,
     /// Continue without entering it.
@@ -58,7 +60,7 @@ pub(super) enum Step {
 
 /// The end of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WalkEnd {
+pub(crate) enum WalkEnd {
     /// Every entry was visited.
     Whole,
     /// The walk ended early.
@@ -76,31 +78,32 @@ pub(super) fn walk(
     visit: &mut dyn FnMut(&Visit<'_>) -> Step,
 ) -> io::Result<WalkEnd> {
     let real = workspace.dir().canonicalize(start)?;
-    let mut walker = Walker {
-        rules: Vec::new(),
-        n_rule_bytes_left: MOST_RULES_IN_ALL,
-        stop,
-        n_seen: 0,
-        has_passed_over: false,
-        visit,
-    };
+    let mut walker = Walker::new(RULES, stop, visit);
     let mut folder = PathBuf::new();
-    // The rules of the repository come first: every other rule is stronger.
-    walker.learn(workspace.dir(), &folder, &[".git/info/exclude"]);
-    walker.learn(workspace.dir(), &folder, &RULES);
+    walker.learn_root(workspace.dir());
     for part in real.iter().filter(|part| *part != ".") {
         folder.push(part);
-        walker.learn(&workspace.dir().open_dir(&folder)?, &folder, &RULES);
+        walker.learn(&workspace.dir().open_dir(&folder)?, &folder, RULES);
     }
     let dir =
         workspace.dir().open_dir(if folder.as_os_str().is_empty() { Path::new(".") } else { &folder })?;
-    match walker.below(&dir, &folder, 1)? {
-        WalkEnd::Whole if walker.has_passed_over => Ok(WalkEnd::Early),
-        ended => Ok(ended),
-    }
+    walker.walk(&dir, &folder)
+}
+
+/// Visits what is in `dir`, which is a git repository, as [`walk`] does. What it ignores is what git ignores.
+///
+/// # Errors
+/// Fails if the folder cannot be read; unreadable folders below it are skipped.
+pub(crate) fn walk_repository(dir: &Dir, visit: &mut dyn FnMut(&Visit<'_>) -> Step) -> io::Result<WalkEnd> {
+    let stop = Stop::default();
+    let mut walker = Walker::new(RULES_OF_GIT, &stop, visit);
+    walker.learn_root(dir);
+    walker.walk(dir, Path::new(""))
 }
 
 struct Walker<'a> {
+    /// The names of files with rules.
+    names: &'static [&'static str],
     /// The rules of each folder from the root that has some.
     rules: Vec<Gitignore>,
     n_rule_bytes_left: u64,
@@ -111,7 +114,36 @@ struct Walker<'a> {
     visit: &'a mut dyn FnMut(&Visit<'_>) -> Step,
 }
 
-impl Walker<'_> {
+impl<'a> Walker<'a> {
+    fn new(
+        names: &'static [&'static str],
+        stop: &'a Stop,
+        visit: &'a mut dyn FnMut(&Visit<'_>) -> Step,
+    ) -> Self {
+        Self {
+            names,
+            rules: Vec::new(),
+            n_rule_bytes_left: MOST_RULES_IN_ALL,
+            stop,
+            n_seen: 0,
+            has_passed_over: false,
+            visit,
+        }
+    }
+
+    /// Adds the rules of the root. Those of the repository come first: every other rule is stronger.
+    fn learn_root(&mut self, root: &Dir) {
+        self.learn(root, Path::new(""), &[".git/info/exclude"]);
+        self.learn(root, Path::new(""), self.names);
+    }
+
+    fn walk(&mut self, dir: &Dir, folder: &Path) -> io::Result<WalkEnd> {
+        match self.below(dir, folder, 1)? {
+            WalkEnd::Whole if self.has_passed_over => Ok(WalkEnd::Early),
+            ended => Ok(ended),
+        }
+    }
+
     fn below(&mut self, dir: &Dir, folder: &Path, depth: usize) -> io::Result<WalkEnd> {
         let n_left = MOST_ENTRIES.saturating_sub(self.n_seen);
         let found = dir.entries()?.filter_map(Result::ok).take_while(|_| !self.stop.is_set());
@@ -141,7 +173,7 @@ impl Walker<'_> {
             // that.
             let Ok(inner) = entry.open_dir() else { continue };
             let n_rules = self.rules.len();
-            self.learn(&inner, &path, &RULES);
+            self.learn(&inner, &path, self.names);
             let ended = self.below(&inner, &path, depth + 1);
             self.rules.truncate(n_rules);
             if matches!(ended, Ok(WalkEnd::Early)) {

@@ -151,7 +151,7 @@ pub(super) fn open_regular(dir: &Dir, path: &Path) -> io::Result<File> {
 
 /// Opens `name` in `dir`, which was not a link when the rules were checked; if it has become one, it is not
 /// followed.
-pub(super) fn open_entry(dir: &Dir, name: &OsStr) -> io::Result<File> {
+pub(crate) fn open_entry(dir: &Dir, name: &OsStr) -> io::Result<File> {
     open(dir, Path::new(name), Links::Refused)
 }
 

@@ -52,7 +52,7 @@ unknown field `gateway`
   |
 1 | gateway: 5
   | ^
-help: use one of providers, models, mcp_servers, variables, hooks, checkpoint, counting, budget, permissions, sandbox, tool_settings, agents
+help: use one of providers, models, mcp_servers, variables, hooks, checkpoint, counting, budget, permissions, sandbox, workspace, tool_settings, agents
 ",
     );
     check(
