@@ -13,10 +13,12 @@ mod past;
 mod pulse;
 mod scheduler;
 mod state;
+mod tls;
 mod worker;
 
 pub use self::history::{HistoryError, replay_history};
 pub use self::scheduler::{TemporalOptions, TemporalScheduler};
+pub use self::tls::{TemporalTls, TemporalTlsError};
 
 /// The task queue that workers poll and to which runs are submitted.
 const TASK_QUEUE: &str = "forge";

@@ -1,6 +1,6 @@
 //! The scheduler: runs are submitted to the Temporal server, looked at there, and spoken to.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use temporalio_client::{
     WorkflowIdReusePolicy, WorkflowListOptions, WorkflowQueryOptions, WorkflowSignalOptions,
     WorkflowStartOptions,
 };
-use temporalio_common::envconfig::{ConfigError, LoadClientConfigProfileOptions, load_client_config_profile};
 use temporalio_common::protos::temporal::api::workflow::v1::PendingActivityInfo;
 use temporalio_common::protos::temporal::api::workflowservice::v1::{
     DescribeNamespaceRequest, DescribeWorkflowExecutionResponse,
 };
 use temporalio_common::{HasWorkflowDefinition, SignalDefinition, WorkflowDefinition};
 
-use crate::error::{Place, chain};
+use crate::error::Place;
 use crate::flow::ForgeRun;
 use crate::past::Past;
 use crate::state::{HEARTBEAT, RunInput, RunResult, SLICES_PER_HISTORY};
+use crate::tls::TemporalTls;
 use crate::worker::{self, WorkerConnection};
 use crate::{ID_PREFIX, TASK_QUEUE, WORKFLOW_TYPE};
 
@@ -51,10 +51,8 @@ pub struct TemporalOptions {
     /// The name of this process in histories, once or twice for each slice: best short. If it is empty, it is
     /// `PID@HOST`.
     pub identity: String,
-    /// The variables that Temporal's own tools read: `TEMPORAL_TLS`, `TEMPORAL_TLS_SERVER_CA_CERT_PATH`,
-    /// `TEMPORAL_TLS_CLIENT_CERT_PATH`, `TEMPORAL_API_KEY` and the like. Those of an address and a namespace
-    /// do not count. If there are none, the connection is not encrypted.
-    pub variables: HashMap<String, String>,
+    /// The encryption of the connection; none by default.
+    pub tls: TemporalTls,
 }
 
 impl Default for TemporalOptions {
@@ -63,7 +61,7 @@ impl Default for TemporalOptions {
             heartbeat: HEARTBEAT,
             slices_per_history: SLICES_PER_HISTORY,
             identity: String::new(),
-            variables: HashMap::new(),
+            tls: TemporalTls::default(),
         }
     }
 }
@@ -102,13 +100,23 @@ impl TemporalScheduler {
     /// [`SchedulerError::Address`], and [`SchedulerError::Unavailable`] if nothing answers there or it has no
     /// such namespace.
     pub async fn connect(address: &str, options: TemporalOptions) -> Result<Self, SchedulerError> {
-        let place = parse(address)?;
-        let mut connection = connection(&place, &options.variables)
-            .map_err(|error| SchedulerError::Address { address: address.to_owned(), why: chain(&error) })?;
-        connection.connect_timeout = Some(PATIENCE);
-        connection.identity.clone_from(&options.identity);
-        // One server behind one address: there is nothing to balance.
-        connection.dns_load_balancing = None;
+        let (mut url, place) = parse(address)?;
+        let TemporalTls { options: tls, api_key } = options.tls.clone();
+        if tls.is_some() {
+            // Both schemes are of one kind, so that one can take the other's place.
+            url.set_scheme("https").map_err(|()| SchedulerError::Address {
+                address: address.to_owned(),
+                why: "it cannot be encrypted".to_owned(),
+            })?;
+        }
+        let connection = ConnectionOptions::new(url)
+            .connect_timeout(PATIENCE)
+            .identity(options.identity.clone())
+            // One server behind one address: there is nothing to balance.
+            .dns_load_balancing(None)
+            .maybe_tls_options(tls)
+            .maybe_api_key(api_key)
+            .build();
         let connection = Connection::connect(connection).await.map_err(|error| place.connect(&error))?;
         // Asked now: a worker would otherwise only log it.
         let request = DescribeNamespaceRequest { namespace: place.namespace.clone(), ..Default::default() };
@@ -303,16 +311,8 @@ fn trouble(activity: &PendingActivityInfo) -> Option<(u32, String)> {
     Some((activity.attempt.try_into().unwrap_or_default(), failure.message.clone()))
 }
 
-/// Returns the options of a connection as Temporal's own tools would connect with these variables.
-fn connection(place: &Place, variables: &HashMap<String, String>) -> Result<ConnectionOptions, ConfigError> {
-    let options = LoadClientConfigProfileOptions::builder().disable_file(true).build();
-    let mut profile = load_client_config_profile(options, Some(variables))?;
-    profile.address = Some(place.server.clone());
-    profile.try_into()
-}
-
-/// Splits an address into the server and the namespace.
-fn parse(address: &str) -> Result<Place, SchedulerError> {
+/// Splits an address into the server's and the namespace.
+fn parse(address: &str) -> Result<(Url, Place), SchedulerError> {
     let bad = |why: &str| SchedulerError::Address { address: address.to_owned(), why: why.to_owned() };
     let rest = address.strip_prefix("temporal://").ok_or_else(|| bad("another scheme"))?;
     let (server, namespace) = rest.split_once('/').unwrap_or((rest, "default"));
@@ -322,8 +322,8 @@ fn parse(address: &str) -> Result<Place, SchedulerError> {
     }
     let (_, port) = server.rsplit_once(':').ok_or_else(|| bad("no port"))?;
     port.parse::<u16>().map_err(|_| bad("the port is not a number"))?;
-    Url::from_str(&format!("http://{server}")).map_err(|error| bad(&error.to_string()))?;
-    Ok(Place { server: server.to_owned(), namespace: namespace.to_owned() })
+    let url = Url::from_str(&format!("http://{server}")).map_err(|error| bad(&error.to_string()))?;
+    Ok((url, Place { server: server.to_owned(), namespace: namespace.to_owned() }))
 }
 
 #[cfg(test)]
@@ -332,35 +332,13 @@ mod tests {
 
     #[test]
     fn an_address_is_a_server_and_a_namespace() {
-        let place = parse("temporal://10.0.0.1:7233/team").unwrap();
-        assert_eq!((place.server.as_str(), place.namespace.as_str()), ("10.0.0.1:7233", "team"));
-        assert_eq!(parse("temporal://[::1]:7233").unwrap().namespace, "default");
+        let (url, place) = parse("temporal://10.0.0.1:7233/team").unwrap();
+        assert_eq!((url.as_str(), place.namespace.as_str()), ("http://10.0.0.1:7233/", "team"));
+        assert_eq!(parse("temporal://[::1]:7233").unwrap().1.namespace, "default");
         for wrong in
             ["http://a:1/n", "temporal://a/n", "temporal://a:x/n", "temporal://:1/n", "temporal://a:1/n/m"]
         {
             assert!(matches!(parse(wrong), Err(SchedulerError::Address { .. })), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_connection_is_encrypted_as_for_temporals_own_tools() {
-        let place = parse("temporal://a:1/n").unwrap();
-        for (variables, target, is_encrypted) in [
-            (&[][..], "http://a:1/", false),
-            (&[("TEMPORAL_ADDRESS", "b:2"), ("TEMPORAL_NAMESPACE", "m")], "http://a:1/", false),
-            (&[("TEMPORAL_TLS", "true")], "https://a:1/", true),
-            (&[("TEMPORAL_API_KEY", "k")], "https://a:1/", true),
-            (
-                &[("TEMPORAL_TLS_SERVER_CA_CERT_DATA", "x"), ("TEMPORAL_TLS_SERVER_NAME", "s")],
-                "https://a:1/",
-                true,
-            ),
-        ] {
-            let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-            let options = connection(&place, &variables).unwrap();
-            assert_eq!((options.target.as_str(), options.tls_options.is_some()), (target, is_encrypted));
-        }
-        let wrong = [("TEMPORAL_TLS_CLIENT_CERT_DATA".to_owned(), "without its key".to_owned())].into();
-        assert!(connection(&place, &wrong).is_err());
     }
 }

@@ -38,13 +38,14 @@ impl FleetFlags {
 #[cfg(feature = "temporal")]
 async fn connect(address: &str, heartbeat: Option<Duration>) -> anyhow::Result<Arc<dyn Scheduler>> {
     use forge_app::SchedulerError;
-    use forge_fleet::{TemporalOptions, TemporalScheduler};
+    use forge_fleet::{TemporalOptions, TemporalScheduler, TemporalTls};
 
     use crate::places::environment;
 
     let mut options = TemporalOptions::default();
     options.heartbeat = heartbeat.unwrap_or(options.heartbeat);
-    options.variables.extend(environment().into_iter().filter(|(name, _)| name.starts_with("TEMPORAL_")));
+    let tls = TemporalTls::of(&environment().into_iter().collect(), |file| std::fs::read(file));
+    options.tls = tls.map_err(|error| Misconfigured(error.to_string()))?;
     let scheduler = TemporalScheduler::connect(address, options).await.map_err(|error| match error {
         SchedulerError::Address { .. } => anyhow::Error::new(Misconfigured(error.to_string())),
         error => error.into(),
