@@ -462,6 +462,21 @@ async fn odd_files_and_branches_are_restored_as_they_were() {
 }
 
 #[tokio::test]
+async fn a_file_that_became_too_large_keeps_its_last_state_until_it_is_removed() {
+    let origin = Origin::new();
+    let here = Machine::new();
+    let place = here.open(&begun(&origin).await).await;
+    let path = place.folder().join("grows");
+    std::fs::write(&path, "small\n").unwrap();
+    pin(&place).await;
+    std::fs::File::create(&path).unwrap().set_len(100_000_001).unwrap();
+    write(place.folder(), "a.txt", "a\n");
+    assert_eq!(files(Machine::new().open(&pin(&place).await).await.folder())["grows"], "small\n");
+    std::fs::remove_file(&path).unwrap();
+    assert!(!files(Machine::new().open(&pin(&place).await).await.folder()).contains_key("grows"));
+}
+
+#[tokio::test]
 async fn a_slice_that_paused_leaves_its_folder_as_it_is() {
     let origin = Origin::new();
     let here = Machine::new();

@@ -13,7 +13,7 @@ use cap_std::fs::{Dir, Metadata, OpenOptions};
 use serde::{Deserialize, Serialize};
 
 use super::git::GitError;
-use super::leftovers::{Leftovers, MOST_BYTES};
+use super::leftovers::{Fault, Leftovers, MOST_BYTES};
 use crate::tools::{Step, WalkEnd, open_entry, walk_repository};
 
 /// A time between two changes of a file that its stamps certainly tell apart.
@@ -104,6 +104,14 @@ pub(super) struct Files {
     tracked: BTreeSet<PathBuf>,
 }
 
+/// The state of a changed file in the next pin.
+enum Now {
+    There(Vec<u8>),
+    Gone,
+    /// That of the last pin, if it had one.
+    AsBefore,
+}
+
 /// The changes since the last pin.
 pub(super) struct Changes {
     /// The number of files that were written or removed.
@@ -162,38 +170,23 @@ impl Files {
             n += 1;
         }
         for path in changed {
-            let was_kept = self.stamps.contains_key(&path);
-            let is_link = seen[&path].kind == Kind::Link;
-            match self.content(&path, seen[&path]) {
-                Ok(content) => match leftovers.fault(&path, content.as_deref()).filter(|_| !is_link) {
-                    None => {
-                        write_file(to, &path, seen[&path].kind, &content.unwrap_or_default()).map_err(io)?;
-                        n += 1;
-                    }
-                    Some(fault) => {
-                        seen.remove(&path);
-                        // Of what is too large, the last state stays.
-                        if was_kept && fault.removes() {
-                            write_removal(to, &path).map_err(io)?;
-                            n += 1;
-                        }
-                    }
-                },
-                // It was removed a moment ago.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let known = self.stamps.get(&path);
+            match self.now(&path, seen[&path], leftovers) {
+                Now::There(content) => {
+                    write_file(to, &path, seen[&path].kind, &content).map_err(io)?;
+                    n += 1;
+                }
+                Now::Gone => {
                     seen.remove(&path);
-                    if was_kept {
+                    if known.is_some() {
                         write_removal(to, &path).map_err(io)?;
                         n += 1;
                     }
                 }
-                Err(error) => {
-                    leftovers.tell_unread(&path, &error);
-                    match self.stamps.get(&path) {
-                        Some(known) => drop(seen.insert(path, Stamp { is_sure: false, ..*known })),
-                        None => drop(seen.remove(&path)),
-                    }
-                }
+                Now::AsBefore => match known {
+                    Some(known) => drop(seen.insert(path, Stamp { is_sure: false, ..*known })),
+                    None => drop(seen.remove(&path)),
+                },
             }
         }
         Ok(Changes { n, stamps: seen })
@@ -230,6 +223,26 @@ impl Files {
             }
         }
         Ok(seen)
+    }
+
+    /// Returns the state of a changed file in the next pin.
+    fn now(&self, path: &Path, found: Stamp, leftovers: &mut Leftovers) -> Now {
+        let content = match self.content(path, found) {
+            Ok(content) => content,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Now::Gone,
+            Err(error) => {
+                leftovers.tell_unread(path, &error);
+                return Now::AsBefore;
+            }
+        };
+        if found.kind == Kind::Link {
+            return Now::There(content.unwrap_or_default());
+        }
+        match leftovers.fault(path, content.as_deref()) {
+            None => Now::There(content.unwrap_or_default()),
+            Some(Fault::Secret(_)) => Now::Gone,
+            Some(Fault::Large) => Now::AsBefore,
+        }
     }
 
     /// Reads a file, or the target of a link; `None` if it has more bytes than travel.

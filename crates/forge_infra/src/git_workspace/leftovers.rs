@@ -37,11 +37,6 @@ impl Fault {
         Some(Self::Secret(format!("line {} has {}", secret.first_line, secret.kind)))
     }
 
-    /// Checks whether an earlier state of the file may not travel either.
-    pub(super) const fn removes(&self) -> bool {
-        matches!(self, Self::Secret(_))
-    }
-
     /// Returns it in words.
     pub(super) fn words(&self) -> String {
         match self {
