@@ -6,11 +6,8 @@ use forge_domain::{
 };
 
 use crate::checkpointing::Checkpointing;
-use crate::checkpoints::{Scope, Selected, newest_of, select};
+use crate::checkpoints::{READS, Scope, Selected, newest_of, select};
 use crate::{CheckpointsError, RunError, TakeFrom};
-
-/// Most attempts to read a state that changes while it is read.
-const READS: usize = 10;
 
 /// A request to resume a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::newest_of;
 use crate::course::Dialogue;
 
 /// Most attempts to read a run that is being written.
-const READS: usize = 10;
+pub(crate) const READS: usize = 10;
 
 /// Returns what the run waits for: that of each agent's latest checkpoint.
 ///
@@ -31,7 +31,7 @@ pub async fn awaited(store: &dyn CheckpointStore, run: &RunId) -> Result<Vec<Awa
 }
 
 /// Returns the latest checkpoint of the run, and the workspace that it keeps; that is `None` if the run works
-/// in the folder of whoever continues it.
+/// in the folder of the process that continues it.
 ///
 /// # Errors
 /// [`StoreError`] if the store fails; [`StoreError::NotFound`] if it has no checkpoint of the run.

@@ -28,6 +28,7 @@ pub use self::compaction::{
 pub use self::difference::{CheckpointDifference, LogTail, difference};
 pub use self::discard::{Discarded, discard, prune};
 pub use self::fork::{Fork, fork, free_name};
+pub(crate) use self::latest::READS;
 pub use self::latest::{awaited, last_words, saved_workspace};
 pub use self::report::{CheckpointReport, CompactionLayer, LayerState, ViewedMessage, report};
 pub use self::runs::{RunSummary, runs};

@@ -77,7 +77,7 @@ impl SubmitArguments {
                     (run.clone(), BegunWorkspace::begin(setting, &run).await?)
                 }
             };
-            // All of it is said before anything runs.
+            // The user reads them before anything runs.
             begun.notes.iter().for_each(|note| output::note(note));
             if matches!(subject, Subject::Task(_)) {
                 self.accept(&named, &run, &begun).await?;
@@ -149,7 +149,7 @@ async fn existing(named: &str, word: &str) -> anyhow::Result<(RunId, BegunWorksp
 /// Returns the URL of the store of a fleet: `named`, or that of this folder's runs.
 ///
 /// # Errors
-/// Fails with [`Misconfigured`] if there is none, or if it is in memory.
+/// Fails with [`Misconfigured`] if no store is configured, or only one in memory.
 pub(super) fn shared_store(named: Option<&str>, config: Option<&Path>) -> anyhow::Result<String> {
     let url = match store::setting_of_runs(named, config)? {
         None => store::default_url()?,

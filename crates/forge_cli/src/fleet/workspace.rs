@@ -27,7 +27,9 @@ impl WorkspacesFlag {
     pub(crate) fn folder(&self) -> anyhow::Result<PathBuf> {
         let usual = || places::cache_folder(&environment()).map(|folder| folder.join("workspaces"));
         let folder = self.workspaces.clone().or_else(usual).ok_or_else(|| {
-            Misconfigured("there is no home folder for workspaces: name one with --workspaces".to_owned())
+            Misconfigured(
+                "the home folder is unknown: name a folder for workspaces with --workspaces".to_owned(),
+            )
         })?;
         Ok(std::path::absolute(folder)?)
     }

@@ -13,7 +13,7 @@ pub(crate) struct SliceTerms {
     pub(crate) run: Option<RunId>,
     /// The keeper of its files, if they travel with it.
     pub(crate) keeper: Option<Arc<dyn WorkspaceKeeper>>,
-    /// The folder in which it works; that of this process if there is none.
+    /// The folder that it works in. If unset, it is the folder of this process.
     pub(crate) folder: Option<PathBuf>,
 }
 

@@ -8,7 +8,7 @@ use crate::{GitAddress, Progress};
 /// The name of the workspace beside the counters of a checkpoint.
 const WORKSPACE: &str = "workspace";
 
-/// The workspace of a run that does not work in the folder of whoever runs it.
+/// The workspace of a run that has files of its own, apart from the folder of its process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Workspace {

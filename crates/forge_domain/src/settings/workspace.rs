@@ -45,7 +45,7 @@ pub struct GitSource {
 #[schemars(inline, with = "String", extend("pattern" = r"^(https?://|ssh://|git://|file:///|/|[^/:@]+@[^/:]+:)"))]
 pub struct GitAddress(String);
 
-/// A text that is no address of a git repository.
+/// An invalid address of a git repository.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GitAddressError {
     /// It has none of the forms.

@@ -111,7 +111,7 @@ impl StoreUrl {
     /// Returns `url`, as it is written, with an absolute path, so that it means the same in every folder.
     ///
     /// # Errors
-    /// [`StoreUrlError`] if it is none, or if the working folder is unknown.
+    /// [`StoreUrlError`] if `url` is invalid, or the working folder is unknown.
     pub fn anywhere(url: &str) -> Result<String, StoreUrlError> {
         let Self::Sqlite(SqlitePlace { path, .. }) = url.parse()? else { return Ok(url.to_owned()) };
         let path = std::path::absolute(path)

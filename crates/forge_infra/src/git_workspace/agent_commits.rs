@@ -25,8 +25,8 @@ pub(super) struct AgentCommits {
     copy: Git,
     /// The folders that have objects already: of the mirror, and of the pins.
     known: Vec<PathBuf>,
-    /// The commits that the repository of the run has, as `git rev-list` leaves them out: whoever has it has
-    /// their secrets.
+    /// The commits in the run's own repository, in the form by which `git rev-list` excludes them. Everyone
+    /// who can read that repository has their secrets already.
     public: String,
     /// The branches as they were read last, and what of them travels.
     seen: Option<(Heads, Heads)>,

@@ -28,7 +28,7 @@ pub(super) struct AgentRepository {
 }
 
 impl AgentRepository {
-    /// Opens the repository of the workspace; `None` if there is none, or one in another form.
+    /// Opens the repository of the workspace; `None` if the workspace has no folder `.git`.
     pub(super) fn open(workspace: &Dir) -> Option<Self> {
         let found = workspace.symlink_metadata(".git").ok().filter(cap_std::fs::Metadata::is_dir);
         found.and_then(|_| workspace.open_dir(".git").ok()).map(|dir| Self { dir })
@@ -53,7 +53,7 @@ impl AgentRepository {
         let head = text_of(&self.dir, "HEAD")?;
         let head = head.trim();
         let (branch, commit) = match head.strip_prefix("ref: ") {
-            // With other stores of refs this is no branch.
+            // A repository with another store of refs (reftable) has a placeholder here.
             Some(branch) if is_branch(branch) => (Some(branch.to_owned()), branches.get(branch).cloned()),
             Some(other) => (None, self.resolve(other)),
             None => (None, CommitId::try_from(head.to_owned()).ok()),

@@ -1,4 +1,5 @@
-//! The beginning of a run's workspace: the revision becomes a commit, and what would not travel is said.
+//! The beginning of a run's workspace: its revision is resolved to a commit, and the user learns what will
+//! not travel.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};

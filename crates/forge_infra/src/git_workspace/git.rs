@@ -159,8 +159,8 @@ impl Git {
         command
     }
 
-    /// Calls git with these arguments, and `input` on its stdin.
-    pub(super) async fn answer<A: AsRef<OsStr>>(
+    /// Calls git with these arguments, and `input` as its stdin.
+    async fn answer<A: AsRef<OsStr>>(
         &self,
         arguments: &[A],
         input: impl Into<Stdio>,
@@ -175,8 +175,16 @@ impl Git {
 
     /// Calls git, and returns what it printed.
     pub(super) async fn call<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<String, GitError> {
-        let output = checked(arguments, self.answer(arguments, Stdio::null()).await?)?;
-        Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
+        self.call_from(arguments, Stdio::null()).await
+    }
+
+    /// Calls git with `input` as its stdin, such as a file, and returns what it printed.
+    pub(super) async fn call_from<A: AsRef<OsStr>>(
+        &self,
+        arguments: &[A],
+        input: impl Into<Stdio>,
+    ) -> Result<String, GitError> {
+        printed(arguments, self.answer(arguments, input).await?)
     }
 
     /// Calls git with `input` on its stdin, and returns what it printed.
@@ -188,8 +196,7 @@ impl Git {
             Ok(output) => output.map_err(GitError::Missing)?,
             Err(_) => return Err(GitError::TimedOut(name_of(arguments))),
         };
-        let output = checked(arguments, output)?;
-        Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
+        printed(arguments, output)
     }
 
     /// Checks whether git succeeds.
@@ -264,6 +271,12 @@ fn checked<A: AsRef<OsStr>>(arguments: &[A], output: Output) -> Result<Output, G
     } else {
         Err(GitError::Failed { what: name_of(arguments), said: said(&output) })
     }
+}
+
+/// Returns what git printed, if it succeeded.
+fn printed<A: AsRef<OsStr>>(arguments: &[A], output: Output) -> Result<String, GitError> {
+    let output = checked(arguments, output)?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
 }
 
 /// Returns what git said of its failure, in one line.

@@ -69,7 +69,8 @@ impl Pins {
             leftovers: Leftovers::new(notice, base),
             input: slot.path(".changes"),
         };
-        pins.track_head().await?;
+        let commit = pins.heads.commit.clone();
+        pins.track(commit.as_ref()).await?;
         pins.earlier = pins.contained().await?;
         Ok(pins)
     }
@@ -89,11 +90,7 @@ impl Pins {
         }
         let input = File::open(&self.input).map_err(GitError::io(&self.input))?;
         let import = ["fast-import", "--quiet", "--done", "--force"];
-        let imported = self.repository.answer(&import, input).await?;
-        if !imported.status.success() {
-            let said = String::from_utf8_lossy(&imported.stderr).trim().chars().take(400).collect();
-            return Err(GitError::Failed { what: "fast-import".to_owned(), said });
-        }
+        self.repository.call_from(&import, input).await?;
         let trees = [&format!("{LAST}^{{tree}}"), &format!("{}^{{tree}}", self.tree.commit())];
         let trees = self.repository.call(&["rev-parse", trees[0], trees[1]]).await?;
         let is_same = trees.split_once('\n').is_some_and(|(made, last)| made == last);
@@ -146,12 +143,7 @@ impl Pins {
         Ok(heads)
     }
 
-    /// Lets the files of the commit that is checked out travel, even where git ignores them.
-    async fn track_head(&mut self) -> Result<(), GitError> {
-        let commit = self.heads.commit.clone();
-        self.track(commit.as_ref()).await
-    }
-
+    /// Lets the files of the commit travel, even where git ignores them.
     async fn track(&mut self, commit: Option<&CommitId>) -> Result<(), GitError> {
         if let Some(commit) = commit.filter(|commit| **commit != self.tree.base) {
             let entries = entries_of(&self.repository, commit).await?;
