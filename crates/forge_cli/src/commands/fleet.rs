@@ -116,13 +116,13 @@ impl FleetArguments {
         match &self.command {
             FleetCommand::List => {
                 let mut runs = scheduler.list().await?;
-                let is_any_open = runs.iter().any(|run| run.state == RunState::Running);
-                match self.open_store().await {
-                    _ if !is_any_open => {}
-                    Ok(store) => mark_waiting(&mut runs, &*store).await?,
-                    Err(error) => output::note(&format!(
-                        "runs that wait are shown as running: the store cannot be read ({error:#})"
-                    )),
+                if runs.iter().any(|run| run.state == RunState::Running) {
+                    match self.open_store().await {
+                        Ok(store) => mark_waiting(&mut runs, &*store).await?,
+                        Err(error) => output::note(&format!(
+                            "runs that wait are shown as running: the store cannot be read ({error:#})"
+                        )),
+                    }
                 }
                 form.answer(&json!({"runs": runs}), || list_text(&runs, SystemClock.now()))
             }
