@@ -525,6 +525,7 @@ fn a_prompt_can_be_stopped_and_the_session_goes_on() {
     let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "Wait."}]});
     let id = editor.begin("session/prompt", &params);
     while server.requests().is_empty() {
+        assert_eq!(editor.agent.try_wait().unwrap(), None, "the agent is gone");
         std::thread::yield_now();
     }
     editor.send(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}));

@@ -259,6 +259,9 @@ fn a_compaction_is_a_span_of_the_trace() {
         .with_ansi(false)
         .with_writer(move || writer.clone())
         .finish();
+    // While there is one subscriber alone, what the other tests' threads trace first is never traced again,
+    // as they have none.
+    let _other = tracing::Dispatch::new(tracing_subscriber::registry());
     let mut replies = vec![Reply::Calls(&["big"]); 4];
     replies.push(Reply::Says("done"));
     tracing::subscriber::with_default(subscriber, || {

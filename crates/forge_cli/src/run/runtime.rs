@@ -2,9 +2,15 @@
 
 use std::ops::Deref;
 
+/// The stack of each thread of a run, in bytes: as much as the main thread usually has. Agents that are
+/// called as tools are polled on their caller's stack, and unoptimised code needs more than the usual
+/// 2 MiB even for one.
+const STACK: usize = 8 * 1024 * 1024;
+
 /// Returns a runtime for a run, with a thread for each core.
 pub(crate) fn runtime() -> anyhow::Result<Runtime> {
-    Ok(Runtime(Some(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)))
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    Ok(Runtime(Some(builder.enable_all().thread_stack_size(STACK).build()?)))
 }
 
 /// Does the work on this thread and returns its result.

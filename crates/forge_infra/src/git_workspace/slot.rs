@@ -21,7 +21,7 @@ const RUNS: &str = "runs";
 pub(super) struct Slot {
     folder: PathBuf,
     /// The lock, which the system gives back when this process ends.
-    _lock: File,
+    lock: File,
 }
 
 impl Slot {
@@ -42,7 +42,7 @@ impl Slot {
             if let Some(lock) = lock(&folder)?
                 && is_still(&folder, &lock)
             {
-                return Ok(Self { folder, _lock: lock });
+                return Ok(Self { folder, lock });
             }
         }
         let source = std::io::Error::other("other processes have all of the folders of the run");
@@ -168,7 +168,7 @@ pub fn sweep_workspaces(root: &Path) {
     for of_run in folders_in(&root.join(RUNS)) {
         for folder in folders_in(&of_run).into_iter().filter(|folder| is_old(folder)) {
             if let Ok(Some(lock)) = lock(&folder)
-                && let Err(error) = (Slot { folder, _lock: lock }).delete()
+                && let Err(error) = (Slot { folder, lock }).delete()
             {
                 tracing::debug!(%error, "an old workspace stays");
             }
@@ -184,6 +184,8 @@ fn folders_in(folder: &Path) -> Vec<PathBuf> {
 impl Drop for Slot {
     fn drop(&mut self) {
         // The time of the last use, by which old folders are known.
-        drop(self._lock.set_modified(SystemTime::now()));
+        drop(self.lock.set_modified(SystemTime::now()));
+        // Closing the file is not enough: a child that was just started has it open until its program begins.
+        drop(self.lock.unlock());
     }
 }
