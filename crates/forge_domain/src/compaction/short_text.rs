@@ -9,18 +9,43 @@ pub(crate) fn within_tag(text: &str, tag: &str) -> String {
         .replace(&format!("</{tag}>"), &format!("&lt;/{tag}>"))
 }
 
-/// Shortens a text to its head and tail. `keep` is the number of its characters that stay; the rest is named
-/// in between.
+/// Shortens a text to its head and tail. At most `keep` of its characters stay, and no part of a word, which
+/// would read as a name that nothing has; the rest is named in between.
 pub(crate) fn head_and_tail(text: &str, keep: usize) -> String {
     let n_chars = text.chars().count();
     if keep >= n_chars {
         return text.to_owned();
     }
-    let head = keep - keep / 2;
-    let cut_from = byte_of_char(text, head);
-    let cut_to = byte_of_char(text, n_chars - keep / 2);
-    let n_cut = n_chars - keep;
-    format!("{}\n[... {n_cut} characters omitted ...]\n{}", &text[..cut_from], &text[cut_to..])
+    let head = &text[..byte_of_char(text, keep - keep / 2)];
+    let tail = &text[byte_of_char(text, n_chars - keep / 2)..];
+    let head =
+        if text[head.len()..].starts_with(char::is_whitespace) { head } else { without_last_word(head) };
+    let tail = match text[..text.len() - tail.len()].ends_with(char::is_whitespace) {
+        true => tail,
+        false => without_first_word(tail),
+    };
+    let n_cut = text[head.len()..text.len() - tail.len()].chars().count();
+    format!("{head}\n[... {n_cut} characters omitted ...]\n{tail}")
+}
+
+/// The most bytes of a part of a word that is left out of a head or tail. What is longer is no word, but a
+/// text without blanks.
+const WORD_BYTES: usize = 40;
+
+/// Returns `head` without the word at its end, unless that is long or all there is.
+fn without_last_word(head: &str) -> &str {
+    match head.rfind(char::is_whitespace) {
+        Some(at) if head.len() - at <= WORD_BYTES && !head[..at].trim().is_empty() => &head[..at],
+        _ => head,
+    }
+}
+
+/// Returns `tail` without the word at its start, unless that is long or all there is.
+fn without_first_word(tail: &str) -> &str {
+    match tail.find(char::is_whitespace) {
+        Some(at) if at <= WORD_BYTES && !tail[at..].trim().is_empty() => tail[at..].trim_start(),
+        _ => tail,
+    }
 }
 
 /// Returns the message with every text of more than `keep` characters in the arguments of its calls shortened
@@ -43,7 +68,7 @@ pub(crate) fn with_short_arguments(message: &Message, keep: usize) -> Option<Mes
     is_shorter.then_some(short)
 }
 
-/// Shortens every longer text in `value`; whether there was one.
+/// Shortens every longer text in `value`; returns false if there was none.
 fn shorten_texts(value: &mut serde_json::Value, keep: usize) -> bool {
     use serde_json::Value;
     match value {
@@ -55,12 +80,19 @@ fn shorten_texts(value: &mut serde_json::Value, keep: usize) -> bool {
             }
             is_shorter
         }
-        // All of them, not just the first that is longer.
         Value::Array(values) => {
-            values.iter_mut().filter_map(|value| shorten_texts(value, keep).then_some(())).count() > 0
+            let mut is_shorter = false;
+            for value in values {
+                is_shorter |= shorten_texts(value, keep);
+            }
+            is_shorter
         }
         Value::Object(fields) => {
-            fields.values_mut().filter_map(|value| shorten_texts(value, keep).then_some(())).count() > 0
+            let mut is_shorter = false;
+            for value in fields.values_mut() {
+                is_shorter |= shorten_texts(value, keep);
+            }
+            is_shorter
         }
         _ => false,
     }

@@ -372,6 +372,9 @@ mod tests {
         assert_eq!(actual, "01234\n[... 90 characters omitted ...]\n56789");
         assert_eq!(head_and_tail("žluťoučký", 4), "žl\n[... 5 characters omitted ...]\nký");
         assert_eq!(head_and_tail("short", 5), "short");
+        // A part of a word would be a name that nothing has.
+        assert_eq!(head_and_tail("one two three four", 9), "one\n[... 11 characters omitted ...]\nfour");
+        assert_eq!(head_and_tail("one two three four", 11), "one\n[... 11 characters omitted ...]\nfour");
     }
 
     #[test]

@@ -139,6 +139,8 @@ const CLAIM_OF_TALK: u64 = 65;
 const WORK: usize = 8;
 /// A result is shortened to no less than this to be among the newest messages.
 const LEAST_RESULT: Tokens = Tokens::new(80);
+/// The newest results are shortened to that before the agent's words beside them are.
+const LEAST_OF_LAST_RESULT: Tokens = Tokens::new(40);
 /// The parts that yield to the record, in the order of yielding.
 const YIELDING: [Yielding; 5] = [
     Yielding { what: Yield::RetentionAge, claim: 45, least: 0 },
@@ -256,7 +258,7 @@ impl Plan {
         let items: Vec<Item> = items.into_iter().map(|item| self.as_cut(item)).collect();
         let whole: Tokens = items.iter().map(|item| item.tokens).sum();
         let most = whole - share.free.share(yielding.least, 100);
-        let (cuts, saved) = level(&items, share.lacks(yielding.claim).min(most), of);
+        let (cuts, saved) = cuts_of(&items, share.lacks(yielding.claim).min(most), of, context);
         if saved > Tokens::ZERO {
             self.cuts.retain(|cut| cuts.iter().all(|later| later.position != cut.position));
             self.cuts.extend(cuts);
@@ -379,6 +381,18 @@ impl Plan {
     }
 }
 
+/// Returns the cuts that save `excess`, and what they save: a result is shortened before the words of the agent
+/// that asked for it, as it can be asked for again.
+fn cuts_of(items: &[Item], excess: Tokens, of: CutOf, context: &Context) -> (Vec<Cut>, Tokens) {
+    let is_result = |item: &&Item| context.messages()[item.position].role() == Role::Tool;
+    let results = items.iter().filter(is_result);
+    let results: Vec<Item> = results
+        .map(|item| Item { least: item.least.max(LEAST_OF_LAST_RESULT).min(item.tokens), ..*item })
+        .collect();
+    let (cuts, saved) = level(&results, excess, of);
+    if saved >= excess { (cuts, saved) } else { level(items, excess, of) }
+}
+
 fn has_record(group: &Group, context: &Context) -> bool {
     context.messages()[group.range()].iter().any(|message| is_record(message.message()))
 }
@@ -499,6 +513,30 @@ mod tests {
         ] {
             assert_eq!(yielded(&retaining(retained), room, before), expected, "{retained} of {before}");
         }
+    }
+
+    #[test]
+    fn the_newest_result_is_shortened_before_the_words_beside_it() {
+        let mut conversation = Conversation::new();
+        let mut append = |message: Message| {
+            conversation.append(ContextMessage::count(message, &crate::compaction::fixture::Characters));
+        };
+        append(Message::user("Fix the parser."));
+        for n in 0..20 {
+            append(Message::assistant(format!("step {n} is about item_{n} {}", "and more ".repeat(10))));
+        }
+        let call = ToolCall { id: "c".into(), name: ToolName::new("read").unwrap(), arguments: "{}".into() };
+        let result = ToolResult::answer(&call, "a line of the file\n".repeat(40));
+        let words = "Now the parser has its table, so what is missing is the test of it.";
+        let mut calling = Message::calling(vec![call]);
+        calling = calling.with_content(words);
+        append(calling);
+        append(Message::tool(result));
+        let _ = fit_again(EXTRACT, 1_200, &mut conversation, &Script::new(Vec::new()));
+        let view = conversation.view();
+        let texts: Vec<String> = view.plain().map(Message::to_text).collect();
+        assert!(texts.iter().any(|text| text == words), "{texts:#?}");
+        assert!(texts.last().is_some_and(|result| result.contains("omitted")), "{texts:#?}");
     }
 
     #[test]

@@ -41,6 +41,8 @@ const WORK_BYTES: u32 = 420;
 const WORK_LINES: u32 = 8;
 /// Most bytes of a passage of what somebody says: most statements are shorter.
 const SAID_BYTES: u32 = 560;
+/// Most bytes of one that would end within a sentence: the rest of a sentence alone says nothing.
+const SENTENCE_BYTES: u32 = 2 * SAID_BYTES;
 /// Fewer lines are no listing.
 const LEAST_LISTING: usize = 4;
 /// From so many bytes on, an empty line ends a passage.
@@ -99,6 +101,10 @@ pub(super) fn passages(
         };
         let goes_on = passages.last().is_some_and(|last| {
             let gap = &features.text[last.end as usize..line.start as usize];
+            let most_bytes = match is_in_sentence(&features.text[..last.end as usize], gap) {
+                true if most_bytes == SAID_BYTES => SENTENCE_BYTES,
+                _ => most_bytes,
+            };
             last.origin == origin
                 && !is_first
                 && line.end - last.start <= most_bytes
@@ -125,6 +131,11 @@ pub(super) fn passages(
         }
     }
     passages
+}
+
+/// Checks whether what follows `before` after `gap` continues its last sentence.
+fn is_in_sentence(before: &str, gap: &str) -> bool {
+    !gap.contains(is_line_break) && !before.ends_with(['.', '!', '?', ':', '。', '！', '？'])
 }
 
 /// Checks whether a line only says that an earlier compaction cut a text there.
@@ -221,4 +232,27 @@ fn indented_start(text: &str, start: u32) -> u32 {
     let before = &text[..start as usize];
     let line = before.rfind('\n').map_or(0, |at| at + 1);
     if before[line..].chars().all(char::is_whitespace) { line as u32 } else { start }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::Message;
+    use crate::compaction::fixture::Characters;
+
+    #[test]
+    fn a_passage_of_what_somebody_says_ends_with_a_sentence() {
+        let sentence = |n: usize| format!("Sentence {n} tells of {}the end.", "a word and ".repeat(24));
+        let text = [1, 2, 3, 4].map(sentence).join(" ");
+        let message = ContextMessage::count(Message::assistant(text), &Characters);
+        let n_lines = message.features().lines.len();
+        let found = passages(&message, 0, Origin::Agent, 0..n_lines);
+        assert_eq!(found.len(), 2, "{found:?}");
+        for passage in found {
+            let text = passage.text(std::slice::from_ref(&message));
+            assert!(text.starts_with("Sentence ") && text.ends_with("the end."), "{text}");
+        }
+    }
 }
