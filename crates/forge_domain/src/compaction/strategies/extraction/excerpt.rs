@@ -37,10 +37,10 @@ pub(super) fn write(
             _ => joined.push(next),
         }
     }
-    let written = joined.iter().map(|passage| {
+    let written = joined.iter().filter_map(|passage| {
         let (source, text) = (&sources[passage.message as usize], passage.text(sources));
         let place = (number(source), passage.start as usize);
-        match passage.origin {
+        let entry = match passage.origin {
             Origin::Person => (Section::Said, place, Entry::quote(text.trim())),
             Origin::Agent => {
                 let (number, label) = place_of(sources, passage.message as usize);
@@ -49,12 +49,13 @@ pub(super) fn write(
             Origin::Code => {
                 (Section::Excerpts, place, Entry::labelled(&format!("{} agent", source.label()), text, true))
             }
-            Origin::Work => (Section::Excerpts, place, excerpt(context, passage, source, text, folder)),
+            Origin::Work => (Section::Excerpts, place, excerpt(context, passage, source, text, folder)?),
             Origin::Record(section) => {
                 let entry = Entry::carry(text);
                 (section, (entry.number(), passage.start as usize), entry)
             }
-        }
+        };
+        Some(entry)
     });
     written.collect()
 }
@@ -80,7 +81,7 @@ fn is_nothing(between: &str) -> bool {
     between.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with(FENCE))
 }
 
-/// Returns a passage of work under its label and source. Numbers of lines stand in the label once, in place
+/// Returns a passage of work under its label and source; `None` if the label already says it. Numbers of lines stand in the label once, in place
 /// of one in front of each line: the lines are then as they are in the file.
 fn excerpt(
     context: &Context,
@@ -88,7 +89,7 @@ fn excerpt(
     source: &ContextMessage,
     text: &str,
     folder: &Folder,
-) -> Entry {
+) -> Option<Entry> {
     let role = source.message().role();
     let of = match answered_call(context, passage.message as usize).filter(|_| role == Role::Tool) {
         Some(asked) => {
@@ -103,17 +104,20 @@ fn excerpt(
         None if role == Role::User && !source.starts_turn() => "note".to_owned(),
         None => role.as_str().to_owned(),
     };
+    if of.ends_with(text.trim()) {
+        return None;
+    }
     let label = format!("{} {of}", source.label());
     let whole = &source.features().text;
     let around =
         [whole[..passage.start as usize].lines().next_back(), whole[passage.end as usize..].lines().nth(1)];
-    match without_numbers(text, around) {
+    Some(match without_numbers(text, around) {
         Some((first, last, text)) if first == last => {
             Entry::labelled(&format!("{label}:{first}"), &text, true)
         }
         Some((first, last, text)) => Entry::labelled(&format!("{label}:{first}–{last}"), &text, true),
         None => Entry::labelled(&label, text, true),
-    }
+    })
 }
 
 /// Returns the source of what the agent wrote in a call: the call, if the message has but one.

@@ -7,7 +7,7 @@ use super::Material;
 use super::contents::{Content, contents};
 use super::excerpt::write;
 use super::ledger::Ledger;
-use super::passage::{Origin, Passage, passages, passages_of_record};
+use super::passage::{Origin, Passage, move_introductions, passages, passages_of_record};
 use super::record::{Entry, Record, Section};
 use super::story::{Folder, steps, task_list, tasks};
 use super::worth::{Candidates, Purpose, Worth};
@@ -129,7 +129,7 @@ impl Folding<'_> {
         worth: &mut Worth<'_>,
         counter: &dyn TokenCounter,
     ) -> Filling {
-        worth.begin_again();
+        worth.begin_again(self.is_talk);
         let newest = self.newest();
         let candidates = worth.candidates(self.passages(&newest));
         let steps = steps(self.material.context, self.material.sources, self.leaves, folder);
@@ -256,7 +256,9 @@ impl Folding<'_> {
                     passage.origin = Origin::Work;
                 }
             }
-            if newest.contains(&position) {
+            if !newest.contains(&position) {
+                move_introductions(&mut found, source.features());
+            } else {
                 let code = found.iter_mut().filter(|passage| passage.origin == Origin::Code);
                 code.for_each(|passage| passage.origin = Origin::Agent);
             }

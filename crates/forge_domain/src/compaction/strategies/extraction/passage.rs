@@ -133,6 +133,42 @@ pub(super) fn passages(
     passages
 }
 
+/// Most bytes of a line that only introduces what follows it.
+const INTRODUCTION_BYTES: usize = 80;
+
+/// Moves lines that only introduce something, such as headings, from the end of the agent's passages to the
+/// passage that they introduce, and drops those whose passage is none of the agent's words: alone they say
+/// nothing.
+pub(super) fn move_introductions(passages: &mut Vec<Passage>, features: &Features) {
+    for nth in (0..passages.len()).rev() {
+        while passages[nth].origin == Origin::Agent
+            && let Some(last) = passages[nth].lines(features).last()
+            && is_introduction(features.line(last))
+        {
+            let from = passages[nth].lines_to - 1;
+            let next = passages.get_mut(nth + 1);
+            if let Some(next) =
+                next.filter(|next| next.origin == Origin::Agent && next.lines_from == from + 1)
+            {
+                next.start = indented_start(&features.text, last.start);
+                next.lines_from = from;
+            }
+            let passage = &mut passages[nth];
+            passage.lines_to = from;
+            if let Some(last) = passage.lines(features).last() {
+                passage.end = last.end;
+            }
+        }
+    }
+    passages.retain(|passage| passage.lines_from < passage.lines_to);
+}
+
+/// Checks whether a line is a heading, or short and ends with a colon.
+fn is_introduction(line: &str) -> bool {
+    let text = line.trim_end_matches(['*', '_', ' ']);
+    line.starts_with('#') || (line.len() <= INTRODUCTION_BYTES && text.ends_with([':', '：']))
+}
+
 /// Checks whether what follows `before` after `gap` continues its last sentence.
 fn is_in_sentence(before: &str, gap: &str) -> bool {
     !gap.contains(is_line_break) && !before.ends_with(['.', '!', '?', ':', '。', '！', '？'])
@@ -241,6 +277,27 @@ mod tests {
     use super::*;
     use crate::Message;
     use crate::compaction::fixture::Characters;
+
+    #[test]
+    fn a_heading_stands_with_what_it_introduces_or_not_at_all() {
+        let long = "The server reads its settings once, when it starts, and never again after that.";
+        let after = |text: &str| {
+            let message = ContextMessage::count(Message::assistant(text), &Characters);
+            let n_lines = message.features().lines.len();
+            let mut found = passages(&message, 0, Origin::Agent, 0..n_lines);
+            move_introductions(&mut found, message.features());
+            let texts = found.iter().filter(|passage| passage.origin == Origin::Agent);
+            texts.map(|passage| passage.text(std::slice::from_ref(&message)).to_owned()).collect::<Vec<_>>()
+        };
+        let blocks = format!("{long}\n{long}\n\n## Next\n\n{long}");
+        assert_eq!(after(&blocks), [format!("{long}\n{long}"), format!("## Next\n\n{long}")]);
+        let at_the_end = format!("{long}\n## Next\nSteps:");
+        assert_eq!(after(&at_the_end), [long]);
+        let before_code = format!("{long}\n\n**The output is:**\n```\nlet a = 1;\n```");
+        assert_eq!(after(&before_code), [long]);
+        let long_line = format!("{long} So this is what I change in the parser:");
+        assert_eq!(after(&long_line), [long_line.as_str()]);
+    }
 
     #[test]
     fn a_passage_of_what_somebody_says_ends_with_a_sentence() {

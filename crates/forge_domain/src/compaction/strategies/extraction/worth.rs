@@ -66,6 +66,9 @@ pub(super) struct Worth<'a> {
     wanted: Vec<f32>,
     /// The share of a term's worth that is not covered by what was chosen.
     open: Vec<f32>,
+    /// True if hardly any tool is used. In talk, each turn that names what is asked about may be the one that is
+    /// meant; at work, what repeats the request says nothing new.
+    is_talk: bool,
 }
 
 impl<'a> Worth<'a> {
@@ -102,12 +105,24 @@ impl<'a> Worth<'a> {
         let used = numbers.values().map(|of| CALLED * logarithm(of.n_calls) + logarithm(of.n_says)).collect();
         let asked = numbers.keys().map(|term| question.strength(*term)).collect();
         let open = vec![1.0; numbers.len()];
-        Self { messages, numbers, by_message, begins, rarity, used, asked, wanted: Vec::new(), open }
+        Self {
+            messages,
+            numbers,
+            by_message,
+            begins,
+            rarity,
+            used,
+            asked,
+            wanted: Vec::new(),
+            open,
+            is_talk: false,
+        }
     }
 
-    /// Forgets what was chosen.
-    pub(super) fn begin_again(&mut self) {
+    /// Forgets what was chosen, to choose for talk or for work.
+    pub(super) fn begin_again(&mut self, is_talk: bool) {
         self.open.fill(1.0);
+        self.is_talk = is_talk;
     }
 
     /// Returns the numbers of the terms of the message at `position`.
@@ -158,7 +173,11 @@ impl<'a> Worth<'a> {
             Purpose::Answer => (terms().map(|number| self.wanted[number]).sum(), ANSWER_COST),
             Purpose::Statement | Purpose::Newest => {
                 let says: f32 = terms().map(|number| self.open[number] * self.rarity[number]).sum();
-                let asked: f32 = terms().map(|number| self.rarity[number] * self.asked[number]).sum();
+                let asks = |number: usize| self.rarity[number] * self.asked[number];
+                let asked: f32 = match self.is_talk {
+                    true => terms().map(asks).sum(),
+                    false => terms().map(|number| self.open[number] * asks(number)).sum(),
+                };
                 (says / (1.0 + says / SAYS_MUCH) + asked, STATEMENT_COST)
             }
             Purpose::Work => {
