@@ -381,8 +381,8 @@ impl Plan {
     }
 }
 
-/// Returns the cuts that save `excess`, and what they save: a result is shortened before the words of the agent
-/// that asked for it, as it can be asked for again.
+/// Returns the cuts that save `excess`, and what they save: a result is shortened before the words of the
+/// agent that asked for it, as it can be asked for again.
 fn cuts_of(items: &[Item], excess: Tokens, of: CutOf, context: &Context) -> (Vec<Cut>, Tokens) {
     let is_result = |item: &&Item| context.messages()[item.position].role() == Role::Tool;
     let results = items.iter().filter(is_result);

@@ -66,8 +66,8 @@ pub(super) struct Worth<'a> {
     wanted: Vec<f32>,
     /// The share of a term's worth that is not covered by what was chosen.
     open: Vec<f32>,
-    /// True if hardly any tool is used. In talk, each turn that names what is asked about may be the one that is
-    /// meant; at work, what repeats the request says nothing new.
+    /// True if hardly any tool is used. In talk, each turn that names what is asked about may be the one that
+    /// is meant; at work, what repeats the request says nothing new.
     is_talk: bool,
 }
 
