@@ -11,8 +11,8 @@ use crate::{
     ProviderService, SummaryTemplate, TokenCounter,
 };
 
-/// Returns the number of tries of each of the three properties: three thousand cases in all, which are the same
-/// in every run, or `FORGE_CASES`.
+/// Returns the number of tries of each of the three properties: three thousand cases in all, which are the
+/// same in every run, or `FORGE_CASES`.
 ///
 /// ```text
 /// FORGE_CASES=1000000 cargo test --release -p forge_domain guarantees

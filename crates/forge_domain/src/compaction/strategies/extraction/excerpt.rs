@@ -81,8 +81,9 @@ fn is_nothing(between: &str) -> bool {
     between.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with(FENCE))
 }
 
-/// Returns a passage of work under its label and source; `None` if the label already says it. Numbers of lines
-/// stand in the label once, in place of one in front of each line: the lines are then as they are in the file.
+/// Returns a passage of work under its label and source; `None` if the label already says it. Numbers of
+/// lines stand in the label once, in place of one in front of each line: the lines are then as they are in
+/// the file.
 fn excerpt(
     context: &Context,
     passage: &Passage,
