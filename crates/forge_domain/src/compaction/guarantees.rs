@@ -158,6 +158,11 @@ fn several_compactions_keep_every_guarantee() {
         (&["aUtuRU", "sstuRTr"], "{ strategies: [extraction] }", 2_631),
         (&["sAa", "turuTr"], "{}", 1_343),
         (&["ssatuR", "turtr"], "{}", 636),
+        (
+            &["ssu", "tRrRutrrtrutrrtrru", "sUt"],
+            "{ pin: ['^1?[1-6]\\.'], strategies: [extraction, truncation], token_threshold: 60% }",
+            831,
+        ),
         (&["sstrrturtuRtrtr", "utrruA"], percent, 4_617),
         (
             &["turtrtrrUtrtur"],
