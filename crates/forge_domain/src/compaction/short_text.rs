@@ -1,5 +1,7 @@
 //! Texts cut to head and tail, and texts of messages made safe to quote.
 
+use serde_json::Value;
+
 use crate::Message;
 
 /// Returns the text as it may be between `<tag>` and `</tag>`: tags of that name in it neither open nor close
@@ -9,8 +11,8 @@ pub(crate) fn within_tag(text: &str, tag: &str) -> String {
         .replace(&format!("</{tag}>"), &format!("&lt;/{tag}>"))
 }
 
-/// Shortens a text to its head and tail. At most `keep` of its characters stay, and no part of a word, which
-/// would read as a name that nothing has; the rest is named in between.
+/// Shortens a text to its head and tail, and says in between how much was left out. At most `keep` characters
+/// stay. Words stay whole: part of a word would look like a name that does not exist.
 pub(crate) fn head_and_tail(text: &str, keep: usize) -> String {
     let n_chars = text.chars().count();
     if keep >= n_chars {
@@ -18,18 +20,16 @@ pub(crate) fn head_and_tail(text: &str, keep: usize) -> String {
     }
     let head = &text[..byte_of_char(text, keep - keep / 2)];
     let tail = &text[byte_of_char(text, n_chars - keep / 2)..];
-    let head =
-        if text[head.len()..].starts_with(char::is_whitespace) { head } else { without_last_word(head) };
-    let tail = match text[..text.len() - tail.len()].ends_with(char::is_whitespace) {
-        true => tail,
-        false => without_first_word(tail),
-    };
+    let is_whole = text[head.len()..].starts_with(char::is_whitespace);
+    let head = if is_whole { head } else { without_last_word(head) };
+    let is_whole = text[..text.len() - tail.len()].ends_with(char::is_whitespace);
+    let tail = if is_whole { tail } else { without_first_word(tail) };
     let n_cut = text[head.len()..text.len() - tail.len()].chars().count();
     format!("{head}\n[... {n_cut} characters omitted ...]\n{tail}")
 }
 
-/// The most bytes of a part of a word that is left out of a head or tail. What is longer is no word, but a
-/// text without blanks.
+/// The longest word, in bytes, that is dropped because the cut goes through it. Anything longer is text
+/// without spaces, and is cut anywhere.
 const WORD_BYTES: usize = 40;
 
 /// Returns `head` without the word at its end, unless that is long or all there is.
@@ -57,7 +57,7 @@ pub(crate) fn with_short_arguments(message: &Message, keep: usize) -> Option<Mes
     let mut is_shorter = false;
     for call in calls {
         let Ok(mut arguments) = serde_json::from_str(&call.arguments) else { continue };
-        if shorten_texts(&mut arguments, keep) {
+        if change_texts(&mut arguments, &|text| shorten_text(text, keep)) {
             let arguments = arguments.to_string();
             if arguments.len() < call.arguments.len() {
                 call.arguments = arguments;
@@ -68,34 +68,38 @@ pub(crate) fn with_short_arguments(message: &Message, keep: usize) -> Option<Mes
     is_shorter.then_some(short)
 }
 
-/// Shortens every longer text in `value`; returns false if there was none.
-fn shorten_texts(value: &mut serde_json::Value, keep: usize) -> bool {
-    use serde_json::Value;
+/// Shortens a text of more than `keep` characters; returns false if that makes it no shorter.
+fn shorten_text(text: &mut String, keep: usize) -> bool {
+    if text.chars().nth(keep).is_none() {
+        return false;
+    }
+    let short = if keep == 0 { SHORTEST.to_owned() } else { head_and_tail(text, keep) };
+    let is_shorter = short.len() < text.len();
+    if is_shorter {
+        *text = short;
+    }
+    is_shorter
+}
+
+/// Applies `change` to every text in `value`, and returns whether it changed any. `change` returns whether it
+/// changed its text.
+pub(crate) fn change_texts(value: &mut Value, change: &impl Fn(&mut String) -> bool) -> bool {
+    let mut is_changed = false;
     match value {
-        Value::String(text) if text.chars().nth(keep).is_some() => {
-            let short = if keep == 0 { SHORTEST.to_owned() } else { head_and_tail(text, keep) };
-            let is_shorter = short.len() < text.len();
-            if is_shorter {
-                *text = short;
-            }
-            is_shorter
-        }
+        Value::String(text) => is_changed = change(text),
         Value::Array(values) => {
-            let mut is_shorter = false;
             for value in values {
-                is_shorter |= shorten_texts(value, keep);
+                is_changed |= change_texts(value, change);
             }
-            is_shorter
         }
         Value::Object(fields) => {
-            let mut is_shorter = false;
             for value in fields.values_mut() {
-                is_shorter |= shorten_texts(value, keep);
+                is_changed |= change_texts(value, change);
             }
-            is_shorter
         }
-        _ => false,
+        Value::Number(_) | Value::Bool(_) | Value::Null => {}
     }
+    is_changed
 }
 
 /// The text in place of one that was cut to the shortest.

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::answered_call::AnsweredCall;
 use crate::compaction::features::is_line_break;
-use crate::{ContextMessage, MessageId, TokenCounter, Tokens, ToolName, ToolResult};
+use crate::compaction::short_text::change_texts;
+use crate::{ContextMessage, MessageId, TokenCounter, Tokens, ToolName, ToolResult, quantity};
 
 /// The replacement of a cleared result, such as
 /// `[m1042 cleared: Read src/main.rs, 1234 tokens, 56 lines: main, Arguments]`. The label is
@@ -144,21 +145,16 @@ fn is_plain(subject: &str) -> bool {
 /// JSON object.
 pub(super) fn cleared_arguments(arguments: &str) -> Option<String> {
     let mut value: Value = serde_json::from_str(arguments).ok().filter(Value::is_object)?;
-    clear_long(&mut value).then(|| value.to_string())
+    change_texts(&mut value, &clear_long).then(|| value.to_string())
 }
 
-/// Clears the long texts in `value`; whether there were any.
-fn clear_long(value: &mut Value) -> bool {
-    match value {
-        Value::String(text) if text.chars().count() > MAX_ARGUMENT => {
-            let n_lines = text.lines().count();
-            *text = format!("[cleared: {n_lines} {}]", if n_lines == 1 { "line" } else { "lines" });
-            true
-        }
-        Value::Array(values) => values.iter_mut().map(clear_long).filter(|cleared| *cleared).count() > 0,
-        Value::Object(fields) => fields.values_mut().map(clear_long).filter(|cleared| *cleared).count() > 0,
-        Value::String(_) | Value::Number(_) | Value::Bool(_) | Value::Null => false,
+/// Clears a text if it is long; returns false if it is not.
+fn clear_long(text: &mut String) -> bool {
+    let is_long = text.chars().count() > MAX_ARGUMENT;
+    if is_long {
+        *text = format!("[cleared: {}]", quantity(text.lines().count(), "line"));
     }
+    is_long
 }
 
 #[cfg(test)]

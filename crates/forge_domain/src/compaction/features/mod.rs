@@ -59,6 +59,8 @@ pub(crate) const fn is_line_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
+/// The characters that end a sentence.
+pub(crate) const SENTENCE_ENDS: [char; 6] = ['.', '!', '?', '。', '！', '？'];
 /// Most characters of a line; a longer one is several.
 const LINE_CHARS: usize = 220;
 /// A piece of a line ends with a sentence that takes at least this part of it.
@@ -226,7 +228,7 @@ fn end_of_sentence(text: &str) -> Option<usize> {
         let is_wide = end.len() > 1;
         (is_wide || text[after..].starts_with(' ')).then_some(after)
     };
-    let last = text.rmatch_indices(['.', '!', '?', '。', '！', '？']).find_map(ends)?;
+    let last = text.rmatch_indices(SENTENCE_ENDS).find_map(ends)?;
     (last > text.len() / LEAST_SENTENCE).then_some(last)
 }
 

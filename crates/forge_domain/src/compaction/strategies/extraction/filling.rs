@@ -54,8 +54,6 @@ pub(super) struct Folding<'a> {
     pub(super) leaves: &'a [bool],
     /// The text that stays of each message that is shortened.
     pub(super) left: &'a [(usize, String)],
-    /// True if hardly any tool is used.
-    pub(super) is_talk: bool,
 }
 
 /// The parts of a record, the most worth first.
@@ -129,7 +127,7 @@ impl Folding<'_> {
         worth: &mut Worth<'_>,
         counter: &dyn TokenCounter,
     ) -> Filling {
-        worth.begin_again(self.is_talk);
+        worth.begin_again();
         let newest = self.newest();
         let candidates = worth.candidates(self.passages(&newest));
         let steps = steps(self.material.context, self.material.sources, self.leaves, folder);
@@ -151,7 +149,7 @@ impl Folding<'_> {
             matches!(passage.origin, Origin::Work | Origin::Code | Origin::Record(Section::Excerpts))
         };
         // Each question has most of what those before it left, so that none takes all of it.
-        let answers = if self.is_talk { share::ANSWERS_IN_TALK } else { share::ANSWERS };
+        let answers = if self.material.is_talk { share::ANSWERS_IN_TALK } else { share::ANSWERS };
         let mut for_answers = left.share(answers, 100);
         left = left - for_answers;
         for asked in self.material.question.asked() {
@@ -172,7 +170,7 @@ impl Folding<'_> {
             *left = *left - (part - unused);
         };
         let is_stated = |passage: &Passage| is_said(passage) || is_told(passage);
-        if self.is_talk {
+        if self.material.is_talk {
             // What the agent says in talk is as much of it as what the person says.
             pick(&mut filling, &mut left, share::SAID_IN_TALK, Purpose::Statement, &is_said);
             pick(&mut filling, &mut left, share::NEWEST_IN_TALK, Purpose::Newest, &is_newest);
@@ -256,11 +254,11 @@ impl Folding<'_> {
                     passage.origin = Origin::Work;
                 }
             }
-            if !newest.contains(&position) {
-                move_introductions(&mut found, source.features());
-            } else {
+            if newest.contains(&position) {
                 let code = found.iter_mut().filter(|passage| passage.origin == Origin::Code);
                 code.for_each(|passage| passage.origin = Origin::Agent);
+            } else {
+                move_introductions(&mut found, source.features());
             }
             // The newest list of tasks stands in its own section, and older ones are out of date.
             if message.calls().iter().any(|call| task_list(call).is_some()) {

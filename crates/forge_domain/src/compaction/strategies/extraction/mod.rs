@@ -75,11 +75,12 @@ impl CompactionStrategy for Extraction {
         let question = Question::of(&context, rules.focus.as_ref());
         let sources = originals(&context, services);
         let frames = Frames::of(&context, &sources, &question);
+        let is_talk = is_talk(&context);
         let material =
-            Material { context: &context, sources: &sources, question: &question, frames: &frames };
-        let mut worth = Worth::of(&sources, &question);
+            Material { context: &context, sources: &sources, question: &question, frames: &frames, is_talk };
+        let mut worth = Worth::of(&sources, &question, is_talk);
         let mut attempt = |more: Tokens| {
-            let plan = Plan::of(rules, &context, more, services.counter());
+            let plan = Plan::of(rules, &material, more, services.counter());
             let after = plan.carry_out(rules.target.tokens, &material, &mut worth, services.counter());
             (plan, after)
         };
@@ -118,6 +119,8 @@ struct Material<'a> {
     sources: &'a [ContextMessage],
     question: &'a Question,
     frames: &'a Frames,
+    /// True if hardly any tool is used.
+    is_talk: bool,
 }
 
 /// The messages that leave, and those that are shortened.
@@ -185,7 +188,13 @@ impl Share {
 
 impl Plan {
     /// Decides what leaves; `more` is what the newest messages may take beside their share.
-    fn of(rules: &CompactionRules, context: &Context, more: Tokens, counter: &dyn TokenCounter) -> Self {
+    fn of(
+        rules: &CompactionRules,
+        material: &Material<'_>,
+        more: Tokens,
+        counter: &dyn TokenCounter,
+    ) -> Self {
+        let Material { context, is_talk, .. } = *material;
         let mut standing = Standing::of(context, rules, rules.retention_window);
         for (group, hold) in standing.groups.iter().zip(&mut standing.holds) {
             if *hold == Hold::Retained && has_record(group, context) {
@@ -210,22 +219,16 @@ impl Plan {
             folded,
         };
         for mut yielding in YIELDING {
-            if plan.is_talk() && yielding.what == Yield::RetentionAge {
+            if is_talk && yielding.what == Yield::RetentionAge {
                 yielding.claim = CLAIM_OF_TALK;
             }
             plan.give_up(yielding, &mut share, &tokens, context, counter);
         }
         let system = plan.held_tokens(&tokens, |hold| hold == Hold::System);
-        let percent = if plan.is_talk() { TAIL_PERCENT_OF_TALK } else { TAIL_PERCENT };
+        let percent = if is_talk { TAIL_PERCENT_OF_TALK } else { TAIL_PERCENT };
         let tail = (share.free - system).share(percent, 100) + more - (share.taken - system);
         plan.fold_all_but_newest(tail, &tokens, context);
         plan
-    }
-
-    /// Checks whether hardly any tool is used.
-    fn is_talk(&self) -> bool {
-        let of = |kind: GroupKind| self.standing.groups.iter().filter(|group| group.kind() == kind).count();
-        of(GroupKind::Exchange) * WORK < of(GroupKind::Assistant)
     }
 
     /// Returns the tokens of all groups held in such a way.
@@ -362,7 +365,7 @@ impl Plan {
                 left.push((*position, with.features().text.clone()));
             }
         }
-        let folding = Folding { material, leaves: &leaves, left: &left, is_talk: self.is_talk() };
+        let folding = Folding { material, leaves: &leaves, left: &left };
         // What stays is measured, not estimated: the record has exactly the rest.
         let without = edited(None).size().tokens;
         edited(folding.fill(target - without, worth, counter))
@@ -381,11 +384,16 @@ impl Plan {
     }
 }
 
+/// Checks whether hardly any tool is used.
+fn is_talk(context: &Context) -> bool {
+    let of = |kind: GroupKind| context.groups().iter().filter(|group| group.kind() == kind).count();
+    of(GroupKind::Exchange) * WORK < of(GroupKind::Assistant)
+}
+
 /// Returns the cuts that save `excess`, and what they save: a result is shortened before the words of the
 /// agent that asked for it, as it can be asked for again.
 fn cuts_of(items: &[Item], excess: Tokens, of: CutOf, context: &Context) -> (Vec<Cut>, Tokens) {
-    let is_result = |item: &&Item| context.messages()[item.position].role() == Role::Tool;
-    let results = items.iter().filter(is_result);
+    let results = items.iter().filter(|item| context.messages()[item.position].role() == Role::Tool);
     let results: Vec<Item> = results
         .map(|item| Item { least: item.least.max(LEAST_OF_LAST_RESULT).min(item.tokens), ..*item })
         .collect();

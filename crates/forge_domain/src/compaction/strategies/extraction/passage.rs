@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::record::{Part, Section, parts};
 use crate::ContextMessage;
-use crate::compaction::features::{Features, Line, is_line_break};
+use crate::compaction::features::{Features, Line, SENTENCE_ENDS, is_line_break};
 
 /// A passage: contiguous lines of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,8 @@ const WORK_BYTES: u32 = 420;
 const WORK_LINES: u32 = 8;
 /// Most bytes of a passage of what somebody says: most statements are shorter.
 const SAID_BYTES: u32 = 560;
-/// Most bytes of one that would end within a sentence: the rest of a sentence alone says nothing.
+/// Most bytes of such a passage if it would otherwise end within a sentence: the rest of a sentence says
+/// nothing by itself.
 const SENTENCE_BYTES: u32 = 2 * SAID_BYTES;
 /// Fewer lines are no listing.
 const LEAST_LISTING: usize = 4;
@@ -101,10 +102,9 @@ pub(super) fn passages(
         };
         let goes_on = passages.last().is_some_and(|last| {
             let gap = &features.text[last.end as usize..line.start as usize];
-            let most_bytes = match is_in_sentence(&features.text[..last.end as usize], gap) {
-                true if most_bytes == SAID_BYTES => SENTENCE_BYTES,
-                _ => most_bytes,
-            };
+            let is_said = !matches!(origin, Origin::Work | Origin::Code);
+            let is_in_sentence = is_said && is_in_sentence(&features.text[..last.end as usize], gap);
+            let most_bytes = if is_in_sentence { SENTENCE_BYTES } else { most_bytes };
             last.origin == origin
                 && !is_first
                 && line.end - last.start <= most_bytes
@@ -136,9 +136,9 @@ pub(super) fn passages(
 /// Most bytes of a line that only introduces what follows it.
 const INTRODUCTION_BYTES: usize = 80;
 
-/// Moves lines that only introduce something, such as headings, from the end of the agent's passages to the
-/// passage that they introduce, and drops those whose passage is none of the agent's words: alone they say
-/// nothing.
+/// Moves lines that only introduce something, such as headings, from the end of one of the agent's passages
+/// to the start of the next. If another author's passage or nothing follows, the lines are dropped, because
+/// they say nothing alone.
 pub(super) fn move_introductions(passages: &mut Vec<Passage>, features: &Features) {
     for nth in (0..passages.len()).rev() {
         while passages[nth].origin == Origin::Agent
@@ -171,7 +171,7 @@ fn is_introduction(line: &str) -> bool {
 
 /// Checks whether what follows `before` after `gap` continues its last sentence.
 fn is_in_sentence(before: &str, gap: &str) -> bool {
-    !gap.contains(is_line_break) && !before.ends_with(['.', '!', '?', ':', '。', '！', '？'])
+    !gap.contains(is_line_break) && !before.ends_with(SENTENCE_ENDS) && !before.ends_with(':')
 }
 
 /// Checks whether a line only says that an earlier compaction cut a text there.

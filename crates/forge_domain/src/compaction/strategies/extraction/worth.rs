@@ -72,7 +72,7 @@ pub(super) struct Worth<'a> {
 }
 
 impl<'a> Worth<'a> {
-    pub(super) fn of(messages: &'a [ContextMessage], question: &Question) -> Self {
+    pub(super) fn of(messages: &'a [ContextMessage], question: &Question, is_talk: bool) -> Self {
         let n_terms = messages.iter().map(|message| message.features().terms.len()).sum();
         let mut numbers: IndexMap<u64, Occurrences, _> =
             IndexMap::with_capacity_and_hasher(n_terms / ABOUT_REPEATED, Default::default());
@@ -105,24 +105,12 @@ impl<'a> Worth<'a> {
         let used = numbers.values().map(|of| CALLED * logarithm(of.n_calls) + logarithm(of.n_says)).collect();
         let asked = numbers.keys().map(|term| question.strength(*term)).collect();
         let open = vec![1.0; numbers.len()];
-        Self {
-            messages,
-            numbers,
-            by_message,
-            begins,
-            rarity,
-            used,
-            asked,
-            wanted: Vec::new(),
-            open,
-            is_talk: false,
-        }
+        Self { messages, numbers, by_message, begins, rarity, used, asked, wanted: Vec::new(), open, is_talk }
     }
 
-    /// Forgets what was chosen, to choose for talk or for work.
-    pub(super) fn begin_again(&mut self, is_talk: bool) {
+    /// Forgets what was chosen.
+    pub(super) fn begin_again(&mut self) {
         self.open.fill(1.0);
-        self.is_talk = is_talk;
     }
 
     /// Returns the numbers of the terms of the message at `position`.
@@ -174,9 +162,10 @@ impl<'a> Worth<'a> {
             Purpose::Statement | Purpose::Newest => {
                 let says: f32 = terms().map(|number| self.open[number] * self.rarity[number]).sum();
                 let asks = |number: usize| self.rarity[number] * self.asked[number];
-                let asked: f32 = match self.is_talk {
-                    true => terms().map(asks).sum(),
-                    false => terms().map(|number| self.open[number] * asks(number)).sum(),
+                let asked: f32 = if self.is_talk {
+                    terms().map(asks).sum()
+                } else {
+                    terms().map(|number| self.open[number] * asks(number)).sum()
                 };
                 (says / (1.0 + says / SAYS_MUCH) + asked, STATEMENT_COST)
             }
