@@ -9,7 +9,7 @@ import argparse, collections, json, multiprocessing, os, random, sys, tempfile, 
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import dialogue, measures as M, planting, policies, recordings
+import annotated, dialogue, measures as M, planting, policies, recordings
 
 PLANTED = [("statements", M.statements), ("conclusions", M.conclusions)]
 HANDOVER = [("short_messages", M.short_messages), ("latest_words", M.latest_words), ("earlier_words", M.earlier_words), ("antecedent", M.antecedent),
@@ -322,10 +322,20 @@ def points(o):
     return 0
 
 
+def talk(o):
+    """Prints how much of what is asked about long talk is left, of a file of annotated conversations."""
+    for budget in o.budgets:
+        print("%d %%: evidence, answers" % budget)
+        for policy, rows in annotated.judge(o.session, o.forge, [p for p in o.policies if p != "none"], budget, o.seed).items():
+            low, high = interval([e for e, _ in rows])
+            print("%-14s %.3f [%.2f, %.2f]  %.3f" % (policy, M.mean([e for e, _ in rows]), low, high, M.mean([a for _, a in rows])))
+    return 0
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("command", nargs="?", default="run", choices=["run", "selftest", "show", "points"])
-    p.add_argument("session", nargs="?", default="", help="show: a part of a session's name")
+    p.add_argument("command", nargs="?", default="run", choices=["run", "selftest", "show", "points", "talk"])
+    p.add_argument("session", nargs="?", default="", help="show: a part of a session's name; talk: a file of annotated conversations")
     p.add_argument("--corpus", default=os.environ.get("FORGE_CORPUS"), help="folder with MANIFEST.json (FORGE_CORPUS)")
     p.add_argument("--forge", default=os.environ.get("FORGE_BINARY", "target/release/forge"), help="the program (FORGE_BINARY, target/release/forge)")
     p.add_argument("--sessions", type=int, default=12)
@@ -347,11 +357,11 @@ def main():
     p.add_argument("--policy", default="forge", help="show: which policy")
     p.add_argument("--plant", choices=["plain", "asked", "searched"], help="show: with planted facts and this end")
     o = p.parse_args()
-    if not o.corpus:
+    if not o.corpus and o.command != "talk":
         p.error("FORGE_CORPUS must name the folder of the recordings")
     o.policies, o.budgets, o.cuts = o.policies.split(","), [int(b) for b in o.budgets.split(",")], [int(c) for c in o.cuts.split(",")]
     o.seed = o.seed or str(random.SystemRandom().randrange(10 ** 6))
-    return {"run": run, "selftest": selftest, "show": show, "points": points}[o.command](o)
+    return {"run": run, "selftest": selftest, "show": show, "points": points, "talk": talk}[o.command](o)
 
 
 if __name__ == "__main__":

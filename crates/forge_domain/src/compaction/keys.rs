@@ -120,7 +120,7 @@ const ROWS: &[Row] = &[
     row(
         "focus",
         "strategies: [extraction], retention_window: 0, max_tokens: 1000",
-        "parse_item_0",
+        "parse_item_2",
         "null",
         Log::Told,
         1_100,

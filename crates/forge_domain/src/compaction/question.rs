@@ -17,6 +17,8 @@ pub(crate) struct Question(Vec<Asked>);
 pub(crate) struct Asked {
     terms: HashSet<u64, TermHasher>,
     strength: f32,
+    /// The position of the message that asks; `None` for the focus.
+    position: Option<usize>,
 }
 
 /// The strength of what the focus names: it was set for nothing else.
@@ -32,26 +34,49 @@ const TERMS: usize = 40;
 
 /// A term that one of so many messages has answers nothing.
 const MANY: usize = 10;
+/// At most one of so many messages answers a question, or so few.
+const MANY_ANSWERS: usize = 20;
+const FEW_ANSWERS: usize = 3;
 
 impl Question {
     /// Reads what `context` and `focus` ask about.
     pub(crate) fn of(context: &Context, focus: Option<&Focus>) -> Self {
         let messages = context.messages();
         let mut question = Self::default();
-        question.ask(focus.map(Focus::terms).unwrap_or_default().into_iter(), FOCUS);
-        let requests = messages.iter().rev().filter(|message| message.starts_turn());
-        let calling = messages.iter().rev().filter(|message| !message.message().calls().is_empty());
+        question.ask(None, focus.map(Focus::terms).unwrap_or_default().into_iter(), FOCUS);
+        let newest_first = || messages.iter().enumerate().rev();
+        let requests = newest_first().filter(|(_, message)| message.starts_turn());
+        let calling = newest_first().filter(|(_, message)| !message.message().calls().is_empty());
         let hash = |term: &Term| term.hash();
-        for (message, strength) in requests.zip(REQUESTS) {
-            question.ask(message.features().terms.iter().map(hash), strength);
+        for ((position, message), strength) in requests.zip(REQUESTS) {
+            question.ask(Some(position), message.features().terms.iter().map(hash), strength);
         }
-        for (message, strength) in calling.zip(CALLS) {
-            question.ask(message.features().terms.iter().filter(|term| term.is_called()).map(hash), strength);
+        for ((position, message), strength) in calling.zip(CALLS) {
+            let called = message.features().terms.iter().filter(|term| term.is_called());
+            question.ask(Some(position), called.map(hash), strength);
         }
         if let Some(goal) = context.first_user() {
-            question.ask(messages[goal].features().terms.iter().map(hash), GOAL);
+            question.ask(Some(goal), messages[goal].features().terms.iter().map(hash), GOAL);
         }
         question
+    }
+
+    /// Returns the question without the remarks, which ask for nothing, as most of what is said in talk. A
+    /// message asks if some others have half of what it names, by how rare that is, but only few of them.
+    pub(crate) fn without_remarks(mut self, context: &Context) -> Self {
+        let messages = context.messages();
+        let most = (messages.len() / MANY_ANSWERS).max(FEW_ANSWERS);
+        self.0.retain(|asked| {
+            let Some(position) = asked.position else { return true };
+            let others = messages.iter().enumerate().filter(|(other, _)| *other != position);
+            let named: Vec<Vec<u64>> = others.map(|(_, message)| asked.named_by(message)).collect();
+            let n_messages = n_messages(&named);
+            let weight = |term: &u64| (messages.len() as f32 / n_messages[term] as f32).ln_1p().powi(2);
+            let all: f32 = n_messages.keys().map(weight).sum();
+            let answers = named.iter().filter(|named| named.iter().map(weight).sum::<f32>() >= all / 2.0);
+            (1..=most).contains(&answers.count())
+        });
+        self
     }
 
     /// Returns how strongly a term is asked about; zero if it is not.
@@ -75,13 +100,8 @@ impl Question {
         let messages = context.messages();
         let mut answers = vec![false; messages.len()];
         for asked in self.asked() {
-            let named = |message: &ContextMessage| -> Vec<u64> {
-                let terms = message.features().terms.iter().map(|term| term.hash());
-                terms.filter(|term| asked.names(*term)).collect()
-            };
-            let named: Vec<Vec<u64>> = messages.iter().map(named).collect();
-            let mut n_messages: HashMap<u64, usize, TermHasher> = HashMap::default();
-            named.iter().flatten().for_each(|term| *n_messages.entry(*term).or_default() += 1);
+            let named: Vec<Vec<u64>> = messages.iter().map(|message| asked.named_by(message)).collect();
+            let n_messages = n_messages(&named);
             let told = n_messages.values().copied().filter(|n| *n > 1);
             let Some(rarest) = told.min().filter(|rarest| rarest * MANY <= messages.len().max(MANY * 2))
             else {
@@ -94,11 +114,11 @@ impl Question {
         answers
     }
 
-    fn ask(&mut self, terms: impl Iterator<Item = u64>, strength: f32) {
+    fn ask(&mut self, position: Option<usize>, terms: impl Iterator<Item = u64>, strength: f32) {
         let terms: HashSet<u64, _> = terms.collect();
         let share = (TERMS as f32 / terms.len().max(TERMS) as f32).sqrt();
         if !terms.is_empty() {
-            self.0.push(Asked { terms, strength: strength * share });
+            self.0.push(Asked { terms, strength: strength * share, position });
         }
     }
 }
@@ -107,5 +127,53 @@ impl Asked {
     /// Checks whether the question names a term.
     pub(crate) fn names(&self, term: u64) -> bool {
         self.terms.contains(&term)
+    }
+
+    /// Returns the terms of a message that the question names.
+    fn named_by(&self, message: &ContextMessage) -> Vec<u64> {
+        let terms = message.features().terms.iter().map(|term| term.hash());
+        terms.filter(|term| self.names(*term)).collect()
+    }
+}
+
+/// Returns for each of the terms that messages have how many of them have it.
+fn n_messages(named: &[Vec<u64>]) -> HashMap<u64, usize, TermHasher> {
+    let mut n_messages: HashMap<u64, usize, TermHasher> = HashMap::default();
+    named.iter().flatten().for_each(|term| *n_messages.entry(*term).or_default() += 1);
+    n_messages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compaction::features::hash;
+    use crate::compaction::fixture::Characters;
+    use crate::{Conversation, Message};
+
+    #[test]
+    fn a_remark_asks_for_nothing() {
+        for (last, is_asked) in [
+            ("Where was the flat in Lisbon again?", true),
+            ("里斯本的公寓在哪里？", true),
+            ("Thanks, Clara! Good night, sleep well", false),
+            ("Tomorrow it will rain cats and dogs", false),
+        ] {
+            let mut log = Conversation::new();
+            let mut add = |message: Message| log.append(ContextMessage::count(message, &Characters));
+            add(Message::user("Hello Clara"));
+            add(Message::assistant("We saw a flat in Lisbon, near the river. 里斯本的公寓在河边。"));
+            for n in 0..40 {
+                add(Message::user(format!("Thanks, Clara! That was good, number {n}")));
+                add(Message::assistant(format!("Good night, sleep well, {n}")));
+            }
+            add(Message::user(last));
+            let context = log.view();
+            let question = Question::of(&context, None).without_remarks(&context);
+            let of_last = question.0.iter().any(|asked| asked.position == context.latest_user());
+            assert_eq!(of_last, is_asked, "{last}");
+        }
+        let focus = serde_json::from_str("\"the harbour\"").unwrap();
+        let context = Conversation::new().view();
+        assert!(Question::of(&context, Some(&focus)).without_remarks(&context).is_focus(hash("harbour")));
     }
 }

@@ -155,7 +155,8 @@ impl Standing {
     }
 
     /// Returns the tokens for the person's words: their share of the target, and half of what is left beside
-    /// the parts that stay, of which the newest can be shortened.
+    /// the parts that stay, of which the newest can be shortened. Where both sides say about as much, the
+    /// newest of it alone would leave little for the rest of the talk, so it has a part of that.
     fn room_for_person(&self, context: &Context, rules: &CompactionRules) -> Tokens {
         let tokens = |(group, hold): (&crate::Group, &Hold)| -> Tokens {
             let tokens = context.messages()[group.range()].iter().map(ContextMessage::tokens).sum::<Tokens>();
@@ -167,7 +168,12 @@ impl Standing {
         };
         let stays: Tokens = self.groups.iter().zip(&self.holds).map(tokens).sum();
         let free = rules.target.tokens - REQUEST_TOKENS - stays;
-        rules.user_share.of(rules.target.tokens).min(free.share(1, 2))
+        let room = rules.user_share.of(rules.target.tokens).min(free.share(1, 2));
+        if is_even_talk(context) && said(context) > room {
+            room.share(PERSON_PERCENT_OF_TALK, 100)
+        } else {
+            room
+        }
     }
 
     /// Returns the context with the person's long messages shortened, and how its groups are held.
@@ -336,6 +342,29 @@ fn end_of_opening(context: &Context, start: usize) -> usize {
     start + context.messages()[start..].iter().take_while(is_opening).count()
 }
 
+/// Checks whether hardly any tool is used.
+pub(crate) fn is_talk(context: &Context) -> bool {
+    let of = |kind: GroupKind| context.groups().iter().filter(|group| group.kind() == kind).count();
+    of(GroupKind::Exchange) * WORK < of(GroupKind::Assistant)
+}
+
+/// Checks whether both sides of a talk say about as much. Otherwise, the agent answers at length, and its
+/// newest answers are the work.
+pub(crate) fn is_even_talk(context: &Context) -> bool {
+    is_talk(context) && said(context) > context.size().tokens.share(EVEN_PERCENT, 100)
+}
+
+/// Returns the tokens of all that the person says.
+fn said(context: &Context) -> Tokens {
+    context.messages().iter().filter(|message| message.starts_turn()).map(ContextMessage::tokens).sum()
+}
+
+/// At work, one of so many of its groups at least is an exchange with a tool.
+const WORK: usize = 8;
+/// The least part of a talk that the person says if both sides say about as much, in percent.
+const EVEN_PERCENT: u64 = 30;
+/// The part of their share that the person's words have in such talk, in percent.
+const PERSON_PERCENT_OF_TALK: u64 = 30;
 /// A message of the person's is shortened to no less than this: older ones leave first.
 const LEAST_OF_PERSON: Tokens = Tokens::new(180);
 /// The tokens of the newest messages if their texts have to be shortened, about.

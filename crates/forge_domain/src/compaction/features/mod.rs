@@ -258,7 +258,7 @@ fn terms(piece: &str, add: &mut impl FnMut(&str, Kind)) {
                 part.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
             {
                 if word.is_ascii() || !word.contains(is_word_by_itself) {
-                    kind_of(word).into_iter().for_each(|kind| add(word, kind));
+                    kind_in(piece, word).into_iter().for_each(|kind| add(word, kind));
                 } else {
                     pairs(word, add);
                 }
@@ -322,6 +322,31 @@ fn is_file(part: &str) -> bool {
     })
 }
 
+/// Returns the kind of a word of `piece`. Where a sentence begins, a capital makes no name.
+fn kind_in(piece: &str, word: &str) -> Option<Kind> {
+    let kind = kind_of(word)?;
+    let at = word.as_ptr() as usize - piece.as_ptr() as usize;
+    let is_name = kind != Kind::Name || !is_capitalized(word) || !begins_sentence(&piece[..at]);
+    Some(if is_name { kind } else { Kind::Word })
+}
+
+/// Checks for a capital before nothing but small letters.
+fn is_capitalized(word: &str) -> bool {
+    let mut chars = word.chars();
+    chars.next().is_some_and(char::is_uppercase) && chars.all(char::is_lowercase)
+}
+
+/// Checks whether a sentence begins behind `before`: nothing is there, or the end of another sentence, or
+/// what announces one, such as the name of who says it.
+fn begins_sentence(before: &str) -> bool {
+    let before = before.trim_end_matches(|c: char| !c.is_alphanumeric() && !ends_or_announces(c));
+    before.chars().next_back().is_none_or(ends_or_announces)
+}
+
+fn ends_or_announces(c: char) -> bool {
+    SENTENCE_ENDS.contains(&c) || matches!(c, ':' | '：' | '…')
+}
+
 fn kind_of(word: &str) -> Option<Kind> {
     let (mut digits, mut lower, mut upper, mut inner_upper) = (false, false, false, false);
     let mut n_chars = 0;
@@ -362,7 +387,11 @@ mod tests {
             ("call fetchAll twice", "fetchAll", Some(Kind::Symbol)),
             ("order W2378156 came", "W2378156", Some(Kind::Symbol)),
             ("it took 12345 steps", "12345", Some(Kind::Symbol)),
-            ("Madrid is far", "Madrid", Some(Kind::Name)),
+            ("far is Madrid", "Madrid", Some(Kind::Name)),
+            ("It is far. Madrid is", "Madrid", Some(Kind::Word)),
+            ("Ann: \"Madrid is far\"", "Madrid", Some(Kind::Word)),
+            ("read \"Madrid\" aloud", "Madrid", Some(Kind::Name)),
+            ("NASA is far", "NASA", Some(Kind::Name)),
             ("a plain word", "plain", Some(Kind::Word)),
             ("a plain word", "a", None),
             ("部署机器是Karvo3x。", "机器", Some(Kind::Word)),

@@ -41,8 +41,7 @@ mod share {
 
 /// The number of the agent's texts that are its newest.
 const N_NEWEST: usize = 3;
-/// The approximate cost of a label, and of a line's indentation and end.
-const LABEL_TOKENS: u64 = 7;
+/// The approximate cost of a line's indentation and end.
 const LINE_TOKENS: u64 = 1;
 /// Fewer tokens hold no line of contents.
 const LEAST_CONTENT: Tokens = Tokens::new(20);
@@ -205,7 +204,7 @@ impl Folding<'_> {
     ) -> Tokens {
         worth.choose(candidates, purpose, room, which, &mut |passage, room| {
             let text = passage.text(self.material.sources);
-            let tokens = cost(text, counter);
+            let tokens = cost(text, passage.origin, counter);
             if tokens > room {
                 return None;
             }
@@ -291,10 +290,19 @@ impl Folding<'_> {
     }
 }
 
-/// Returns the approximate tokens of a text in a record.
-fn cost(text: &str, counter: &dyn TokenCounter) -> Tokens {
+/// Returns the approximate tokens of a text of such an origin in a record.
+fn cost(text: &str, origin: Origin, counter: &dyn TokenCounter) -> Tokens {
     let n_lines = text.matches('\n').count() as u64;
-    counter.count(text) + Tokens::new(LABEL_TOKENS + n_lines * LINE_TOKENS)
+    counter.count(text) + Tokens::new(label_tokens(origin) + n_lines * LINE_TOKENS)
+}
+
+/// Returns the approximate tokens of the label of a text of such an origin: the person's words have a dash.
+const fn label_tokens(origin: Origin) -> u64 {
+    match origin {
+        Origin::Person => 2,
+        Origin::Agent | Origin::Code => 5,
+        Origin::Work | Origin::Record(_) => 7,
+    }
 }
 
 impl Filling {

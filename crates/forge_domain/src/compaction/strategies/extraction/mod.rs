@@ -30,11 +30,11 @@ use crate::compaction::cut::{Cut, CutOf, Item, level, shorten};
 use crate::compaction::originals::originals;
 use crate::compaction::question::Question;
 use crate::compaction::record_tag::is_record;
-use crate::compaction::standing::{Hold, Standing};
+use crate::compaction::standing::{Hold, Standing, is_even_talk, is_talk};
 use crate::compaction::{
     CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, StrategyError, Yield,
 };
-use crate::{Context, ContextMessage, Edit, Group, GroupKind, Role, TokenCounter, Tokens};
+use crate::{Context, ContextMessage, Edit, Group, Role, TokenCounter, Tokens};
 
 /// A strategy that combines earlier messages into one structured, bounded record that a person can read: what
 /// was asked and concluded, the tasks, files, checks and errors, passages of what was read, and what to ask
@@ -72,10 +72,13 @@ impl CompactionStrategy for Extraction {
         context: Context,
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
-        let question = Question::of(&context, rules.focus.as_ref());
+        let is_talk = is_talk(&context);
+        let mut question = Question::of(&context, rules.focus.as_ref());
+        if is_talk {
+            question = question.without_remarks(&context);
+        }
         let sources = originals(&context, services);
         let frames = Frames::of(&context, &sources, &question);
-        let is_talk = is_talk(&context);
         let material =
             Material { context: &context, sources: &sources, question: &question, frames: &frames, is_talk };
         let mut worth = Worth::of(&sources, &question, is_talk);
@@ -133,13 +136,11 @@ struct Plan {
 }
 
 /// The share of what is free that the newest messages may take verbatim, in percent: where the agent works,
-/// and where it only talks, as what was said long ago is asked about as often as what was said last.
+/// and in talk of two, as what was said long ago is asked about as often as what was said last.
 const TAIL_PERCENT: u64 = 45;
 const TAIL_PERCENT_OF_TALK: u64 = 15;
 /// The claim of the record to what the newest messages would take in talk, in percent.
 const CLAIM_OF_TALK: u64 = 65;
-/// At work, one of so many of its groups at least is an exchange with a tool.
-const WORK: usize = 8;
 /// A result is shortened to no less than this to be among the newest messages.
 const LEAST_RESULT: Tokens = Tokens::new(80);
 /// The newest results are shortened to that before the agent's words beside them are.
@@ -194,7 +195,8 @@ impl Plan {
         more: Tokens,
         counter: &dyn TokenCounter,
     ) -> Self {
-        let Material { context, is_talk, .. } = *material;
+        let context = material.context;
+        let is_even_talk = is_even_talk(context);
         let mut standing = Standing::of(context, rules, rules.retention_window);
         for (group, hold) in standing.groups.iter().zip(&mut standing.holds) {
             if *hold == Hold::Retained && has_record(group, context) {
@@ -219,13 +221,13 @@ impl Plan {
             folded,
         };
         for mut yielding in YIELDING {
-            if is_talk && yielding.what == Yield::RetentionAge {
+            if is_even_talk && yielding.what == Yield::RetentionAge {
                 yielding.claim = CLAIM_OF_TALK;
             }
             plan.give_up(yielding, &mut share, &tokens, context, counter);
         }
         let system = plan.held_tokens(&tokens, |hold| hold == Hold::System);
-        let percent = if is_talk { TAIL_PERCENT_OF_TALK } else { TAIL_PERCENT };
+        let percent = if is_even_talk { TAIL_PERCENT_OF_TALK } else { TAIL_PERCENT };
         let tail = (share.free - system).share(percent, 100) + more - (share.taken - system);
         plan.fold_all_but_newest(tail, &tokens, context);
         plan
@@ -384,12 +386,6 @@ impl Plan {
     }
 }
 
-/// Checks whether hardly any tool is used.
-fn is_talk(context: &Context) -> bool {
-    let of = |kind: GroupKind| context.groups().iter().filter(|group| group.kind() == kind).count();
-    of(GroupKind::Exchange) * WORK < of(GroupKind::Assistant)
-}
-
 /// Returns the cuts that save `excess`, and what they save: a result is shortened before the words of the
 /// agent that asked for it, as it can be asked for again.
 fn cuts_of(items: &[Item], excess: Tokens, of: CutOf, context: &Context) -> (Vec<Cut>, Tokens) {
@@ -419,7 +415,30 @@ mod tests {
     #[test]
     fn everything_older_becomes_one_record() {
         let (actual, report) = fit(EXTRACT, 2_000, "suaaaaaaaaaaaaaaaaaa", &Script::new(Vec::new()));
-        assert_eq!(actual, "su[aaaaaaaaaaaaaaaa]aa", "{report:?}");
+        assert_eq!(actual, "su[aaaaaaaaaaaaaa]aaaa", "{report:?}");
+    }
+
+    #[test]
+    fn in_talk_of_two_what_tells_something_stays_however_old_it_is() {
+        let mut log = Conversation::new();
+        let mut add = |message: Message| {
+            log.append(ContextMessage::count(message, &crate::compaction::fixture::Characters));
+        };
+        add(Message::user("Hello, how are you today?"));
+        add(Message::assistant("Fine. Last week I moved to Lisbon with my sister Marta, near the Tejo."));
+        add(Message::user("Lovely! My new job at Osram in Augsburg begins on 14 June."));
+        let remarks = ["that sounds great", "how nice to hear", "what do you think", "really well done"];
+        for n in 0..60 {
+            let (one, other) = (remarks[n % 4], remarks[(n + n / 4) % 4]);
+            add(Message::assistant(format!("Oh yes, {one}! And {other}, as always. Shall we talk more?")));
+            add(Message::user(format!("Thank you, {other}! And {one}, of course. Shall we go on?")));
+        }
+        let fit = fit_again(EXTRACT, 4_000, &mut log, &Script::new(Vec::new()));
+        assert!(fit.result.is_ok(), "{:?}", fit.report);
+        let record = records(&log).join("\n");
+        for told in ["moved to Lisbon with my sister Marta", "at Osram in Augsburg begins on 14 June"] {
+            assert!(record.contains(told), "{told}: {record}");
+        }
     }
 
     fn records(conversation: &Conversation) -> Vec<String> {

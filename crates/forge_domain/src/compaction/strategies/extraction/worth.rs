@@ -17,6 +17,8 @@ struct Occurrences {
     n_messages: u32,
     n_calls: u32,
     n_says: u32,
+    /// The sum of the weights of the kinds that it has in them.
+    weight: f32,
 }
 
 /// The passages that may be chosen, with the numbers of their terms, close together: they are read
@@ -57,7 +59,7 @@ pub(super) struct Worth<'a> {
     /// of all.
     by_message: Vec<u32>,
     begins: Vec<usize>,
-    /// The rarity of each term, by its kind.
+    /// The rarity of each term, by the kinds that it has, on average.
     rarity: Vec<f32>,
     /// The extent to which the agent and the person worked with each term.
     used: Vec<f32>,
@@ -76,7 +78,6 @@ impl<'a> Worth<'a> {
         let n_terms = messages.iter().map(|message| message.features().terms.len()).sum();
         let mut numbers: IndexMap<u64, Occurrences, _> =
             IndexMap::with_capacity_and_hasher(n_terms / ABOUT_REPEATED, Default::default());
-        let mut kinds = Vec::with_capacity(n_terms / ABOUT_REPEATED);
         let mut by_message = Vec::with_capacity(n_terms);
         let mut begins = Vec::with_capacity(messages.len() + 1);
         for message in messages {
@@ -85,10 +86,8 @@ impl<'a> Worth<'a> {
             for term in &message.features().terms {
                 let entry = numbers.entry(term.hash());
                 by_message.push(entry.index() as u32);
-                let occurrences = entry.or_insert_with(|| {
-                    kinds.push(term.kind());
-                    Occurrences::default()
-                });
+                let occurrences = entry.or_default();
+                occurrences.weight += by_kind(term.kind(), is_talk);
                 occurrences.n_messages += 1;
                 occurrences.n_calls += u32::from(term.is_called());
                 occurrences.n_says += u32::from(is_said && term.is_said());
@@ -96,14 +95,26 @@ impl<'a> Worth<'a> {
         }
         begins.push(by_message.len());
         let n_messages = messages.len() as f32;
-        let rarity = numbers.values().zip(&kinds).map(|(occurrences, kind)| {
-            let idf = (1.0 + n_messages / occurrences.n_messages.max(1) as f32).ln();
-            by_kind(*kind) * idf
+        let rarity = numbers.values().map(|occurrences| {
+            let n = occurrences.n_messages.max(1) as f32;
+            occurrences.weight / n * (n_messages / n).ln_1p()
         });
         let rarity = rarity.collect();
         let logarithm = |n: u32| (n as f32).ln_1p();
         let used = numbers.values().map(|of| CALLED * logarithm(of.n_calls) + logarithm(of.n_says)).collect();
-        let asked = numbers.keys().map(|term| question.strength(*term)).collect();
+        // In talk, a word of the question that many turns have would favour them all. The focus was set for
+        // what it names.
+        let sharpness =
+            |of: &Occurrences| (n_messages / of.n_messages.max(1) as f32).ln_1p() / n_messages.ln_1p();
+        let asked = numbers.iter().map(|(term, of)| {
+            let strength = question.strength(*term);
+            match is_talk {
+                true if question.is_focus(*term) => strength * ASKED_IN_TALK,
+                true => strength * ASKED_IN_TALK * sharpness(of),
+                false => strength,
+            }
+        });
+        let asked = asked.collect();
         let open = vec![1.0; numbers.len()];
         Self { messages, numbers, by_message, begins, rarity, used, asked, wanted: Vec::new(), open, is_talk }
     }
@@ -162,12 +173,14 @@ impl<'a> Worth<'a> {
             Purpose::Statement | Purpose::Newest => {
                 let says: f32 = terms().map(|number| self.open[number] * self.rarity[number]).sum();
                 let asks = |number: usize| self.rarity[number] * self.asked[number];
-                let asked: f32 = if self.is_talk {
-                    terms().map(asks).sum()
+                let worth = if self.is_talk {
+                    let tells = if asks_back(passage.text(self.messages)) { ASKS_BACK } else { 1.0 };
+                    tells * says + terms().map(asks).sum::<f32>()
                 } else {
-                    terms().map(|number| self.open[number] * asks(number)).sum()
+                    let asked: f32 = terms().map(|number| self.open[number] * asks(number)).sum();
+                    says / (1.0 + says / SAYS_MUCH) + asked
                 };
-                (says / (1.0 + says / SAYS_MUCH) + asked, STATEMENT_COST)
+                (worth, STATEMENT_COST)
             }
             Purpose::Work => {
                 let worked = |number: usize| SEEN + USED * self.used[number] + ASKED * self.asked[number];
@@ -269,6 +282,10 @@ const CALLED: f32 = 1.5;
 const SEEN: f32 = 0.25;
 const USED: f32 = 0.5;
 const ASKED: f32 = 2.0;
+/// In talk, what the question names counts so much more, the more the fewer turns have it.
+const ASKED_IN_TALK: f32 = 5.0;
+/// The share of its worth that a question has in talk: it tells less than its answer.
+const ASKS_BACK: f32 = 0.5;
 /// The share of a term's worth that is left once a passage with it was chosen.
 const SAID_AGAIN: f32 = 0.3;
 /// The share of its worth that the oldest passage has beside the newest.
@@ -303,11 +320,18 @@ fn about_tokens(n_bytes: usize) -> f64 {
     n_bytes as f64 / 3.3 + 6.0
 }
 
-/// Returns the weight of a kind of term: a name tells more than a word, but a sentence consists of words.
-const fn by_kind(kind: Kind) -> f32 {
-    match kind {
-        Kind::Address | Kind::Symbol => 1.0,
-        Kind::Name => 0.7,
-        Kind::Word => 0.4,
+/// Returns the weight of a kind of term: a name tells more than a word, but a sentence consists of words. In
+/// talk, somebody will ask who, where and when.
+const fn by_kind(kind: Kind, is_talk: bool) -> f32 {
+    match (kind, is_talk) {
+        (Kind::Address | Kind::Symbol, _) | (Kind::Name, true) => 1.0,
+        (Kind::Name, false) => 0.7,
+        (Kind::Word, true) => 0.25,
+        (Kind::Word, false) => 0.4,
     }
+}
+
+/// Checks whether a text ends with a question.
+fn asks_back(text: &str) -> bool {
+    text.trim_end().ends_with(['?', '？', '؟'])
 }
