@@ -359,6 +359,8 @@ def main():
     o = p.parse_args()
     if not o.corpus and o.command != "talk":
         p.error("FORGE_CORPUS must name the folder of the recordings")
+    if o.command == "talk" and not os.path.isfile(o.session):
+        p.error("talk needs a file of annotated conversations; annotated.py says where from")
     o.policies, o.budgets, o.cuts = o.policies.split(","), [int(b) for b in o.budgets.split(",")], [int(c) for c in o.cuts.split(",")]
     o.seed = o.seed or str(random.SystemRandom().randrange(10 ** 6))
     return {"run": run, "selftest": selftest, "show": show, "points": points, "talk": talk}[o.command](o)

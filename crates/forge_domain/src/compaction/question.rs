@@ -61,8 +61,8 @@ impl Question {
         question
     }
 
-    /// Returns the question without the remarks, which ask for nothing, as most of what is said in talk. A
-    /// message asks if some others have half of what it names, by how rare that is, but only few of them.
+    /// Returns the question without remarks. Most messages of a talk are remarks: they ask for nothing. A
+    /// message asks for something if a few others have half of its terms, weighted by how rare they are.
     pub(crate) fn without_remarks(mut self, context: &Context) -> Self {
         let messages = context.messages();
         let most = (messages.len() / MANY_ANSWERS).max(FEW_ANSWERS);

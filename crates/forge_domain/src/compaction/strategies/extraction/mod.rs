@@ -407,7 +407,7 @@ mod tests {
 
     use super::record::Record;
     use super::*;
-    use crate::compaction::fixture::{Script, conversation, fit, fit_again};
+    use crate::compaction::fixture::{Characters, Script, conversation, fit, fit_again};
     use crate::{Conversation, Message, Role, ToolCall, ToolName, ToolResult};
 
     const EXTRACT: &str = "strategies: [extraction]";
@@ -422,7 +422,7 @@ mod tests {
     fn in_talk_of_two_what_tells_something_stays_however_old_it_is() {
         let mut log = Conversation::new();
         let mut add = |message: Message| {
-            log.append(ContextMessage::count(message, &crate::compaction::fixture::Characters));
+            log.append(ContextMessage::count(message, &Characters));
         };
         add(Message::user("Hello, how are you today?"));
         add(Message::assistant("Fine. Last week I moved to Lisbon with my sister Marta, near the Tejo."));
@@ -451,7 +451,7 @@ mod tests {
     fn session() -> Conversation {
         let mut conversation = Conversation::new();
         let mut append = |message: Message| {
-            conversation.append(ContextMessage::count(message, &crate::compaction::fixture::Characters));
+            conversation.append(ContextMessage::count(message, &Characters));
         };
         append(Message::user("Fix the parser."));
         append(Message::assistant("What may I touch?"));
@@ -497,7 +497,7 @@ mod tests {
             assert!(said, "in round {round}");
             for n in 0..8 {
                 let more = Message::assistant(format!("round {round} and {n} {}", "y ".repeat(100)));
-                conversation.append(ContextMessage::count(more, &crate::compaction::fixture::Characters));
+                conversation.append(ContextMessage::count(more, &Characters));
             }
         }
         assert_eq!(conversation.view().messages()[1].message().role(), Role::User);
@@ -509,7 +509,7 @@ mod tests {
         for n in 0..10 {
             let more =
                 Message::assistant(format!("look at file_{n}.rs and load_table_{n} {}", "z ".repeat(40)));
-            conversation.append(ContextMessage::count(more, &crate::compaction::fixture::Characters));
+            conversation.append(ContextMessage::count(more, &Characters));
         }
         let before: String =
             conversation.messages().map(|message| message.features().text.clone() + "\n").collect();
@@ -546,7 +546,7 @@ mod tests {
     fn the_newest_result_is_shortened_before_the_words_beside_it() {
         let mut conversation = Conversation::new();
         let mut append = |message: Message| {
-            conversation.append(ContextMessage::count(message, &crate::compaction::fixture::Characters));
+            conversation.append(ContextMessage::count(message, &Characters));
         };
         append(Message::user("Fix the parser."));
         for n in 0..20 {

@@ -108,10 +108,12 @@ impl<'a> Worth<'a> {
             |of: &Occurrences| (n_messages / of.n_messages.max(1) as f32).ln_1p() / n_messages.ln_1p();
         let asked = numbers.iter().map(|(term, of)| {
             let strength = question.strength(*term);
-            match is_talk {
-                true if question.is_focus(*term) => strength * ASKED_IN_TALK,
-                true => strength * ASKED_IN_TALK * sharpness(of),
-                false => strength,
+            if !is_talk || strength == 0.0 {
+                strength
+            } else if question.is_focus(*term) {
+                strength * ASKED_IN_TALK
+            } else {
+                strength * ASKED_IN_TALK * sharpness(of)
             }
         });
         let asked = asked.collect();
@@ -282,7 +284,7 @@ const CALLED: f32 = 1.5;
 const SEEN: f32 = 0.25;
 const USED: f32 = 0.5;
 const ASKED: f32 = 2.0;
-/// In talk, what the question names counts so much more, the more the fewer turns have it.
+/// In talk, the factor of a term that the question names, if hardly any other turn has it.
 const ASKED_IN_TALK: f32 = 5.0;
 /// The share of its worth that a question has in talk: it tells less than its answer.
 const ASKS_BACK: f32 = 0.5;
