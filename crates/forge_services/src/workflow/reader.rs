@@ -3,12 +3,11 @@
 use forge_domain::Workflow;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_path_to_error::{Segment, Track};
 use serde_saphyr::{Error, Location, Options};
 
 use super::explanation::Explanation;
 use super::yaml::{
-    KeyPath, Node, Outline, RepeatedKey, Skips, Step, Unset, WithSkips, with_quoted_variables,
+    KeyPath, Node, Outline, PathReader, Reading, RepeatedKey, Step, Unset, with_quoted_variables,
 };
 use super::{Position, Source, WorkflowError};
 
@@ -23,23 +22,15 @@ pub(super) fn read(source: &Source) -> Result<Workflow, WorkflowError> {
 /// Reads `source` as any type.
 pub(super) fn read_as<T: DeserializeOwned>(source: &Source) -> Result<T, WorkflowError> {
     let options = with_variables(serde_saphyr::options! { with_snippet: false }, source);
-    let (mut track, skipped) = (Track::new(), Skips::default());
+    let reading = Reading::default();
     let (text, unset) = with_quoted_variables(source);
     if let Some(unset) = unset.first() {
         return Err(not_set(source, &Outline::of(&source.text), unset));
     }
     serde_saphyr::with_deserializer_from_str_with_options(&text, options, |yaml| {
-        let yaml = serde_path_to_error::Deserializer::new(yaml, &mut track);
-        // Only where it must be: what is passed over has no place in some errors.
-        match source.text.contains("x-") {
-            true => T::deserialize(WithSkips::new(yaml, &skipped)),
-            false => T::deserialize(yaml),
-        }
+        T::deserialize(PathReader::new(yaml, &reading))
     })
-    .map_err(|error| {
-        let tracked = skipped.refused_key.take().unwrap_or_else(|| steps(&track.path()));
-        refusal(source, &Outline::of(&source.text), tracked, &error, &[]).1
-    })
+    .map_err(|error| refusal(source, &Outline::of(&source.text), &reading, &error).1)
 }
 
 /// Returns the options with the variables that the text may name.
@@ -60,16 +51,14 @@ const MAX_READ: usize = 32 << 20;
 pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
     let outline = Outline::of(&source.text);
     let (text, unset) = with_quoted_variables(source);
-    let (mut skipped, mut faults) = (Skips::default(), Vec::new());
+    let (mut reading, mut faults) = (Reading::default(), Vec::new());
     for unset in unset {
         faults.push(not_set(source, &outline, &unset));
-        skipped.paths.push(unset.path);
+        reading.skipped.push(unset.path);
     }
     let most = (MAX_READ / source.text.len().max(1)).clamp(1, MAX_FAULTS);
     while faults.len() < most {
-        skipped.refused_key.take();
-        let mut track = Track::new();
-        let (at, fault) = match read_without(&text, source, &skipped, &mut track) {
+        let (at, fault) = match read_without(&text, source, &reading) {
             Ok(workflow) => {
                 faults.extend(
                     outline.repeated_keys().iter().map(|repeated| second_time(source, &outline, repeated)),
@@ -77,7 +66,7 @@ pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
                 return (workflow, faults);
             }
             Err(error) if is_past_reading(plain(&error)) => {
-                let fault = refusal(source, &outline, steps(&track.path()), &error, &[]).1;
+                let fault = refusal(source, &outline, &reading, &error).1;
                 // A value that was refused already may be none that the parser itself can pass over.
                 let is_told =
                     |known: &WorkflowError| known.position == fault.position && known.path == fault.path;
@@ -86,13 +75,10 @@ pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
                 }
                 break;
             }
-            Err(error) => {
-                let tracked = skipped.refused_key.take().unwrap_or_else(|| steps(&track.path()));
-                refusal(source, &outline, tracked, &error, &skipped.paths)
-            }
+            Err(error) => refusal(source, &outline, &reading, &error),
         };
         // What is around a key that was skipped may lack it now.
-        if !skipped.paths.iter().any(|path| path.0.starts_with(&at.0)) {
+        if !reading.skipped.iter().any(|path| path.0.starts_with(&at.0)) {
             faults.push(fault);
         }
         // An agent that exists already is skipped as a whole: without its id it would lack one.
@@ -105,26 +91,26 @@ pub(super) fn read_on(source: &Source) -> (Workflow, Vec<WorkflowError>) {
         let Some(next) = (0..=at.0.len())
             .rev()
             .map(|n| KeyPath(at.0[..n].to_vec()))
-            .find(|path| !skipped.paths.contains(path))
+            .find(|path| !reading.skipped.contains(path))
         else {
             break;
         };
         if next.0.is_empty() {
             break;
         }
-        skipped.paths.push(next);
+        reading.skipped.push(next);
     }
     (Workflow::default(), faults)
 }
 
-fn read_without(text: &str, source: &Source, skipped: &Skips, track: &mut Track) -> Result<Workflow, Error> {
+fn read_without(text: &str, source: &Source, reading: &Reading) -> Result<Workflow, Error> {
     let options = serde_saphyr::options! {
         with_snippet: false,
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::FirstWins,
     };
     let options = with_variables(options, source);
     serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
-        Workflow::deserialize(WithSkips::new(serde_path_to_error::Deserializer::new(yaml, track), skipped))
+        Workflow::deserialize(PathReader::new(yaml, reading))
     })
 }
 
@@ -158,14 +144,8 @@ fn explained(
 }
 
 /// Returns the position of a fault, by the items of lists, and its description.
-fn refusal(
-    source: &Source,
-    outline: &Outline,
-    tracked: KeyPath,
-    error: &Error,
-    skipped: &[KeyPath],
-) -> (KeyPath, WorkflowError) {
-    let fault = Fault::of(outline, tracked, plain(error), skipped);
+fn refusal(source: &Source, outline: &Outline, reading: &Reading, error: &Error) -> (KeyPath, WorkflowError) {
+    let fault = Fault::of(outline, reading.take_refused(), plain(error), &reading.skipped);
     let found = outline.find(&fault.path);
     let explanation =
         Explanation::of(fault.error, &outline.with_agent_ids(fault.path.clone()), found, fault.first);
@@ -220,16 +200,6 @@ fn plain(error: &Error) -> &Error {
 fn known_position(location: Location) -> Option<Position> {
     let position = Position { line: location.line() as usize, column: location.column() as usize };
     (position.line > 0 && position.column > 0).then_some(position)
-}
-
-fn steps(path: &serde_path_to_error::Path) -> KeyPath {
-    let steps = path.iter().filter_map(|segment| match segment {
-        Segment::Map { key } => Some(Step::Key(key.clone())),
-        Segment::Seq { index } => Some(Step::Item(*index)),
-        Segment::Enum { variant } => Some(Step::Key(variant.clone())),
-        Segment::Unknown => None,
-    });
-    KeyPath(steps.collect())
 }
 
 const fn is_about_a_value(error: &Error) -> bool {

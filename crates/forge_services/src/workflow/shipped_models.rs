@@ -7,7 +7,7 @@ use forge_domain::{ModelConfig, ModelId, Price, Workflow};
 use jiff::civil::Date;
 use serde::Deserialize;
 
-use super::{Source, WorkflowError};
+use super::{Source, WorkflowError, reader};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,14 +21,14 @@ struct Table {
 
 /// Returns the layer that knows the shipped models.
 pub(super) fn shipped_models() -> Result<Workflow, WorkflowError> {
-    let table = Table::read("built-in models", include_str!("../models.yaml"))?;
+    let table = reader::read_as::<Table>(&Source::new("built-in models", include_str!("../models.yaml")))?;
     Ok(Workflow { models: table.facts(), ..Workflow::default() })
 }
 
 /// Returns the layer of a table that was fetched. It changes no provider of a model that `known` has, and it
 /// sets no option of requests.
 pub(super) fn fetched_models(source: &Source, known: &Workflow) -> Result<Workflow, WorkflowError> {
-    let mut models = Table::read(&source.name, &source.text)?.facts();
+    let mut models = reader::read_as::<Table>(source)?.facts();
     for (id, model) in &mut models {
         model.provider = model
             .provider
@@ -55,16 +55,12 @@ impl ModelTable {
     /// # Errors
     /// [`WorkflowError`] if the text is not one.
     pub fn read(source: &Source) -> Result<Self, WorkflowError> {
-        let table = Table::read(&source.name, &source.text)?;
+        let table: Table = reader::read_as(source)?;
         Ok(Self { models: table.models.len(), as_of: table.as_of.to_string(), source: table.source })
     }
 }
 
 impl Table {
-    fn read(name: &str, text: &str) -> Result<Self, WorkflowError> {
-        serde_saphyr::from_str(text).map_err(|error| WorkflowError::in_layer(name, &error.to_string()))
-    }
-
     /// Returns the facts about its models, and nothing else of them.
     fn facts(self) -> BTreeMap<ModelId, ModelConfig> {
         let as_of = self.as_of;

@@ -46,11 +46,15 @@ impl ConfigShowArguments {
         let workflow = without_hidden_values(&configuration.workflow);
         if self.resolved {
             self.print_resolved(configuration, &workflow)?;
-        } else if self.json {
-            output::print_json(&workflow)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        // Both are written from one tree, so that the code for the types of the workflow is built once.
+        let shown = serde_json::to_value(&workflow)?;
+        if self.json {
+            output::print_json(&shown)?;
         } else {
             let held = if workflow.floor.is_empty() { "" } else { HELD };
-            output::print(&(serde_saphyr::to_string(&workflow)? + held))?;
+            output::print(&(serde_saphyr::to_string(&shown)? + held))?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -2,12 +2,12 @@
 
 mod key_path;
 mod outline;
+mod path_reader;
 mod quoted;
-mod skips;
 mod source;
 
 pub(super) use self::key_path::{KeyPath, Step};
 pub(super) use self::outline::{Entry, Node, NodeContent, Outline, RepeatedKey};
+pub(super) use self::path_reader::{PathReader, Reading};
 pub(super) use self::quoted::{Unset, with_quoted_variables};
-pub(super) use self::skips::{Skips, WithSkips};
 pub use self::source::{Position, Source, Variables};
