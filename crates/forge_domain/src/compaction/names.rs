@@ -1,8 +1,8 @@
 //! The names by which to ask for a result that left: what tells it apart from all others.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use super::features::{Features, Kind, TermHasher, is_line_break};
+use super::features::{Features, Kind, Line, TermHasher, is_line_break};
 use crate::ContextMessage;
 
 /// Most names of one result, unless it is a table of keys.
@@ -60,12 +60,23 @@ pub(super) fn names<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -
 
 /// Returns the keys of a result that is a table of keys and values; `None` for other texts.
 pub(super) fn table_keys(features: &Features) -> Option<Vec<&str>> {
-    let lines = features.lines.iter().take(MANY).map(|line| features.line(line));
-    let mut keys: Vec<&str> = lines.filter_map(key).collect();
-    let is_table = keys.len() >= LEAST_KEYS && keys.len() * 100 >= features.lines.len() * KEYS_PERCENT;
+    let n_lines = features.lines.len();
+    let least = LEAST_KEYS.max((n_lines * KEYS_PERCENT).div_ceil(100));
+    if least > n_lines.min(MANY) {
+        return None;
+    }
+    let mut keys = Vec::with_capacity(least);
+    // Most texts are no table, which their first lines without a key tell.
+    let mut others = n_lines.min(MANY) - least;
+    for line in &features.lines[..n_lines.min(MANY)] {
+        match key(features.line(line)) {
+            Some(key) => keys.push(key),
+            None => others = others.checked_sub(1)?,
+        }
+    }
     keys.dedup();
     keys.truncate(KEYS);
-    is_table.then_some(keys)
+    Some(keys)
 }
 
 /// Returns the key of a line that is a key and its value, as configurations and listings have it.
@@ -81,22 +92,18 @@ fn key(line: &str) -> Option<&str> {
 
 /// Returns names that hardly another message has: those at the outermost level of a text first, which tell
 /// its parts, then some from all over it.
-fn names_of_its_own<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -> Vec<&'a str> {
-    let (mut outer, mut given, mut plain): (Vec<&str>, Vec<&str>, Vec<&str>) = Default::default();
+pub(super) fn names_of_its_own<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -> Vec<&'a str> {
+    let (mut outer, mut given): (Vec<&str>, Vec<&str>) = Default::default();
     for line in &features.lines {
-        let text = features.line(line);
         let is_outer = is_outermost(&features.text, line.start as usize);
-        for (place, word) in features.places(line).iter().zip(features.words(line)) {
-            let term = features.terms[*place as usize];
-            let all = match term.kind() {
+        for (kind, word) in rare_names(features, line, is_rare) {
+            let all = match kind {
                 Kind::Symbol if is_outer => &mut outer,
                 Kind::Symbol => &mut given,
                 Kind::Address if is_path(word) => &mut given,
-                Kind::Name => &mut plain,
-                Kind::Address | Kind::Word => continue,
+                Kind::Address | Kind::Name | Kind::Word => continue,
             };
-            let tells = is_name(word) && is_rare(term.hash()) && is_whole(text, word);
-            if tells && !all.contains(&word) {
+            if !all.contains(&word) {
                 all.push(word);
             }
         }
@@ -104,18 +111,44 @@ fn names_of_its_own<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -
             break;
         }
     }
-    let spread = |names: Vec<&'a str>, n: usize| {
-        let step = names.len().div_ceil(n.max(1)).max(1);
-        names.into_iter().step_by(step).take(n)
-    };
     let mut names: Vec<&str> = spread(outer, NAMES).collect();
     given.retain(|name| !names.contains(name));
     names.extend(spread(given, NAMES - names.len()));
     // Words that merely begin with a capital tell less.
     if names.is_empty() {
-        names.extend(spread(plain, NAMES));
+        names.extend(spread(capitalized(features, is_rare), NAMES));
     }
     names
+}
+
+/// Returns `n` of the names from all over them.
+fn spread(names: Vec<&str>, n: usize) -> impl Iterator<Item = &str> {
+    let step = names.len().div_ceil(n.max(1)).max(1);
+    names.into_iter().step_by(step).take(n)
+}
+
+/// Returns the words that begin with a capital and that hardly another message has.
+fn capitalized<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -> Vec<&'a str> {
+    let rare = features.lines.iter().flat_map(|line| rare_names(features, line, is_rare));
+    let mut known = HashSet::new();
+    rare.filter(|(kind, word)| *kind == Kind::Name && known.insert(*word)).map(|(_, word)| word).collect()
+}
+
+/// Returns the words of a line that look like names and that hardly another message has, with their kinds.
+fn rare_names<'a>(
+    features: &'a Features,
+    line: &'a Line,
+    is_rare: &dyn Fn(u64) -> bool,
+) -> impl Iterator<Item = (Kind, &'a str)> {
+    let text = features.line(line);
+    let terms = features.places(line).iter().map(|place| features.terms[*place as usize]);
+    // Most words of a session are in several messages, and that is the quickest question.
+    terms
+        .zip(features.words(line))
+        .filter(move |(term, word)| {
+            term.kind() != Kind::Word && is_rare(term.hash()) && is_name(word) && is_whole(text, word)
+        })
+        .map(|(term, word)| (term.kind(), word))
 }
 
 /// Checks whether a line is not indented, apart from its number.

@@ -7,7 +7,7 @@ use super::record::Entry;
 use super::story::{Folder, one_line};
 use super::worth::Worth;
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::names::{FEW_MESSAGES, Names, names};
+use crate::compaction::names::{FEW_MESSAGES, names_of_its_own, table_keys};
 use crate::{Context, ContextMessage, Role, TokenCounter, Tokens};
 
 /// A result of fewer tokens is not worth a line.
@@ -45,29 +45,43 @@ impl Content<'_> {
     }
 }
 
-/// Returns the contents of the results that `leaves`, the largest first; the newest of those with the same
-/// names.
+/// Returns the contents of the results that `leaves`, the largest first; of those with the same names the
+/// first. After `most` that are no table, only tables follow.
 pub(super) fn contents<'a>(
     context: &Context,
     sources: &'a [ContextMessage],
     leaves: &[bool],
     folder: &Folder,
     worth: &Worth<'_>,
+    most: usize,
 ) -> Vec<Content<'a>> {
+    let is_result = |message: &ContextMessage| message.message().role() == Role::Tool;
+    let is_large = |position: &usize| sources[*position].tokens() >= LEAST;
+    let mut left: Vec<usize> = (0..sources.len())
+        .rev()
+        .filter(|position| leaves[*position] && is_result(&sources[*position]) && is_large(position))
+        .collect();
+    left.sort_by_key(|position| Reverse(sources[*position].tokens()));
     let is_rare = |term: u64| worth.n_messages(term) <= FEW_MESSAGES;
-    let of = |position: usize| {
+    let (mut contents, mut known) = (Vec::new(), HashSet::new());
+    let mut n_others = 0;
+    for position in left {
         let message = &sources[position];
-        let is_result = message.message().role() == Role::Tool && message.tokens() >= LEAST;
-        let asked = answered_call(context, position).filter(|_| is_result && leaves[position])?;
-        let tool = one_line(asked.call.name.as_str(), TOOL_CHARS)?;
-        let subject = folder.subject(asked.deed);
-        let label = format!("{} {tool}{subject}, {} tokens", message.label(), message.tokens());
-        let Names { names, are_keys } = names(message.features(), &is_rare);
-        (names.len() >= LEAST_NAMES).then_some(Content { position, label, names, is_table: are_keys })
-    };
-    let mut contents: Vec<Content<'_>> = (0..sources.len()).rev().filter_map(of).collect();
-    let mut known: HashSet<Vec<&str>> = HashSet::new();
-    contents.retain(|content| known.insert(content.names.clone()));
-    contents.sort_by_key(|content| Reverse(sources[content.position].tokens()));
+        let features = message.features();
+        let keys = table_keys(features);
+        let is_table = keys.is_some();
+        if !is_table && n_others == most {
+            continue;
+        }
+        let Some(asked) = answered_call(context, position) else { continue };
+        let Some(tool) = one_line(asked.call.name.as_str(), TOOL_CHARS) else { continue };
+        let names = keys.unwrap_or_else(|| names_of_its_own(features, &is_rare));
+        if names.len() >= LEAST_NAMES && known.insert(names.clone()) {
+            let subject = folder.subject(asked.deed);
+            let label = format!("{} {tool}{subject}, {} tokens", message.label(), message.tokens());
+            n_others += usize::from(!is_table);
+            contents.push(Content { position, label, names, is_table });
+        }
+    }
     contents
 }

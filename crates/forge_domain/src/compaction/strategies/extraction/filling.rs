@@ -131,7 +131,9 @@ impl Folding<'_> {
         let candidates = worth.candidates(self.passages(&newest));
         let steps = steps(self.material.context, self.material.sources, self.leaves, folder);
         let newest_first = || steps.iter().rev().map(|step| (step.position, &step.entry));
-        let contents = contents(self.material.context, self.material.sources, self.leaves, folder, worth);
+        let most = (room.share(share::LEFT_OUT, 100).as_u64() / LEAST_CONTENT.as_u64()) as usize;
+        let contents =
+            contents(self.material.context, self.material.sources, self.leaves, folder, worth, most);
         let staying =
             self.material.context.messages().iter().zip(self.leaves).filter(|(_, leaves)| !**leaves);
         let staying = staying.map(|(message, _)| &message.features().text);
