@@ -222,7 +222,9 @@ fn plan(
     counter: &dyn TokenCounter,
 ) -> Plan {
     let standing = Standing::of(context, rules, 0);
-    let whole = sum(&standing.least(context, First::Whole, counter));
+    // A marker is reckoned with at its largest, so that what is compacted already may seem to need more than
+    // it has.
+    let whole = sum(&standing.least(context, First::Whole, counter)).min(context.size().tokens);
     let (first, tokens) = if whole <= budget.room() {
         (First::Whole, whole)
     } else {

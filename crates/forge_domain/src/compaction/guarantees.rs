@@ -157,6 +157,7 @@ fn several_compactions_keep_every_guarantee() {
         (&["stRUtr", "", "uTr"], "{ message_threshold: 6, turn_threshold: 2 }", 2_160),
         (&["aUtuRU", "sstuRTr"], "{ strategies: [extraction] }", 2_631),
         (&["sAa", "turuTr"], "{}", 1_343),
+        (&["stRTr"], "{ strategies: [sliding_window], retention_window: 0 }", 1_148),
         (&["ssatuR", "turtr"], "{}", 636),
         (
             &["ssu", "tRrRutrrtrutrrtrru", "sUt"],
