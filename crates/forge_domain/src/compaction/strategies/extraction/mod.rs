@@ -143,6 +143,9 @@ const TAIL_PERCENT_OF_TALK: u64 = 15;
 const CLAIM_OF_TALK: u64 = 65;
 /// A result is shortened to no less than this to be among the newest messages.
 const LEAST_RESULT: Tokens = Tokens::new(80);
+/// The least share of the agent's answer before the latest message of the person that is kept as a message of
+/// its own, in percent.
+const LEAST_OF_ANTECEDENT: u64 = 50;
 /// The newest results are shortened to that before the agent's words beside them are.
 const LEAST_OF_LAST_RESULT: Tokens = Tokens::new(40);
 /// The parts that yield to the record, in the order of yielding.
@@ -291,8 +294,8 @@ impl Plan {
         Item { tokens: cut.map_or(item.tokens, |cut| cut.most), ..item }
     }
 
-    /// Keeps the newest of what is free verbatim, up to `tail`; everything else leaves. Of the first that is
-    /// too large, the results are shortened.
+    /// Keeps the newest of what is free verbatim, up to `tail`; everything else leaves. The first that is too
+    /// large is shortened.
     fn fold_all_but_newest(&mut self, mut tail: Tokens, tokens: &[Tokens], context: &Context) {
         let mut is_open = true;
         for index in (0..self.standing.groups.len()).rev() {
@@ -305,7 +308,7 @@ impl Plan {
                 tail = tail - tokens[index];
                 continue;
             }
-            if !is_open || is_record || !self.shorten_results(&group, tokens[index] - tail, context) {
+            if !is_open || is_record || !self.shorten(&group, tokens[index] - tail, context) {
                 self.folded.push(index);
             }
             is_open = false;
@@ -313,15 +316,21 @@ impl Plan {
         self.folded.reverse();
     }
 
-    /// Shortens the results of `group` by `excess`; returns false if they would be too short to be useful.
-    fn shorten_results(&mut self, group: &Group, excess: Tokens, context: &Context) -> bool {
-        let results = group.range().map(|position| (position, &context.messages()[position]));
-        let results = results.filter(|(_, message)| message.role() == Role::Tool);
-        let items: Vec<Item> = results
-            .map(|(position, message)| Item {
-                position,
-                tokens: message.tokens(),
-                least: message.tokens().min(LEAST_RESULT),
+    /// Shortens the results of `group` by `excess` or, if it is the agent's answer before the latest message of
+    /// the person, that; returns false if they would be too short to be useful.
+    fn shorten(&mut self, group: &Group, excess: Tokens, context: &Context) -> bool {
+        let is_antecedent = context.latest_user() == Some(group.range().end) && group.range().len() == 1;
+        let least = |message: &ContextMessage| match message.role() {
+            Role::Tool => Some(message.tokens().min(LEAST_RESULT)),
+            // What the person answers to is worth more in one piece than what a record quotes of it.
+            Role::Assistant if is_antecedent => Some(message.tokens().share(LEAST_OF_ANTECEDENT, 100)),
+            _ => None,
+        };
+        let items: Vec<Item> = group
+            .range()
+            .filter_map(|position| {
+                let message = &context.messages()[position];
+                Some(Item { position, tokens: message.tokens(), least: least(message)? })
             })
             .collect();
         let (cuts, saved) = level(&items, excess, CutOf::Text);
@@ -540,6 +549,29 @@ mod tests {
         ] {
             assert_eq!(yielded(&retaining(retained), room, before), expected, "{retained} of {before}");
         }
+    }
+
+    #[test]
+    fn the_answer_that_the_person_answers_to_stays_in_one_piece_with_its_head_and_tail() {
+        let mut conversation = Conversation::new();
+        let mut append = |message: Message| {
+            conversation.append(ContextMessage::count(message, &Characters));
+        };
+        append(Message::user("Count the lines."));
+        for n in 0..20 {
+            append(Message::assistant(format!("answer {n} is about item_{n} {}", "and more ".repeat(10))));
+            append(Message::user(format!("and then number {n}?")));
+        }
+        let answer = format!("I count them so: {} and that is how.", "one line and ".repeat(40));
+        append(Message::assistant(answer));
+        append(Message::user("I mean those that are not blank."));
+        let _ = fit_again(EXTRACT, 1_600, &mut conversation, &Script::new(Vec::new()));
+        let view = conversation.view();
+        let [.., antecedent, _] = view.messages() else { panic!("too few messages") };
+        let text = antecedent.message().to_text();
+        assert_eq!(antecedent.role(), Role::Assistant);
+        assert!(text.starts_with("I count them so: ") && text.ends_with(" and that is how."), "{text}");
+        assert!(text.contains("omitted"), "{text}");
     }
 
     #[test]
