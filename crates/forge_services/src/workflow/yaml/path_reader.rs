@@ -237,7 +237,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Items<'_, A> {
             let at = at.below(Step::Item(self.next));
             self.next += 1;
             if !reading.skipped.contains(&at) {
-                return inner.next_element_seed(PathReader { inner: seed, at, reading: *reading });
+                return inner.next_element_seed(PathReader { inner: seed, at, reading });
             }
             // Read without its path: nothing in it is looked at.
             let passed = inner.next_element::<IgnoredAny>().inspect_err(|_| reading.refuse(&at));
@@ -285,6 +285,6 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<'_, A> {
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
         let PathReader { inner, reading, .. } = &mut self.map;
-        inner.next_value_seed(PathReader { inner: seed, at: self.entry.clone(), reading: *reading })
+        inner.next_value_seed(PathReader { inner: seed, at: self.entry.clone(), reading })
     }
 }
