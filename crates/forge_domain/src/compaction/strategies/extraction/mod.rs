@@ -316,8 +316,8 @@ impl Plan {
         self.folded.reverse();
     }
 
-    /// Shortens the results of `group` by `excess` or, if it is the agent's answer before the latest message of
-    /// the person, that; returns false if they would be too short to be useful.
+    /// Shortens the results of `group` by `excess` or, if it is the agent's answer before the latest message
+    /// of the person, that; returns false if they would be too short to be useful.
     fn shorten(&mut self, group: &Group, excess: Tokens, context: &Context) -> bool {
         let is_antecedent = context.latest_user() == Some(group.range().end) && group.range().len() == 1;
         let least = |message: &ContextMessage| match message.role() {
