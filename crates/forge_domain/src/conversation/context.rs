@@ -42,6 +42,9 @@ pub struct Context {
     /// Found when first needed: a compaction needs it often.
     groups: Arc<OnceLock<Groups>>,
     size: Size,
+    /// True if a message has, or had, reasoning that is bound to its view: only then must all be looked at
+    /// before a call.
+    has_reasoning: bool,
     next_id: MessageId,
     /// The number of entries of the log at the time of this view.
     revision: usize,
@@ -75,6 +78,10 @@ impl PartialEq for Context {
     }
 }
 
+fn has_reasoning(message: &ContextMessage) -> bool {
+    message.is_bare() || message.bound_reasoning().is_some()
+}
+
 impl Edit {
     fn start(&self) -> usize {
         match self {
@@ -89,8 +96,9 @@ impl Context {
     /// `next_id`.
     pub(crate) fn new(messages: Vec<ContextMessage>, next_id: MessageId, revision: usize) -> Self {
         let size = messages.iter().map(Size::of).fold(Size::EMPTY, Add::add);
+        let has_reasoning = messages.iter().any(has_reasoning);
         let groups = Arc::default();
-        Self { messages: Arc::new(messages), groups, size, next_id, revision, frame: None }
+        Self { messages: Arc::new(messages), groups, size, has_reasoning, next_id, revision, frame: None }
     }
 
     /// Returns the context as it is sent in `frame`: messages whose view has changed since they were made go
@@ -101,8 +109,7 @@ impl Context {
         if self.frame.as_ref().is_some_and(|known| Arc::ptr_eq(known, frame)) {
             return self;
         }
-        let has_reasoning = self.messages.iter().any(|message| message.bound_reasoning().is_some());
-        let stale = if has_reasoning { frame.examine(&self.messages).0 } else { Vec::new() };
+        let stale = if self.has_reasoning { frame.examine(&self.messages).0 } else { Vec::new() };
         let frame = Some(Arc::clone(frame));
         if stale.is_empty() {
             return Self { frame, ..self };
@@ -197,7 +204,7 @@ impl Context {
     #[must_use]
     pub(super) fn without_silent(self) -> Self {
         let is_silent = |message: &ContextMessage| message.is_bare() && message.says_only_reasoning();
-        if !self.messages.iter().any(is_silent) {
+        if !self.has_reasoning || !self.messages.iter().any(is_silent) {
             return self;
         }
         let messages = self.messages.iter().filter(|message| !is_silent(message)).cloned().collect();
@@ -207,6 +214,7 @@ impl Context {
     /// Appends `message` as the newest one, already numbered by its log.
     pub(crate) fn push(&mut self, message: ContextMessage, next_id: MessageId) {
         self.size = self.size + Size::of(&message);
+        self.has_reasoning |= has_reasoning(&message);
         self.next_id = next_id;
         self.revision += 1;
         Arc::make_mut(&mut self.messages).push(message);
