@@ -222,8 +222,8 @@ fn plan(
     counter: &dyn TokenCounter,
 ) -> Plan {
     let standing = Standing::of(context, rules, 0);
-    // A marker is reckoned with at its largest, so that what is compacted already may seem to need more than
-    // it has.
+    // The estimate assumes the largest marker, so it can exceed the size of a context that was compacted
+    // already.
     let whole = sum(&standing.least(context, First::Whole, counter)).min(context.size().tokens);
     let (first, tokens) = if whole <= budget.room() {
         (First::Whole, whole)

@@ -62,13 +62,11 @@ pub(super) fn names<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -
 pub(super) fn table_keys(features: &Features) -> Option<Vec<&str>> {
     let n_lines = features.lines.len();
     let least = LEAST_KEYS.max((n_lines * KEYS_PERCENT).div_ceil(100));
-    if least > n_lines.min(MANY) {
-        return None;
-    }
+    let lines = &features.lines[..n_lines.min(MANY)];
+    // Most texts are no table: their first lines without a key show it.
+    let mut others = lines.len().checked_sub(least)?;
     let mut keys = Vec::with_capacity(least);
-    // Most texts are no table, which their first lines without a key tell.
-    let mut others = n_lines.min(MANY) - least;
-    for line in &features.lines[..n_lines.min(MANY)] {
+    for line in lines {
         match key(features.line(line)) {
             Some(key) => keys.push(key),
             None => others = others.checked_sub(1)?,
@@ -92,7 +90,7 @@ fn key(line: &str) -> Option<&str> {
 
 /// Returns names that hardly another message has: those at the outermost level of a text first, which tell
 /// its parts, then some from all over it.
-pub(super) fn names_of_its_own<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -> Vec<&'a str> {
+fn names_of_its_own<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -> Vec<&'a str> {
     let (mut outer, mut given): (Vec<&str>, Vec<&str>) = Default::default();
     for line in &features.lines {
         let is_outer = is_outermost(&features.text, line.start as usize);

@@ -1,7 +1,6 @@
 //! One layer from its YAML, and the exact positions of its faults.
 
 use forge_domain::Workflow;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_saphyr::{Error, Location, Options};
 
@@ -21,24 +20,28 @@ pub(super) fn read(source: &Source) -> Result<Workflow, WorkflowError> {
 
 /// Reads `source` as any type.
 pub(super) fn read_as<T: DeserializeOwned>(source: &Source) -> Result<T, WorkflowError> {
-    let options = with_variables(serde_saphyr::options! { with_snippet: false }, source);
     let reading = Reading::default();
     let (text, unset) = with_quoted_variables(source);
     if let Some(unset) = unset.first() {
         return Err(not_set(source, &Outline::of(&source.text), unset));
     }
-    serde_saphyr::with_deserializer_from_str_with_options(&text, options, |yaml| {
-        T::deserialize(PathReader::new(yaml, &reading))
-    })
-    .map_err(|error| refusal(source, &Outline::of(&source.text), &reading, &error).1)
+    parse(&text, serde_saphyr::options! { with_snippet: false }, source, &reading)
+        .map_err(|error| refusal(source, &Outline::of(&source.text), &reading, &error).1)
 }
 
-/// Returns the options with the variables that the text may name.
-fn with_variables(options: Options, source: &Source) -> Options {
-    match &source.variables {
-        Some(variables) => options.with_properties(variables.pairs().collect()),
-        None => options,
+/// Parses the text of `source`, in which values may name its variables.
+fn parse<T: DeserializeOwned>(
+    text: &str,
+    mut options: Options,
+    source: &Source,
+    reading: &Reading,
+) -> Result<T, Error> {
+    if let Some(variables) = &source.variables {
+        options = options.with_properties(variables.pairs().collect());
     }
+    serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
+        T::deserialize(PathReader::new(yaml, reading))
+    })
 }
 
 /// Most faults that are looked for in one text: each is one more reading of it.
@@ -108,10 +111,7 @@ fn read_without(text: &str, source: &Source, reading: &Reading) -> Result<Workfl
         with_snippet: false,
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::FirstWins,
     };
-    let options = with_variables(options, source);
-    serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
-        Workflow::deserialize(PathReader::new(yaml, reading))
-    })
+    parse(text, options, source, reading)
 }
 
 /// Checks whether an error is about the text, and not about something in it that could be skipped.

@@ -7,7 +7,7 @@ use super::record::Entry;
 use super::story::{Folder, one_line};
 use super::worth::Worth;
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::names::{FEW_MESSAGES, names_of_its_own, table_keys};
+use crate::compaction::names::{FEW_MESSAGES, Names, names, table_keys};
 use crate::{Context, ContextMessage, Role, TokenCounter, Tokens};
 
 /// A result of fewer tokens is not worth a line.
@@ -68,19 +68,17 @@ pub(super) fn contents<'a>(
     for position in left {
         let message = &sources[position];
         let features = message.features();
-        let keys = table_keys(features);
-        let is_table = keys.is_some();
-        if !is_table && n_others == most {
+        if n_others == most && table_keys(features).is_none() {
             continue;
         }
         let Some(asked) = answered_call(context, position) else { continue };
         let Some(tool) = one_line(asked.call.name.as_str(), TOOL_CHARS) else { continue };
-        let names = keys.unwrap_or_else(|| names_of_its_own(features, &is_rare));
+        let Names { names, are_keys } = names(features, &is_rare);
         if names.len() >= LEAST_NAMES && known.insert(names.clone()) {
             let subject = folder.subject(asked.deed);
             let label = format!("{} {tool}{subject}, {} tokens", message.label(), message.tokens());
-            n_others += usize::from(!is_table);
-            contents.push(Content { position, label, names, is_table });
+            n_others += usize::from(!are_keys);
+            contents.push(Content { position, label, names, is_table: are_keys });
         }
     }
     contents

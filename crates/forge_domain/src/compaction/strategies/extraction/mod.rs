@@ -322,7 +322,7 @@ impl Plan {
         let is_antecedent = context.latest_user() == Some(group.range().end) && group.range().len() == 1;
         let least = |message: &ContextMessage| match message.role() {
             Role::Tool => Some(message.tokens().min(LEAST_RESULT)),
-            // What the person answers to is worth more in one piece than what a record quotes of it.
+            // The person answers this text, so its head and tail are worth more than quotes in a record.
             Role::Assistant if is_antecedent => Some(message.tokens().share(LEAST_OF_ANTECEDENT, 100)),
             _ => None,
         };
