@@ -1,7 +1,8 @@
 //! The notation of the tests, and services that answer by script.
 //!
-//! A letter per message: `s` system, `u` user, `a` assistant, `t` assistant with calls, `r` result. Each
-//! costs 100 tokens, a capital 1,000. In expected values, `[…]` has left the view and `r~` was shortened.
+//! A letter per message: `s` system, `u` user, `n` a note by a harness, `k` a summary by another program, `a`
+//! assistant, `t` assistant with calls, `r` result. Each costs 100 tokens, a capital 1,000. In expected values,
+//! `[…]` has left the view and `r~` was shortened.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -27,6 +28,8 @@ pub(super) fn conversation(notation: &str) -> Conversation {
         let message = match letter.to_ascii_lowercase() {
             's' => Message::system(text),
             'u' => Message::user(text),
+            'n' => Message::user(text).noted_by("harness"),
+            'k' => Message::user(text).compacted(),
             'a' => Message::assistant(text),
             't' => {
                 let calls = calls_of(&letters, position, size);

@@ -29,10 +29,21 @@ fn notations() -> impl Strategy<Value = String> {
     let unit = prop_oneof![
         3 => Just("u"), 3 => Just("a"), 5 => Just("tr"), 2 => Just("trr"), 1 => Just("tar"), 1 => Just("tur"), 1 => Just("tuR"),
         1 => Just("tR"), 1 => Just("Tr"), 1 => Just("U"), 1 => Just("A"), 1 => Just("s"), 1 => Just("tRrR"),
-        1 => Just("t"), 1 => Just("r"),
+        1 => Just("t"), 1 => Just("r"), 1 => Just("n"), 1 => Just("K"),
     ];
     (
-        prop_oneof![Just(""), Just("s"), Just("ss"), Just("su"), Just("sU"), Just("r"), Just("sRa")],
+        prop_oneof![
+            Just(""),
+            Just("s"),
+            Just("ss"),
+            Just("su"),
+            Just("sU"),
+            Just("r"),
+            Just("sRa"),
+            Just("suN"),
+            Just("Ku"),
+            Just("snUK"),
+        ],
         prop::collection::vec(unit, 0..40),
     )
         .prop_map(|(head, units)| head.to_owned() + &units.concat())

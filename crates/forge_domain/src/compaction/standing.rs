@@ -67,6 +67,9 @@ pub(crate) struct Standing {
     latest_user: Option<usize>,
     /// The most tokens that one message of the person's words has.
     person_most: Tokens,
+    /// The notes of the opening, by position, and the most tokens that one of them has.
+    notes: Vec<usize>,
+    note_most: Tokens,
 }
 
 impl Standing {
@@ -79,6 +82,7 @@ impl Standing {
         let last = groups.len().checked_sub(1);
         let pins = rules.pins();
         let opening = end_of_opening(context, n_leading_system);
+        let mut notes = Vec::new();
         let holds = groups
             .iter()
             .enumerate()
@@ -93,9 +97,10 @@ impl Standing {
                     Hold::LatestUser
                 } else if Some(index) == last {
                     Hold::LastGroup
-                } else if messages.iter().any(|message| pins.hold(message))
-                    || (group.range().end <= opening && !messages.iter().any(ContextMessage::starts_turn))
-                {
+                } else if messages.iter().any(|message| pins.hold(message)) {
+                    Hold::Pinned
+                } else if group.range().end <= opening && !messages.iter().any(ContextMessage::starts_turn) {
+                    notes.push(group.range().start);
                     Hold::Pinned
                 } else if rules.preserve_system_messages && group.has_system() {
                     Hold::System
@@ -106,9 +111,21 @@ impl Standing {
                 }
             })
             .collect();
+        let sizes: Vec<Tokens> =
+            notes.iter().map(|position| context.messages()[*position].tokens()).collect();
+        let note_most = level_of(sizes, rules.target.tokens.share(NOTES_PERCENT, 100)).max(LEAST_OF_PERSON);
         let person_most = Tokens::MAX;
-        let mut standing =
-            Self { groups, holds, n_leading_system, pins, first_user, latest_user, person_most };
+        let mut standing = Self {
+            groups,
+            holds,
+            n_leading_system,
+            pins,
+            first_user,
+            latest_user,
+            person_most,
+            notes,
+            note_most,
+        };
         standing.hold_person(context, rules);
         standing
     }
@@ -126,7 +143,8 @@ impl Standing {
         }
         said.truncate(self.most_of_person(rules));
         let room = self.room_for_person(context, rules);
-        let most = level_of(&said, room).max(LEAST_OF_PERSON);
+        let sizes = said.iter().map(|(_, tokens)| *tokens).collect();
+        let most = level_of(sizes, room).max(LEAST_OF_PERSON);
         let mut left = room;
         for (index, tokens) in said {
             let kept = tokens.min(most);
@@ -160,6 +178,9 @@ impl Standing {
     fn room_for_person(&self, context: &Context, rules: &CompactionRules) -> Tokens {
         let tokens = |(group, hold): (&crate::Group, &Hold)| -> Tokens {
             let tokens = context.messages()[group.range()].iter().map(ContextMessage::tokens).sum::<Tokens>();
+            if self.notes.contains(&group.range().start) {
+                return tokens.min(self.note_most);
+            }
             match hold {
                 Hold::Fixed | Hold::FirstUser | Hold::Pinned | Hold::System => tokens,
                 Hold::LastGroup | Hold::LatestUser => tokens.min(SHORTENED),
@@ -176,25 +197,30 @@ impl Standing {
         }
     }
 
-    /// Returns the context with the person's long messages shortened, and how its groups are held.
-    pub(crate) fn with_person_cut(
+    /// Returns the context with the long messages shortened of which only a share stays, and how its groups
+    /// are held.
+    pub(crate) fn with_share_cut(
         rules: &CompactionRules,
         context: Context,
         counter: &dyn TokenCounter,
     ) -> (Context, Self) {
         let standing = Self::of(&context, rules, rules.retention_window);
-        let cuts = standing.person_cuts(&context);
+        let cuts = standing.share_cuts(&context);
         let edits: Vec<Edit> =
             cuts.iter().filter_map(|cut| shorten(&context, &standing.pins, cut, counter)).collect();
         (if edits.is_empty() { context } else { context.edit(edits) }, standing)
     }
 
-    /// Returns the cuts of the person's long messages that stay.
-    pub(crate) fn person_cuts(&self, context: &Context) -> Vec<Cut> {
+    /// Returns the cuts of the long messages of which only a share stays: the person's, and the notes of the
+    /// opening.
+    pub(crate) fn share_cuts(&self, context: &Context) -> Vec<Cut> {
         let held = self.groups.iter().zip(&self.holds).filter(|(_, hold)| **hold == Hold::Person);
-        let long = held.map(|(group, _)| group.range().start);
-        long.filter(|position| context.messages()[*position].tokens() > self.person_most)
-            .map(|position| Cut { position, most: self.person_most, of: CutOf::Text })
+        let said = held.map(|(group, _)| (group.range().start, self.person_most));
+        let noted = self.notes.iter().map(|position| (*position, self.note_most));
+        noted
+            .chain(said)
+            .filter(|(position, most)| context.messages()[*position].tokens() > *most)
+            .map(|(position, most)| Cut { position, most, of: CutOf::Text })
             .collect()
     }
 
@@ -363,6 +389,9 @@ fn said(context: &Context) -> Tokens {
 const WORK: usize = 8;
 /// The least part of a talk that the person says if both sides say about as much, in percent.
 const EVEN_PERCENT: u64 = 30;
+/// The share of the target that the notes of the opening may take, in percent: project rules fit in it, and a
+/// long summary by another program must not displace the work that came after it.
+const NOTES_PERCENT: u64 = 33;
 /// The part of their share that the person's words have in such talk, in percent.
 const PERSON_PERCENT_OF_TALK: u64 = 30;
 /// A message of the person's is shortened to no less than this: older ones leave first.
@@ -370,9 +399,8 @@ const LEAST_OF_PERSON: Tokens = Tokens::new(180);
 /// The tokens of the newest messages if their texts have to be shortened, about.
 const SHORTENED: Tokens = Tokens::new(64);
 
-/// Returns the most tokens that each of the messages may have so that all of them fit `room`.
-fn level_of(said: &[(usize, Tokens)], room: Tokens) -> Tokens {
-    let mut sizes: Vec<Tokens> = said.iter().map(|(_, tokens)| *tokens).collect();
+/// Returns the most tokens that each of the messages of such `sizes` may have so that all of them fit `room`.
+fn level_of(mut sizes: Vec<Tokens>, room: Tokens) -> Tokens {
     sizes.sort_unstable();
     let mut left = room;
     for (nth, size) in sizes.iter().enumerate() {

@@ -107,7 +107,7 @@ impl CompactionStrategy for SlidingWindow {
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
         let before = context.size();
-        let (context, standing) = Standing::with_person_cut(rules, context, services.counter());
+        let (context, standing) = Standing::with_share_cut(rules, context, services.counter());
         let drops = self.decide(rules, &context, &standing, services.counter());
         let after = context.edit(folds(&context, &standing, &drops, self.marking(), services.counter()));
         let impact = CompactionImpact::new(before, after.size(), drops.yielded);

@@ -56,7 +56,7 @@ impl CompactionStrategy for Truncation {
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
         let (before, counter) = (context.size(), services.counter());
-        let (context, standing) = Standing::with_person_cut(rules, context, counter);
+        let (context, standing) = Standing::with_share_cut(rules, context, counter);
         let plan = decide(rules, &context, &standing, counter);
         let carried_out = |marking: Marking| {
             let mut edits = folds(&context, &standing, &plan.drops, marking, counter);

@@ -65,7 +65,8 @@ pub(super) fn write(
 fn place_of(sources: &[ContextMessage], position: usize) -> (u64, String) {
     let source = &sources[position];
     if source.id().is_some() {
-        return (number(source), format!("{} agent", source.label()));
+        let author = if source.role() == Role::User { "summary" } else { "agent" };
+        return (number(source), format!("{} {author}", source.label()));
     }
     let id = |message: &ContextMessage| message.id().map(MessageId::as_u64);
     let first =

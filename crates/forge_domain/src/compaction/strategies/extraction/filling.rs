@@ -7,12 +7,13 @@ use super::Material;
 use super::contents::{Content, contents};
 use super::excerpt::write;
 use super::ledger::Ledger;
-use super::passage::{Origin, Passage, move_introductions, passages, passages_of_record};
+use super::passage::{Origin, Passage, move_introductions, passages, passages_of_record, without_known};
 use super::record::{Entry, Record, Section};
 use super::story::{Folder, steps, task_list, tasks};
 use super::worth::{Candidates, Purpose, Worth};
 use crate::compaction::features::{hash, is_line_break};
 use crate::compaction::record_tag::is_record;
+use crate::compaction::written::is_written_text;
 use crate::{Context, ContextMessage, Role, TokenCounter, Tokens};
 
 /// The shares of the record, in percent of what is left beside those before it. What one does not use is
@@ -128,7 +129,6 @@ impl Folding<'_> {
     ) -> Filling {
         worth.begin_again();
         let newest = self.newest();
-        let candidates = worth.candidates(self.passages(&newest));
         let steps = steps(self.material.context, self.material.sources, self.leaves, folder);
         let newest_first = || steps.iter().rev().map(|step| (step.position, &step.entry));
         let most = (room.share(share::LEFT_OUT, 100).as_u64() / LEAST_CONTENT.as_u64()) as usize;
@@ -138,6 +138,7 @@ impl Folding<'_> {
             self.material.context.messages().iter().zip(self.leaves).filter(|(_, leaves)| !**leaves);
         let staying = staying.map(|(message, _)| &message.features().text);
         let mut filling = Filling::beside(staying.chain(self.left.iter().map(|(_, text)| text)));
+        let candidates = worth.candidates(self.passages(&newest, &filling));
         let mut left = room;
         let is = |origin: Origin| move |passage: &Passage| passage.origin == origin;
         let is_said =
@@ -228,8 +229,8 @@ impl Folding<'_> {
     }
 
     /// Returns the passages of everything that leaves; `newest` are the agent's newest texts, which are kept
-    /// together with the code in them.
-    fn passages(&self, newest: &[usize]) -> Vec<Passage> {
+    /// together with the code in them. What the agent repeats of what stays is none.
+    fn passages(&self, newest: &[usize], staying: &Filling) -> Vec<Passage> {
         let mut all = Vec::new();
         let leaving = self.material.sources.iter().enumerate().filter(|(position, _)| self.leaves[*position]);
         for (position, source) in leaving {
@@ -240,7 +241,9 @@ impl Folding<'_> {
                     all.extend(passages_of_record(source, position));
                     continue;
                 }
-                Role::User if message.is_compacted => continue,
+                Role::User if is_written_text(Role::User, &message.text()) => continue,
+                // Another program's summary: what its agent concluded.
+                Role::User if message.is_compacted => Origin::Agent,
                 // The rest of a text that is shortened where it stands is an excerpt of it.
                 Role::User if source.starts_turn() && left.is_none() => Origin::Person,
                 Role::Assistant => Origin::Agent,
@@ -254,6 +257,16 @@ impl Folding<'_> {
                 if passage.end as usize > said {
                     passage.origin = Origin::Work;
                 }
+            }
+            if origin == Origin::Agent {
+                let is_known = |line: &str| staying.known.contains(&hash(line));
+                found = found
+                    .into_iter()
+                    .filter_map(|passage| match passage.origin {
+                        Origin::Agent => without_known(passage, source.features(), is_known),
+                        _ => Some(passage),
+                    })
+                    .collect();
             }
             if newest.contains(&position) {
                 let code = found.iter_mut().filter(|passage| passage.origin == Origin::Code);

@@ -207,7 +207,7 @@ impl Plan {
                 *hold = Hold::Free;
             }
         }
-        let cuts = standing.person_cuts(context);
+        let cuts = standing.share_cuts(context);
         let cut_to = |position: usize| cuts.iter().find(|cut| cut.position == position).map(|cut| cut.most);
         let tokens_of = |group: &Group| {
             let positions = group.range().map(|at| (at, context.messages()[at].tokens()));
@@ -572,6 +572,47 @@ mod tests {
         assert_eq!(antecedent.role(), Role::Assistant);
         assert!(text.starts_with("I count them so: ") && text.ends_with(" and that is how."), "{text}");
         assert!(text.contains("omitted"), "{text}");
+    }
+
+    #[test]
+    fn a_long_opening_does_not_displace_the_work() {
+        let rule = |n: usize| format!("Rule {n}: the module part_{n} is never touched by anybody.\n");
+        let rules: String = (0..60).map(rule).collect();
+        let note = || Message::user(rules.clone()).noted_by("claude-code");
+        let summary = || Message::user(rules.clone()).compacted();
+        for (what, opening, label) in
+            [("a note", note(), "m1 note:"), ("a summary", summary(), "m1 summary:")]
+        {
+            let mut conversation = Conversation::new();
+            let mut append = |message: Message| {
+                conversation.append(ContextMessage::count(message, &Characters));
+            };
+            append(Message::user("Fix the parser."));
+            append(opening);
+            for n in 0..20 {
+                let call =
+                    ToolCall { id: "c".into(), name: ToolName::new("read").unwrap(), arguments: "{}".into() };
+                append(
+                    Message::calling(vec![call.clone()]).with_content(format!("Step {n} is about item_{n}.")),
+                );
+                append(Message::tool(ToolResult::answer(
+                    &call,
+                    format!("item_{n}: {}", "and more ".repeat(20)),
+                )));
+            }
+            append(Message::user("Now write the tests of part_31, please."));
+            append(Message::assistant("I begin with the tests of the module."));
+            let _ = fit_again(EXTRACT, 4_000, &mut conversation, &Script::new(Vec::new()));
+            let view = conversation.view();
+            let texts: Vec<String> = view.plain().map(Message::to_text).collect();
+            let [first, opening, record, .., latest, last] = &texts[..] else { panic!("{what}: {texts:#?}") };
+            assert_eq!(first, "Fix the parser.");
+            assert!(opening.starts_with("Rule 0:") && opening.contains("characters omitted"), "{opening}");
+            assert!(opening.len() < 1_400, "{opening}");
+            assert!(record.contains(label) && record.contains("part_31 is never touched"), "{record}");
+            assert_eq!(latest, "Now write the tests of part_31, please.");
+            assert_eq!(last, "I begin with the tests of the module.");
+        }
     }
 
     #[test]

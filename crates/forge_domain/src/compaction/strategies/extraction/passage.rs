@@ -163,6 +163,27 @@ pub(super) fn move_introductions(passages: &mut Vec<Passage>, features: &Feature
     passages.retain(|passage| passage.lines_from < passage.lines_to);
 }
 
+/// Returns the passage without the lines at its start and its end that are `known`; `None` if nothing is left.
+pub(super) fn without_known(
+    passage: Passage,
+    features: &Features,
+    is_known: impl Fn(&str) -> bool,
+) -> Option<Passage> {
+    let lines = passage.lines(features);
+    let is_new = |line: &Line| !is_known(features.line(line).trim());
+    let (first, last) = (lines.iter().position(is_new)?, lines.iter().rposition(is_new)?);
+    let mut new = passage;
+    if first > 0 {
+        new.start = indented_start(&features.text, lines[first].start);
+        new.lines_from += first as u32;
+    }
+    if last + 1 < lines.len() {
+        new.end = lines[last].end;
+        new.lines_to = passage.lines_from + last as u32 + 1;
+    }
+    Some(new)
+}
+
 /// Checks whether a line is a heading, or short and ends with a colon.
 fn is_introduction(line: &str) -> bool {
     let text = line.trim_end_matches(['*', '_', ' ']);
