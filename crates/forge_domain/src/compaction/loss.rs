@@ -116,13 +116,13 @@ const STRENGTHS: f32 = 100.0;
 /// Returns every message that has a favoured term. All mentions of one term weigh as much as its strength and
 /// its rarity say.
 fn mentions(context: &Context, focus: Option<&Focus>) -> Vec<Mention> {
-    let question = Question::of(context, focus);
+    let strengths = Question::of(context, focus).strengths();
     let messages = context.messages();
     let mut n_with: HashMap<u64, usize> = HashMap::new();
     let mut mentions = Vec::new();
     for message in messages {
         for term in message.features().terms.iter().map(|term| term.hash()) {
-            let strength = (question.strength(term) * STRENGTHS) as u64;
+            let strength = (strengths.get(&term).copied().unwrap_or_default() * STRENGTHS) as u64;
             if strength > 0 {
                 *n_with.entry(term).or_default() += 1;
                 mentions.push(Mention { term, weight: strength, said_in: message.id() });

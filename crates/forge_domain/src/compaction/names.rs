@@ -50,8 +50,8 @@ pub(super) struct Names<'a> {
 
 /// Returns the names by which to ask for a result: the keys, if most of its lines have one, else some.
 ///
-/// `is_rare` tells of the hash of a term whether hardly another message has it.
-pub(super) fn names<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -> Names<'a> {
+/// `is_rare` tells of the number of a term in `features` whether hardly another message has it.
+pub(super) fn names<'a>(features: &'a Features, is_rare: &dyn Fn(u32) -> bool) -> Names<'a> {
     match table_keys(features) {
         Some(keys) => Names { names: keys, are_keys: true },
         None => Names { names: names_of_its_own(features, is_rare), are_keys: false },
@@ -90,18 +90,19 @@ fn key(line: &str) -> Option<&str> {
 
 /// Returns names that hardly another message has: those at the outermost level of a text first, which tell
 /// its parts, then some from all over it.
-fn names_of_its_own<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -> Vec<&'a str> {
+pub(super) fn names_of_its_own<'a>(features: &'a Features, is_rare: &dyn Fn(u32) -> bool) -> Vec<&'a str> {
     let (mut outer, mut given): (Vec<&str>, Vec<&str>) = Default::default();
+    let mut known: HashSet<(bool, &str)> = HashSet::new();
     for line in &features.lines {
         let is_outer = is_outermost(&features.text, line.start as usize);
         for (kind, word) in rare_names(features, line, is_rare) {
-            let all = match kind {
-                Kind::Symbol if is_outer => &mut outer,
-                Kind::Symbol => &mut given,
-                Kind::Address if is_path(word) => &mut given,
+            let is_outer = match kind {
+                Kind::Symbol => is_outer,
+                Kind::Address if is_path(word) => false,
                 Kind::Address | Kind::Name | Kind::Word => continue,
             };
-            if !all.contains(&word) {
+            if known.insert((is_outer, word)) {
+                let all = if is_outer { &mut outer } else { &mut given };
                 all.push(word);
             }
         }
@@ -126,7 +127,7 @@ fn spread(names: Vec<&str>, n: usize) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the words that begin with a capital and that hardly another message has.
-fn capitalized<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -> Vec<&'a str> {
+fn capitalized<'a>(features: &'a Features, is_rare: &dyn Fn(u32) -> bool) -> Vec<&'a str> {
     let rare = features.lines.iter().flat_map(|line| rare_names(features, line, is_rare));
     let mut known = HashSet::new();
     rare.filter(|(kind, word)| *kind == Kind::Name && known.insert(*word)).map(|(_, word)| word).collect()
@@ -136,17 +137,16 @@ fn capitalized<'a>(features: &'a Features, is_rare: &dyn Fn(u64) -> bool) -> Vec
 fn rare_names<'a>(
     features: &'a Features,
     line: &'a Line,
-    is_rare: &dyn Fn(u64) -> bool,
+    is_rare: &dyn Fn(u32) -> bool,
 ) -> impl Iterator<Item = (Kind, &'a str)> {
     let text = features.line(line);
-    let terms = features.places(line).iter().map(|place| features.terms[*place as usize]);
+    let places = features.places(line).iter().copied();
     // Most words of a session are in several messages, and that is the quickest question.
-    terms
-        .zip(features.words(line))
-        .filter(move |(term, word)| {
-            term.kind() != Kind::Word && is_rare(term.hash()) && is_name(word) && is_whole(text, word)
-        })
-        .map(|(term, word)| (term.kind(), word))
+    places.zip(features.words(line)).filter_map(move |(place, word)| {
+        let kind = features.terms[place as usize].kind();
+        let is_name = kind != Kind::Word && is_rare(place) && is_name(word) && is_whole(text, word);
+        is_name.then_some((kind, word))
+    })
 }
 
 /// Checks whether a line is not indented, apart from its number.
@@ -220,7 +220,9 @@ mod tests {
                 .map(|message| ContextMessage::count(message, &Characters))
                 .collect();
             let spread = Spread::of(&all);
-            let actual = names(all[3].features(), &|term| spread.is_rare(term)).names;
+            let features = all[3].features();
+            let is_rare = |place: u32| spread.is_rare(features.terms[place as usize].hash());
+            let actual = names(features, &is_rare).names;
             assert_eq!(actual, expected, "{text}");
         }
     }

@@ -79,14 +79,21 @@ impl Question {
         self
     }
 
-    /// Returns how strongly a term is asked about; zero if it is not.
-    pub(crate) fn strength(&self, term: u64) -> f32 {
-        self.0.iter().filter(|asked| asked.names(term)).map(|asked| asked.strength).fold(0.0, f32::max)
+    /// Returns the terms that are asked about, each with how strongly it is.
+    pub(crate) fn strengths(&self) -> HashMap<u64, f32, TermHasher> {
+        let mut strengths: HashMap<u64, f32, TermHasher> = HashMap::default();
+        for asked in &self.0 {
+            for term in asked.terms() {
+                let strength = strengths.entry(term).or_default();
+                *strength = strength.max(asked.strength);
+            }
+        }
+        strengths
     }
 
     /// Checks whether the focus names a term.
     pub(crate) fn is_focus(&self, term: u64) -> bool {
-        self.strength(term) >= FOCUS
+        self.0.iter().any(|asked| asked.position.is_none() && asked.names(term))
     }
 
     /// Iterates over the questions that a passage may answer: the goal is too wide to be one.
@@ -124,8 +131,13 @@ impl Question {
 }
 
 impl Asked {
+    /// Iterates over the terms that the question names, in no order.
+    pub(crate) fn terms(&self) -> impl Iterator<Item = u64> {
+        self.terms.iter().copied()
+    }
+
     /// Checks whether the question names a term.
-    pub(crate) fn names(&self, term: u64) -> bool {
+    fn names(&self, term: u64) -> bool {
         self.terms.contains(&term)
     }
 

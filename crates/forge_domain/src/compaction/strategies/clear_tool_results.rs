@@ -241,8 +241,10 @@ fn name_contents(
     counter: &dyn TokenCounter,
 ) {
     let spread = Spread::of(context.messages());
-    let is_rare = |term: u64| spread.is_rare(term);
-    let names_of = |clearing: &Clearing| names(context.messages()[clearing.position].features(), &is_rare);
+    let names_of = |clearing: &Clearing| {
+        let features = context.messages()[clearing.position].features();
+        names(features, &|place| spread.is_rare(features.terms[place as usize].hash()))
+    };
     let mut named: Vec<(Names<'_>, &mut Clearing)> = clearings
         .iter_mut()
         .map(|clearing| (names_of(clearing), clearing))

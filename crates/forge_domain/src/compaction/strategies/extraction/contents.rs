@@ -7,7 +7,7 @@ use super::record::Entry;
 use super::story::{Folder, one_line};
 use super::worth::Worth;
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::names::{FEW_MESSAGES, Names, names, table_keys};
+use crate::compaction::names::{FEW_MESSAGES, names_of_its_own, table_keys};
 use crate::{Context, ContextMessage, Role, TokenCounter, Tokens};
 
 /// A result of fewer tokens is not worth a line.
@@ -15,16 +15,24 @@ const LEAST: Tokens = Tokens::new(60);
 /// Most characters of a tool's name.
 const TOOL_CHARS: usize = 40;
 
+/// Fewer tokens hold no line.
+pub(super) const LEAST_CONTENT: Tokens = Tokens::new(20);
 /// With fewer names, a line hardly says more than the call did.
 const LEAST_NAMES: usize = 3;
 
-/// A result that left.
+/// The results that left, the largest first, with their keys if they are tables.
+pub(super) struct Contents<'a> {
+    context: &'a Context,
+    sources: &'a [ContextMessage],
+    folder: &'a Folder,
+    results: Vec<(usize, Option<Vec<&'a str>>)>,
+}
+
+/// A result that left, and the names by which to ask for it.
 pub(super) struct Content<'a> {
     pub(super) position: usize,
     label: String,
     names: Vec<&'a str>,
-    /// True if it is a table, whose names are its keys.
-    pub(super) is_table: bool,
 }
 
 impl Content<'_> {
@@ -45,41 +53,76 @@ impl Content<'_> {
     }
 }
 
-/// Returns the contents of the results that `leaves`, the largest first; of those with the same names the
-/// first. After `most` that are no table, only tables follow.
-pub(super) fn contents<'a>(
-    context: &Context,
-    sources: &'a [ContextMessage],
-    leaves: &[bool],
-    folder: &Folder,
-    worth: &Worth<'_>,
-    most: usize,
-) -> Vec<Content<'a>> {
-    let is_result = |message: &ContextMessage| message.message().role() == Role::Tool;
-    let is_large = |position: &usize| sources[*position].tokens() >= LEAST;
-    let mut left: Vec<usize> = (0..sources.len())
-        .rev()
-        .filter(|position| leaves[*position] && is_result(&sources[*position]) && is_large(position))
-        .collect();
-    left.sort_by_key(|position| Reverse(sources[*position].tokens()));
-    let is_rare = |term: u64| worth.n_messages(term) <= FEW_MESSAGES;
-    let (mut contents, mut known) = (Vec::new(), HashSet::new());
-    let mut n_others = 0;
-    for position in left {
-        let message = &sources[position];
-        let features = message.features();
-        if n_others == most && table_keys(features).is_none() {
-            continue;
+/// Returns the entries of the first contents that fit `room`, each with its position and its tokens.
+pub(super) fn entries<'a>(
+    contents: impl Iterator<Item = Content<'a>>,
+    mut room: Tokens,
+    counter: &dyn TokenCounter,
+) -> Vec<(usize, Entry, Tokens)> {
+    let mut entries = Vec::new();
+    for content in contents {
+        if room < LEAST_CONTENT {
+            break;
         }
-        let Some(asked) = answered_call(context, position) else { continue };
-        let Some(tool) = one_line(asked.call.name.as_str(), TOOL_CHARS) else { continue };
-        let Names { names, are_keys } = names(features, &is_rare);
-        if names.len() >= LEAST_NAMES && known.insert(names.clone()) {
-            let subject = folder.subject(asked.deed);
-            let label = format!("{} {tool}{subject}, {} tokens", message.label(), message.tokens());
-            n_others += usize::from(!are_keys);
-            contents.push(Content { position, label, names, is_table: are_keys });
+        if let Some((entry, tokens)) = content.entry(room, counter) {
+            room = room - tokens;
+            entries.push((content.position, entry, tokens));
         }
     }
-    contents
+    entries
+}
+
+impl<'a> Contents<'a> {
+    /// Returns the contents of the results that `leaves`.
+    pub(super) fn of(
+        context: &'a Context,
+        sources: &'a [ContextMessage],
+        leaves: &[bool],
+        folder: &'a Folder,
+    ) -> Self {
+        let is_large_result = |position: &usize| {
+            let source = &sources[*position];
+            source.message().role() == Role::Tool && source.tokens() >= LEAST
+        };
+        let left = (0..sources.len()).rev().filter(|position| leaves[*position]).filter(is_large_result);
+        let mut results: Vec<_> =
+            left.map(|position| (position, table_keys(sources[position].features()))).collect();
+        results.sort_by_key(|(position, _)| Reverse(sources[*position].tokens()));
+        Self { context, sources, folder, results }
+    }
+
+    /// Iterates over the tables, whose names are their keys.
+    pub(super) fn tables(&self) -> impl Iterator<Item = Content<'a>> {
+        let keys = self.results.iter().filter_map(|(position, keys)| Some((*position, keys.clone()?)));
+        self.with_names(keys)
+    }
+
+    /// Iterates over the other results. Their names are looked for one result after the other, as few are
+    /// needed.
+    pub(super) fn others(&self, worth: &Worth<'_>) -> impl Iterator<Item = Content<'a>> {
+        let others = self.results.iter().filter(|(_, keys)| keys.is_none()).map(|(position, _)| *position);
+        self.with_names(others.map(|position| {
+            let is_rare = |place: u32| worth.n_messages(position, place) <= FEW_MESSAGES;
+            (position, names_of_its_own(self.sources[position].features(), &is_rare))
+        }))
+    }
+
+    /// Returns results with their names; of those with the same names the first.
+    fn with_names(
+        &self,
+        results: impl Iterator<Item = (usize, Vec<&'a str>)>,
+    ) -> impl Iterator<Item = Content<'a>> {
+        let mut known = HashSet::new();
+        results.filter_map(move |(position, names)| {
+            let asked = answered_call(self.context, position)?;
+            let tool = one_line(asked.call.name.as_str(), TOOL_CHARS)?;
+            if names.len() < LEAST_NAMES || !known.insert(names.clone()) {
+                return None;
+            }
+            let message = &self.sources[position];
+            let subject = self.folder.subject(asked.deed);
+            let label = format!("{} {tool}{subject}, {} tokens", message.label(), message.tokens());
+            Some(Content { position, label, names })
+        })
+    }
 }

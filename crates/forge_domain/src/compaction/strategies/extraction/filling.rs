@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::Material;
-use super::contents::{Content, contents};
+use super::contents::{Contents, LEAST_CONTENT, entries};
 use super::excerpt::write;
 use super::ledger::Ledger;
 use super::passage::{Origin, Passage, move_introductions, passages, passages_of_record, without_known};
@@ -44,8 +44,6 @@ mod share {
 const N_NEWEST: usize = 3;
 /// The approximate cost of a line's indentation and end.
 const LINE_TOKENS: u64 = 1;
-/// Fewer tokens hold no line of contents.
-const LEAST_CONTENT: Tokens = Tokens::new(20);
 
 /// The messages that are combined into a record.
 pub(super) struct Folding<'a> {
@@ -131,15 +129,15 @@ impl Folding<'_> {
         let newest = self.newest();
         let steps = steps(self.material.context, self.material.sources, self.leaves, folder);
         let newest_first = || steps.iter().rev().map(|step| (step.position, &step.entry));
-        let most = (room.share(share::LEFT_OUT, 100).as_u64() / LEAST_CONTENT.as_u64()) as usize;
-        let contents =
-            contents(self.material.context, self.material.sources, self.leaves, folder, worth, most);
+        let contents = Contents::of(self.material.context, self.material.sources, self.leaves, folder);
+        let most_contents = (room.share(share::LEFT_OUT, 100).as_u64() / LEAST_CONTENT.as_u64()) as usize;
         let staying =
             self.material.context.messages().iter().zip(self.leaves).filter(|(_, leaves)| !**leaves);
         let staying = staying.map(|(message, _)| &message.features().text);
-        let mut filling = Filling::beside(staying.chain(self.left.iter().map(|(_, text)| text)));
+        let filling = Filling::beside(staying.chain(self.left.iter().map(|(_, text)| text)));
         let candidates = worth.candidates(self.passages(&newest, &filling));
-        let mut left = room;
+        let mut choice =
+            Choice { sources: self.material.sources, worth, candidates, filling, left: room, counter };
         let is = |origin: Origin| move |passage: &Passage| passage.origin == origin;
         let is_said =
             |passage: &Passage| matches!(passage.origin, Origin::Person | Origin::Record(Section::Said));
@@ -152,80 +150,35 @@ impl Folding<'_> {
         };
         // Each question has most of what those before it left, so that none takes all of it.
         let answers = if self.material.is_talk { share::ANSWERS_IN_TALK } else { share::ANSWERS };
-        let mut for_answers = left.share(answers, 100);
-        left = left - for_answers;
+        let mut for_answers = choice.left.share(answers, 100);
         for asked in self.material.question.asked() {
-            worth.take_up(asked);
-            let part = for_answers.share(3, 5);
-            let which = |passage: &Passage| !is_said(passage);
-            let unused = self.pick(&mut filling, worth, &candidates, Purpose::Answer, part, &which, counter);
-            for_answers = for_answers - (part - unused);
+            choice.worth.take_up(asked);
+            let used = choice.fill(for_answers.share(3, 5), Purpose::Answer, &|passage| !is_said(passage));
+            for_answers = for_answers - used;
         }
-        left += for_answers;
-        let mut pick = |filling: &mut Filling,
-                        left: &mut Tokens,
-                        percent: u64,
-                        purpose: Purpose,
-                        which: &dyn Fn(&Passage) -> bool| {
-            let part = left.share(percent, 100);
-            let unused = self.pick(filling, worth, &candidates, purpose, part, which, counter);
-            *left = *left - (part - unused);
-        };
         let is_stated = |passage: &Passage| is_said(passage) || is_told(passage);
         if self.material.is_talk {
             // What the agent says in talk is as much of it as what the person says.
-            pick(&mut filling, &mut left, share::SAID_IN_TALK, Purpose::Statement, &is_said);
-            pick(&mut filling, &mut left, share::NEWEST_IN_TALK, Purpose::Newest, &is_newest);
-            pick(&mut filling, &mut left, 100, Purpose::Statement, &is_stated);
+            choice.pick(share::SAID_IN_TALK, Purpose::Statement, &is_said);
+            choice.pick(share::NEWEST_IN_TALK, Purpose::Newest, &is_newest);
+            choice.pick(100, Purpose::Statement, &is_stated);
         }
-        pick(&mut filling, &mut left, share::SAID, Purpose::Statement, &is_said);
-        pick(&mut filling, &mut left, share::NEWEST, Purpose::Newest, &is_newest);
-        let (tables, others): (Vec<_>, Vec<_>) = contents.iter().partition(|content| content.is_table);
-        filling.take_contents(&tables, &mut left, share::TABLES, counter);
-        filling.take_contents(&others, &mut left, share::LEFT_OUT, counter);
-        pick(&mut filling, &mut left, share::STATEMENTS, Purpose::Statement, &is_told);
-        filling.take_entries(Section::Story, newest_first(), &mut left, share::STEPS, counter);
-        pick(&mut filling, &mut left, share::LEFT_OUT, Purpose::Work, &is(Origin::Record(Section::LeftOut)));
-        pick(&mut filling, &mut left, share::STATEMENTS, Purpose::Statement, &is_told);
-        pick(&mut filling, &mut left, 100, Purpose::Work, &is_work);
-        pick(&mut filling, &mut left, 100, Purpose::Statement, &is_said);
-        pick(&mut filling, &mut left, 100, Purpose::Statement, &is_told);
-        filling.take_entries(Section::Story, newest_first(), &mut left, 100, counter);
-        filling
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "one choice: what of, for what, and in how much room")]
-    fn pick(
-        &self,
-        filling: &mut Filling,
-        worth: &mut Worth<'_>,
-        candidates: &Candidates,
-        purpose: Purpose,
-        room: Tokens,
-        which: &dyn Fn(&Passage) -> bool,
-        counter: &dyn TokenCounter,
-    ) -> Tokens {
-        worth.choose(candidates, purpose, room, which, &mut |passage, room| {
-            let text = passage.text(self.material.sources);
-            let tokens = cost(text, passage.origin, counter);
-            if tokens > room {
-                return None;
-            }
-            // What stays or was chosen before costs nothing. An answer counts in each message that has it.
-            let place = hash(&format!("{} {}", passage.message, passage.start));
-            let is_new = match purpose {
-                Purpose::Answer => filling.known.insert(place),
-                Purpose::Statement | Purpose::Newest | Purpose::Work => filling.learn(text),
-            };
-            if !is_new {
-                return Some(Tokens::ZERO);
-            }
-            if purpose == Purpose::Answer {
-                filling.learn(text);
-            }
-            filling.passages.push((*passage, tokens));
-            Some(tokens)
-        })
+        choice.pick(share::SAID, Purpose::Statement, &is_said);
+        choice.pick(share::NEWEST, Purpose::Newest, &is_newest);
+        let tables = entries(contents.tables(), choice.left.share(share::TABLES, 100), counter);
+        choice.take_contents(tables);
+        let others = contents.others(choice.worth).take(most_contents);
+        let others = entries(others, choice.left.share(share::LEFT_OUT, 100), counter);
+        choice.take_contents(others);
+        choice.pick(share::STATEMENTS, Purpose::Statement, &is_told);
+        choice.take_entries(Section::Story, newest_first(), share::STEPS);
+        choice.pick(share::LEFT_OUT, Purpose::Work, &is(Origin::Record(Section::LeftOut)));
+        choice.pick(share::STATEMENTS, Purpose::Statement, &is_told);
+        choice.pick(100, Purpose::Work, &is_work);
+        choice.pick(100, Purpose::Statement, &is_said);
+        choice.pick(100, Purpose::Statement, &is_told);
+        choice.take_entries(Section::Story, newest_first(), 100);
+        choice.filling
     }
 
     /// Returns the passages of everything that leaves; `newest` are the agent's newest texts, which are kept
@@ -320,6 +273,83 @@ const fn label_tokens(origin: Origin) -> u64 {
     }
 }
 
+/// The choice of what a record holds, and the tokens that are left for it.
+struct Choice<'c, 'm> {
+    sources: &'c [ContextMessage],
+    worth: &'c mut Worth<'m>,
+    candidates: Candidates,
+    filling: Filling,
+    left: Tokens,
+    counter: &'c dyn TokenCounter,
+}
+
+impl Choice<'_, '_> {
+    /// Picks passages for a share of what is left, in percent.
+    fn pick(&mut self, percent: u64, purpose: Purpose, which: &dyn Fn(&Passage) -> bool) {
+        self.fill(self.left.share(percent, 100), purpose, which);
+    }
+
+    /// Picks passages for at most `room` tokens, and returns what they take.
+    fn fill(&mut self, room: Tokens, purpose: Purpose, which: &dyn Fn(&Passage) -> bool) -> Tokens {
+        let Self { sources, worth, candidates, filling, left, counter } = self;
+        let unused = worth.choose(candidates, purpose, room, which, &mut |passage, room| {
+            let text = passage.text(sources);
+            let tokens = cost(text, passage.origin, *counter);
+            if tokens > room {
+                return None;
+            }
+            // What stays or was chosen before costs nothing. An answer counts in each message that has it.
+            let place = hash(&format!("{} {}", passage.message, passage.start));
+            let is_new = match purpose {
+                Purpose::Answer => filling.known.insert(place),
+                Purpose::Statement | Purpose::Newest | Purpose::Work => filling.learn(text),
+            };
+            if !is_new {
+                return Some(Tokens::ZERO);
+            }
+            if purpose == Purpose::Answer {
+                filling.learn(text);
+            }
+            filling.passages.push((*passage, tokens));
+            Some(tokens)
+        });
+        *left = *left - (room - unused);
+        room - unused
+    }
+
+    /// Takes entries, the first ones first, until their share is full.
+    fn take_entries<'e>(
+        &mut self,
+        section: Section,
+        entries: impl Iterator<Item = (usize, &'e Entry)>,
+        percent: u64,
+    ) {
+        let mut room = self.left.share(percent, 100);
+        for (position, entry) in entries {
+            let tokens = self.counter.count(entry.as_str()) + Tokens::new(LINE_TOKENS);
+            if tokens > room {
+                break;
+            }
+            if self.filling.known.insert(hash(entry.as_str())) {
+                room = room - tokens;
+                self.take(section, position, entry.clone(), tokens);
+            }
+        }
+    }
+
+    fn take_contents(&mut self, contents: Vec<(usize, Entry, Tokens)>) {
+        for (position, entry, tokens) in contents {
+            self.take(Section::LeftOut, position, entry, tokens);
+        }
+    }
+
+    fn take(&mut self, section: Section, position: usize, entry: Entry, tokens: Tokens) {
+        self.left = self.left - tokens;
+        let placed = Placed { place: (entry.number(), position), entry };
+        self.filling.entries.push((section, placed, tokens));
+    }
+}
+
 impl Filling {
     /// Returns a filling that knows the lines of everything that stays.
     fn beside(staying: impl Iterator<Item = impl AsRef<str>>) -> Self {
@@ -337,52 +367,6 @@ impl Filling {
             is_new |= self.known.insert(hash(line));
         }
         is_new
-    }
-
-    /// Takes entries, the first ones first, until their share is full.
-    fn take_entries<'e>(
-        &mut self,
-        section: Section,
-        entries: impl Iterator<Item = (usize, &'e Entry)>,
-        left: &mut Tokens,
-        percent: u64,
-        counter: &dyn TokenCounter,
-    ) {
-        let mut room = left.share(percent, 100);
-        for (position, entry) in entries {
-            let tokens = counter.count(entry.as_str()) + Tokens::new(LINE_TOKENS);
-            if tokens > room {
-                break;
-            }
-            if self.known.insert(hash(entry.as_str())) {
-                room = room - tokens;
-                *left = *left - tokens;
-                let placed = Placed { place: (entry.number(), position), entry: entry.clone() };
-                self.entries.push((section, placed, tokens));
-            }
-        }
-    }
-
-    /// Takes the contents of what left, until their share is full.
-    fn take_contents(
-        &mut self,
-        contents: &[&Content<'_>],
-        left: &mut Tokens,
-        percent: u64,
-        counter: &dyn TokenCounter,
-    ) {
-        let mut room = left.share(percent, 100);
-        for content in contents {
-            if room < LEAST_CONTENT {
-                break;
-            }
-            if let Some((entry, tokens)) = content.entry(room, counter) {
-                room = room - tokens;
-                *left = *left - tokens;
-                let placed = Placed { place: (entry.number(), content.position), entry };
-                self.entries.push((Section::LeftOut, placed, tokens));
-            }
-        }
     }
 
     /// Drops the least valuable until `excess` is saved; returns false if nothing is left.

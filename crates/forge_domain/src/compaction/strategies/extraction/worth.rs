@@ -1,6 +1,8 @@
 //! The worth of a passage: the terms in it, by how rare they are, how much the agent worked with them, and
 //! how strongly somebody asks about them.
 
+use std::sync::OnceLock;
+
 use indexmap::IndexMap;
 
 use super::passage::{Origin, Passage};
@@ -106,19 +108,17 @@ impl<'a> Worth<'a> {
         // what it names.
         let sharpness =
             |of: &Occurrences| (n_messages / of.n_messages.max(1) as f32).ln_1p() / n_messages.ln_1p();
-        let asked = numbers.iter().map(|(term, of)| {
-            let strength = question.strength(*term);
-            if !is_talk || strength == 0.0 {
-                strength
-            } else if question.is_focus(*term) {
-                strength * ASKED_IN_TALK
-            } else {
-                strength * ASKED_IN_TALK * sharpness(of)
-            }
-        });
-        let asked = asked.collect();
-        let open = vec![1.0; numbers.len()];
-        Self { messages, numbers, by_message, begins, rarity, used, asked, wanted: Vec::new(), open, is_talk }
+        let mut asked = vec![0.0; numbers.len()];
+        for (term, strength) in question.strengths() {
+            let Some((number, _, of)) = numbers.get_full(&term) else { continue };
+            asked[number] = match is_talk {
+                false => strength,
+                true if question.is_focus(term) => strength * ASKED_IN_TALK,
+                true => strength * ASKED_IN_TALK * sharpness(of),
+            };
+        }
+        let (wanted, open) = (vec![0.0; numbers.len()], vec![1.0; numbers.len()]);
+        Self { messages, numbers, by_message, begins, rarity, used, asked, wanted, open, is_talk }
     }
 
     /// Forgets what was chosen.
@@ -134,16 +134,17 @@ impl<'a> Worth<'a> {
     /// Takes up a question, for [`Purpose::Answer`]. What many messages have answers nothing.
     pub(super) fn take_up(&mut self, asked: &Asked) {
         let n_messages = self.messages.len() as f32;
-        let wanted = self.numbers.iter().map(|(term, of)| match asked.names(*term) {
-            true => (n_messages / of.n_messages.max(1) as f32).ln_1p().powi(2),
-            false => 0.0,
-        });
-        self.wanted = wanted.collect();
+        self.wanted.fill(0.0);
+        for term in asked.terms() {
+            let Some((number, _, of)) = self.numbers.get_full(&term) else { continue };
+            self.wanted[number] = (n_messages / of.n_messages.max(1) as f32).ln_1p().powi(2);
+        }
     }
 
-    /// Returns the number of messages that have the term of that hash.
-    pub(super) fn n_messages(&self, term: u64) -> u32 {
-        self.numbers.get(&term).map_or(0, |of| of.n_messages)
+    /// Returns the number of messages that have a term of the message at `position`, by its number there.
+    pub(super) fn n_messages(&self, position: usize, place: u32) -> u32 {
+        let number = self.numbers_of(position)[place as usize];
+        self.numbers[number as usize].n_messages
     }
 
     /// Returns `passages` as candidates.
@@ -170,8 +171,8 @@ impl<'a> Worth<'a> {
     fn gain(&self, candidates: &Candidates, index: usize, purpose: Purpose) -> f64 {
         let passage = &candidates.passages[index];
         let terms = || candidates.terms(index).iter().map(|number| *number as usize);
-        let (sum, cost): (f32, _) = match purpose {
-            Purpose::Answer => (terms().map(|number| self.wanted[number]).sum(), ANSWER_COST),
+        let (sum, cost): (f32, &Cost) = match purpose {
+            Purpose::Answer => (terms().map(|number| self.wanted[number]).sum(), &ANSWER_COST),
             Purpose::Statement | Purpose::Newest => {
                 let says: f32 = terms().map(|number| self.open[number] * self.rarity[number]).sum();
                 let asks = |number: usize| self.rarity[number] * self.asked[number];
@@ -182,15 +183,15 @@ impl<'a> Worth<'a> {
                     let asked: f32 = terms().map(|number| self.open[number] * asks(number)).sum();
                     says / (1.0 + says / SAYS_MUCH) + asked
                 };
-                (worth, STATEMENT_COST)
+                (worth, &STATEMENT_COST)
             }
             Purpose::Work => {
                 let worked = |number: usize| SEEN + USED * self.used[number] + ASKED * self.asked[number];
                 let worth = |number: usize| self.open[number] * self.rarity[number] * worked(number);
-                (terms().map(worth).sum(), WORK_COST)
+                (terms().map(worth).sum(), &WORK_COST)
             }
         };
-        f64::from(sum) * self.lateness(passage, purpose) / about_tokens(passage.n_bytes() as usize).powf(cost)
+        f64::from(sum) * self.lateness(passage, purpose) / cost.of(passage.n_bytes())
     }
 
     /// Returns the share of its worth that a passage has at its age. What was concluded early is as true as
@@ -296,9 +297,9 @@ const OLD: f64 = 0.5;
 const ANSWERS: f64 = 0.5;
 /// The exponents by which the length of a passage reduces its worth. Of work, less than in proportion: whole
 /// passages say more than their best words.
-const WORK_COST: f64 = 0.6;
-const STATEMENT_COST: f64 = 0.9;
-const ANSWER_COST: f64 = 0.2;
+static WORK_COST: Cost = Cost::with(0.6);
+static STATEMENT_COST: Cost = Cost::with(0.9);
+static ANSWER_COST: Cost = Cost::with(0.2);
 /// A statement that says this much counts half: a page of plans is not worth many conclusions.
 const SAYS_MUCH: f32 = 80.0;
 /// The number of passages that may turn out too long for the rest before the search ends.
@@ -314,6 +315,29 @@ const fn least_terms(purpose: Purpose) -> usize {
         Purpose::Answer => 2,
         Purpose::Work => 3,
         Purpose::Statement | Purpose::Newest => 1,
+    }
+}
+
+/// The cost of a passage by its length: its tokens to the power of an exponent. Those of common lengths are
+/// computed once, as every passage is asked about several times.
+struct Cost {
+    exponent: f64,
+    of_common: OnceLock<Vec<f64>>,
+}
+
+/// Hardly a passage has more bytes.
+const MOST_COMMON_BYTES: usize = 1_200;
+
+impl Cost {
+    const fn with(exponent: f64) -> Self {
+        Self { exponent, of_common: OnceLock::new() }
+    }
+
+    fn of(&self, n_bytes: u32) -> f64 {
+        let compute = |n_bytes| about_tokens(n_bytes).powf(self.exponent);
+        let of_common = self.of_common.get_or_init(|| (0..MOST_COMMON_BYTES).map(compute).collect());
+        let n_bytes = n_bytes as usize;
+        of_common.get(n_bytes).copied().unwrap_or_else(|| compute(n_bytes))
     }
 }
 
