@@ -92,6 +92,29 @@ fn excerpt(
     text: &str,
     folder: &Folder,
 ) -> Option<Entry> {
+    let label = source_of(context, passage, source, folder);
+    if label.ends_with(text.trim()) {
+        return None;
+    }
+    let whole = &source.features().text;
+    let around =
+        [whole[..passage.start as usize].lines().next_back(), whole[passage.end as usize..].lines().nth(1)];
+    Some(match without_numbers(text, around) {
+        Some((first, last, text)) if first == last => {
+            Entry::labelled(&format!("{label}:{first}"), &text, true)
+        }
+        Some((first, last, text)) => Entry::labelled(&format!("{label}:{first}–{last}"), &text, true),
+        None => Entry::labelled(&label, text, true),
+    })
+}
+
+/// Returns the label of a passage of work: its message, and where that is from.
+pub(super) fn source_of(
+    context: &Context,
+    passage: &Passage,
+    source: &ContextMessage,
+    folder: &Folder,
+) -> String {
     let role = source.message().role();
     let of = match answered_call(context, passage.message as usize).filter(|_| role == Role::Tool) {
         Some(asked) => {
@@ -106,20 +129,7 @@ fn excerpt(
         None if role == Role::User && !source.starts_turn() => "note".to_owned(),
         None => role.as_str().to_owned(),
     };
-    if of.ends_with(text.trim()) {
-        return None;
-    }
-    let label = format!("{} {of}", source.label());
-    let whole = &source.features().text;
-    let around =
-        [whole[..passage.start as usize].lines().next_back(), whole[passage.end as usize..].lines().nth(1)];
-    Some(match without_numbers(text, around) {
-        Some((first, last, text)) if first == last => {
-            Entry::labelled(&format!("{label}:{first}"), &text, true)
-        }
-        Some((first, last, text)) => Entry::labelled(&format!("{label}:{first}–{last}"), &text, true),
-        None => Entry::labelled(&label, text, true),
-    })
+    format!("{} {of}", source.label())
 }
 
 /// Returns the source of what the agent wrote in a call: the call, if the message has but one.

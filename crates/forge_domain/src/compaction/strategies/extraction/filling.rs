@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::Material;
 use super::contents::{Contents, LEAST_CONTENT, entries};
-use super::excerpt::write;
+use super::excerpt::{source_of, write};
 use super::ledger::Ledger;
 use super::passage::{Origin, Passage, move_introductions, passages, passages_of_record, without_known};
 use super::record::{Entry, Record, Section};
@@ -136,8 +136,8 @@ impl Folding<'_> {
         let staying = staying.map(|(message, _)| &message.features().text);
         let filling = Filling::beside(staying.chain(self.left.iter().map(|(_, text)| text)));
         let candidates = worth.candidates(self.passages(&newest, &filling));
-        let mut choice =
-            Choice { sources: self.material.sources, worth, candidates, filling, left: room, counter };
+        let Material { context, sources, .. } = *self.material;
+        let mut choice = Choice { context, folder, sources, worth, candidates, filling, left: room, counter };
         let is = |origin: Origin| move |passage: &Passage| passage.origin == origin;
         let is_said =
             |passage: &Passage| matches!(passage.origin, Origin::Person | Origin::Record(Section::Said));
@@ -258,23 +258,20 @@ impl Folding<'_> {
     }
 }
 
-/// Returns the approximate tokens of a text of such an origin in a record.
-fn cost(text: &str, origin: Origin, counter: &dyn TokenCounter) -> Tokens {
-    let n_lines = text.matches('\n').count() as u64;
-    counter.count(text) + Tokens::new(label_tokens(origin) + n_lines * LINE_TOKENS)
-}
-
 /// Returns the approximate tokens of the label of a text of such an origin: the person's words have a dash.
 const fn label_tokens(origin: Origin) -> u64 {
     match origin {
         Origin::Person => 2,
         Origin::Agent | Origin::Code => 5,
-        Origin::Work | Origin::Record(_) => 7,
+        Origin::Work => 7,
+        Origin::Record(_) => 0,
     }
 }
 
 /// The choice of what a record holds, and the tokens that are left for it.
 struct Choice<'c, 'm> {
+    context: &'c Context,
+    folder: &'c Folder,
     sources: &'c [ContextMessage],
     worth: &'c mut Worth<'m>,
     candidates: Candidates,
@@ -291,11 +288,22 @@ impl Choice<'_, '_> {
 
     /// Picks passages for at most `room` tokens, and returns what they take.
     fn fill(&mut self, room: Tokens, purpose: Purpose, which: &dyn Fn(&Passage) -> bool) -> Tokens {
-        let Self { sources, worth, candidates, filling, left, counter } = self;
+        let Self { context, sources, folder, worth, candidates, filling, left, counter } = self;
         let unused = worth.choose(candidates, purpose, room, which, &mut |passage, room| {
             let text = passage.text(sources);
-            let tokens = cost(text, passage.origin, *counter);
-            if tokens > room {
+            let label = match passage.origin {
+                // An answer must not fail for its label.
+                Origin::Work if purpose != Purpose::Answer => {
+                    let source = &sources[passage.message as usize];
+                    counter.count(&source_of(context, passage, source, folder)) + Tokens::new(LINE_TOKENS)
+                }
+                origin => Tokens::new(label_tokens(origin)),
+            };
+            let told = counter.count(text);
+            let n_lines = text.matches('\n').count() as u64;
+            let tokens = told + label + Tokens::new(n_lines * LINE_TOKENS);
+            // What is shorter than its label is hardly worth it, unless somebody asks for it.
+            if tokens > room || (purpose == Purpose::Work && told < label) {
                 return None;
             }
             // What stays or was chosen before costs nothing. An answer counts in each message that has it.

@@ -72,7 +72,9 @@ const STORY: &str = "# Done and concluded";
 const EXCERPTS: &str = "# Excerpts";
 const LEFT_OUT: &str = "# Left out";
 const LAST_CHECK: &str = "Last test: ";
-const FOLDER: &str = "Paths in labels are below ";
+const FOLDER: &str = "Relative paths are below ";
+/// If a file has a relative path itself, only labels are below the folder, as in all earlier records.
+const FOLDER_OF_LABELS: &str = "Paths in labels are below ";
 const ITEM: &str = "- ";
 /// The indentation of an entry's later lines.
 const INDENT: &str = "    ";
@@ -161,13 +163,20 @@ impl Record {
         }
         section(SAID, &mut entries(&self.said));
         section(TASKS, &mut self.tasks.iter().map(|task| format!("{ITEM}{}", quote(task)).into()));
-        let files =
-            self.files.iter().map(|(path, state)| format!("{}: {}", state.word(), quote(path)).into());
+        let below = self.files_below_folder();
+        let files = self.files.iter().enumerate().map(|(nth, (path, state))| {
+            let path = below.as_ref().map_or(path.as_str(), |below| below[nth]);
+            format!("{}: {}", state.word(), quote(path)).into()
+        });
         let check = self.last_check.iter().map(|(command, passed)| {
             let outcome = if *passed { "passed" } else { "failed" };
             format!("{LAST_CHECK}{} -> {outcome}", quote(command)).into()
         });
-        let folder = self.folder.iter().map(|folder| format!("{FOLDER}{}", quote(folder)).into());
+        let is_of_files = below.is_some();
+        let folder = self.folder.iter().map(|folder| {
+            let says = if is_of_files { FOLDER } else { FOLDER_OF_LABELS };
+            format!("{says}{}", quote(folder)).into()
+        });
         section(FILES, &mut folder.chain(files).chain(check));
         section(ERRORS, &mut self.errors.iter().map(|error| format!("{ITEM}{}", quote(&error.line)).into()));
         section(STORY, &mut entries(&self.story));
@@ -181,6 +190,7 @@ impl Record {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let body = text.strip_prefix(OPEN)?.trim_end().strip_suffix(CLOSE)?;
         let mut record = Self::default();
+        let mut above_files = None;
         for (_, lines, part) in parts(body) {
             match part {
                 Part::Entry(section) => record.entries_mut(section).push(Entry(lines.to_owned())),
@@ -188,7 +198,7 @@ impl Record {
                 Part::Error => {
                     record.errors.extend(item(lines).map(|line| OpenError { line, mended_by: None }));
                 }
-                Part::File => record.take_file_line(lines),
+                Part::File => record.take_file_line(lines, &mut above_files),
                 Part::Frame => {}
             }
         }
@@ -216,19 +226,48 @@ impl Record {
         record
     }
 
-    fn take_file_line(&mut self, line: &str) {
+    /// Returns the paths of the files as they are below the folder, which others have as they are; `None` if
+    /// there is no folder, or if a path that is relative itself would pass for one below it.
+    fn files_below_folder(&self) -> Option<Vec<&str>> {
+        let folder = self.folder.as_deref()?;
+        self.files.iter().map(|(path, _)| below_folder(path, folder)).collect()
+    }
+
+    /// Takes a line of the files; `above_files` is the folder above their relative paths.
+    fn take_file_line(&mut self, line: &str, above_files: &mut Option<String>) {
         if let Some((command, outcome)) =
             line.strip_prefix(LAST_CHECK).and_then(|rest| rest.rsplit_once(" -> "))
         {
             self.last_check = Some((unquote(command).into_owned(), outcome == "passed"));
+        } else if let Some(folder) = line.strip_prefix(FOLDER_OF_LABELS) {
+            self.folder = Some(unquote(folder).into_owned());
         } else if let Some(folder) = line.strip_prefix(FOLDER) {
             self.folder = Some(unquote(folder).into_owned());
+            above_files.clone_from(&self.folder);
         } else if let Some((word, path)) = line.split_once(": ")
             && let Some(state) = FileState::ALL.into_iter().find(|state| state.word() == word)
         {
-            self.files.push((unquote(path).into_owned(), state));
+            let path = unquote(path);
+            let path = match above_files {
+                Some(folder) if is_relative(&path) => format!("{folder}/{path}"),
+                _ => path.into_owned(),
+            };
+            self.files.push((path, state));
         }
     }
+}
+
+/// Returns an absolute path as it is below `folder`, or as it is if it is not; `None` for a relative one.
+fn below_folder<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
+    let below = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));
+    let below = below.filter(|below| !below.is_empty() && is_relative(below));
+    (!is_relative(path)).then_some(below.unwrap_or(path))
+}
+
+/// Checks whether a path begins at no root. One of another system than this passes for relative: then none is
+/// shortened.
+fn is_relative(path: &str) -> bool {
+    !path.starts_with('/')
 }
 
 /// The part of a record that a line, or an entry of several, belongs to.
@@ -367,6 +406,31 @@ mod tests {
                         agent: The lexer is sound.\nm12 Bash cargo test: 2 failed\n# Excerpts\nm4 Read a/b.rs:3–5:\n    fn \
                         a() {\n        b()\n    }\n# Left out\nm4 Read a/b.rs, 90 tokens: fetch_all\n</record>";
         assert_eq!(record().to_text(), expected);
+    }
+
+    #[test]
+    fn absolute_paths_stand_below_the_folder_and_come_back_whole() {
+        let (folder, outside) = ("/home/me/work", "/etc/hosts");
+        for (paths, expected) in [
+            (
+                &["/home/me/work/a/b.rs", outside][..],
+                "Relative paths are below /home/me/work\nmodified: a/b.rs\nmodified: /etc/hosts\n",
+            ),
+            (
+                &["/home/me/work2/a", "/home/me/work//a"],
+                "Relative paths are below /home/me/work\nmodified: /home/me/work2/a\nmodified: /home/me/work//a\n",
+            ),
+            (
+                &["/home/me/work/a", "b"],
+                "Paths in labels are below /home/me/work\nmodified: /home/me/work/a\nmodified: b\n",
+            ),
+        ] {
+            let files = paths.iter().map(|path| ((*path).to_owned(), FileState::Modified)).collect();
+            let record = Record { folder: Some(folder.into()), files, ..Record::default() };
+            let text = record.to_text();
+            assert!(text.contains(expected), "{text}");
+            assert_eq!(Record::parse(&text), Some(record));
+        }
     }
 
     /// Texts that would change a record if they were in it unchanged.

@@ -176,12 +176,14 @@ impl<'a> Worth<'a> {
             Purpose::Statement | Purpose::Newest => {
                 let says: f32 = terms().map(|number| self.open[number] * self.rarity[number]).sum();
                 let asks = |number: usize| self.rarity[number] * self.asked[number];
+                // What was asked last may still be open.
+                let is_answered = purpose == Purpose::Statement && asks_back(passage.text(self.messages));
+                let tells = if is_answered { ASKS_BACK } else { 1.0 };
                 let worth = if self.is_talk {
-                    let tells = if asks_back(passage.text(self.messages)) { ASKS_BACK } else { 1.0 };
                     tells * says + terms().map(asks).sum::<f32>()
                 } else {
                     let asked: f32 = terms().map(|number| self.open[number] * asks(number)).sum();
-                    says / (1.0 + says / SAYS_MUCH) + asked
+                    tells * says / (1.0 + says / SAYS_MUCH) + asked
                 };
                 (worth, &STATEMENT_COST)
             }
@@ -287,7 +289,7 @@ const USED: f32 = 0.5;
 const ASKED: f32 = 2.0;
 /// In talk, the factor of a term that the question names, if hardly any other turn has it.
 const ASKED_IN_TALK: f32 = 5.0;
-/// The share of its worth that a question has in talk: it tells less than its answer.
+/// The share of its worth that a question has: it tells less than its answer.
 const ASKS_BACK: f32 = 0.5;
 /// The share of a term's worth that is left once a passage with it was chosen.
 const SAID_AGAIN: f32 = 0.3;
