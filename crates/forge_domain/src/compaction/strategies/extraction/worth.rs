@@ -206,9 +206,9 @@ impl<'a> Worth<'a> {
         OLD + (1.0 - OLD) * f64::from(passage.message + 1) / n_messages
     }
 
-    /// Returns the line of a passage that answers best, for where the passage is too long. An entry of an
-    /// earlier record is carried over whole or not at all.
-    fn best_line(&self, passage: &Passage) -> Option<Passage> {
+    /// Returns the line of a passage that answers best, for where the passage is too long; `None` if the line
+    /// alone answers little of it. An entry of an earlier record is carried over whole or not at all.
+    fn best_line(&self, passage: &Passage, candidate: &[u32]) -> Option<Passage> {
         if matches!(passage.origin, Origin::Record(_)) {
             return None;
         }
@@ -221,6 +221,10 @@ impl<'a> Worth<'a> {
         let lines = passage.lines(features).iter().zip(passage.lines_from..);
         let lines = lines.filter(|(line, _)| features.places(line).len() >= least_terms(Purpose::Answer));
         let (line, nth) = lines.max_by(|(one, _), (other, _)| wanted(one).total_cmp(&wanted(other)))?;
+        let of_passage: f32 = candidate.iter().map(|number| self.wanted[*number as usize]).sum();
+        if wanted(line) < of_passage * LEAST_OF_ANSWER {
+            return None;
+        }
         let (start, end) = (line.start, line.end);
         Some(Passage { start, end, lines_from: nth, lines_to: nth + 1, ..*passage })
     }
@@ -267,7 +271,8 @@ impl<'a> Worth<'a> {
                 continue;
             }
             let passage = &candidates.passages[top.index as usize];
-            let line = || is_answer.then(|| self.best_line(passage)).flatten();
+            let line =
+                || is_answer.then(|| self.best_line(passage, candidates.terms(top.index as usize))).flatten();
             let Some(tokens) = take(passage, room).or_else(|| take(&line()?, room)) else {
                 n_too_long += 1;
                 continue;
@@ -297,6 +302,8 @@ const SAID_AGAIN: f32 = 0.3;
 const OLD: f64 = 0.5;
 /// The share of the best answer's worth that makes another passage an answer.
 const ANSWERS: f64 = 0.5;
+/// The least share of a passage's answer that one of its lines has to have to stand for it.
+const LEAST_OF_ANSWER: f32 = 0.5;
 /// The exponents by which the length of a passage reduces its worth. Of work, less than in proportion: whole
 /// passages say more than their best words.
 static WORK_COST: Cost = Cost::with(0.6);
