@@ -193,7 +193,10 @@ impl<'a> Worth<'a> {
                 (terms().map(worth).sum(), &WORK_COST)
             }
         };
-        f64::from(sum) * self.lateness(passage, purpose) / cost.of(passage.n_bytes())
+        let is_note =
+            passage.origin == Origin::Work && self.messages[passage.message as usize].role() == Role::User;
+        let sum = f64::from(sum) * if is_note { NOTED } else { 1.0 };
+        sum * self.lateness(passage, purpose) / cost.of(passage.n_bytes())
     }
 
     /// Returns the share of its worth that a passage has at its age. What was concluded early is as true as
@@ -296,6 +299,8 @@ const ASKED: f32 = 2.0;
 const ASKED_IN_TALK: f32 = 5.0;
 /// The share of its worth that a question has: it tells less than its answer.
 const ASKS_BACK: f32 = 0.5;
+/// The share of its worth that a note of a harness has: it tells how to work, not what was found.
+const NOTED: f64 = 0.5;
 /// The share of a term's worth that is left once a passage with it was chosen.
 const SAID_AGAIN: f32 = 0.3;
 /// The share of its worth that the oldest passage has beside the newest.
