@@ -1,8 +1,8 @@
 //! The notation of the tests, and services that answer by script.
 //!
-//! A letter per message: `s` system, `u` user, `n` a note by a harness, `k` a summary by another program, `a`
-//! assistant, `t` assistant with calls, `r` result. Each costs 100 tokens, a capital 1,000. In expected values,
-//! `[…]` has left the view and `r~` was shortened.
+//! A letter per message: `s` system, `u` user, `n` a note by a harness, `k` a summary by another program,
+//! `a` assistant, `t` assistant with calls, `r` result. Each costs 100 tokens, a capital 1,000. In expected
+//! values, `[…]` has left the view and `r~` was shortened.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

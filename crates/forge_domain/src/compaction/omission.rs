@@ -12,6 +12,9 @@ const OMITTED: &str = "omitted";
 /// Larger counts and labels are not expected.
 const MOST: u64 = 999_999;
 
+/// The text that stands for a record if messages only became shorter.
+pub const NO_RECORD: &str = "[Earlier messages were shortened to fit the context window.]";
+
 /// The content of a marker: the number of messages that it replaces, and the labels of the first and the last
 /// of them, by which they can be asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,6 +91,11 @@ pub(super) fn marked(mut message: Message) -> Message {
         message.metadata.insert(OMITTED.into(), json!(omitted));
     }
     message
+}
+
+/// Checks whether a message only says that something left.
+pub(crate) fn is_marker(message: &Message) -> bool {
+    n_omitted(message).is_some() || (message.is_compacted && message.text() == NO_RECORD)
 }
 
 /// Returns the number of messages that `message` reports as omitted; `None` if it is not an omission marker.

@@ -4,7 +4,7 @@ use std::ops::Add;
 
 use super::CompactionRules;
 use super::cut::{Cut, CutOf, cut_to_shortest, exchange_cut_to_shortest, shorten, shortest};
-use super::omission::{most_for_a_marker, n_omitted};
+use super::omission::{is_marker, most_for_a_marker};
 use super::pin::Pins;
 use super::record_tag::is_record;
 use crate::{
@@ -361,9 +361,7 @@ impl Standing {
 /// rules, and a summary of what another program folded. All of the work rests on them.
 fn end_of_opening(context: &Context, start: usize) -> usize {
     let is_opening = |message: &&ContextMessage| {
-        message.role() == Role::User
-            && !is_record(message.message())
-            && n_omitted(message.message()).is_none()
+        message.role() == Role::User && !is_record(message.message()) && !is_marker(message.message())
     };
     start + context.messages()[start..].iter().take_while(is_opening).count()
 }

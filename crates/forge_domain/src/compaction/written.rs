@@ -1,15 +1,12 @@
 //! The text that an earlier compaction wrote into a file, recognized when the file is read again.
 
 use super::SummaryTag;
-use super::omission::{marked, parse};
+use super::omission::{NO_RECORD, marked, parse};
 use super::strategies::{Record, record_length};
 use crate::{Message, Role};
 
 /// The separator between two texts that were sent as one.
 const BETWEEN: &str = "\n\n";
-
-/// The text that stands for a record if messages only became shorter.
-pub const NO_RECORD: &str = "[Earlier messages were shortened to fit the context window.]";
 
 /// Marks the message as made by compaction if it contains only what a compaction writes: a user's record,
 /// omission marker or [`NO_RECORD`], or an assistant's summary in the default tag. Without the mark it would

@@ -12,8 +12,8 @@ use super::record::{Entry, Record, Section};
 use super::story::{Folder, steps, task_list, tasks};
 use super::worth::{Candidates, Purpose, Worth};
 use crate::compaction::features::{hash, is_line_break};
+use crate::compaction::omission::is_marker;
 use crate::compaction::record_tag::is_record;
-use crate::compaction::written::is_written_text;
 use crate::{Context, ContextMessage, Role, TokenCounter, Tokens};
 
 /// The shares of the record, in percent of what is left beside those before it. What one does not use is
@@ -194,7 +194,7 @@ impl Folding<'_> {
                     all.extend(passages_of_record(source, position));
                     continue;
                 }
-                Role::User if is_written_text(Role::User, &message.text()) => continue,
+                Role::User if is_marker(message) => continue,
                 // Another program's summary: what its agent concluded.
                 Role::User if message.is_compacted => Origin::Agent,
                 // The rest of a text that is shortened where it stands is an excerpt of it.

@@ -163,7 +163,7 @@ pub(super) fn move_introductions(passages: &mut Vec<Passage>, features: &Feature
     passages.retain(|passage| passage.lines_from < passage.lines_to);
 }
 
-/// Returns the passage without the lines at its start and its end that are `known`; `None` if nothing is left.
+/// Returns the passage without the known lines at its start and its end; `None` if nothing is left.
 pub(super) fn without_known(
     passage: Passage,
     features: &Features,
