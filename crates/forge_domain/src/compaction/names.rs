@@ -41,23 +41,6 @@ impl Spread {
     }
 }
 
-/// The names by which to ask for a result.
-pub(super) struct Names<'a> {
-    pub(super) names: Vec<&'a str>,
-    /// True if they are the keys of a table: nothing else tells what is in it.
-    pub(super) are_keys: bool,
-}
-
-/// Returns the names by which to ask for a result: the keys, if most of its lines have one, else some.
-///
-/// `is_rare` tells of the number of a term in `features` whether hardly another message has it.
-pub(super) fn names<'a>(features: &'a Features, is_rare: &dyn Fn(u32) -> bool) -> Names<'a> {
-    match table_keys(features) {
-        Some(keys) => Names { names: keys, are_keys: true },
-        None => Names { names: names_of_its_own(features, is_rare), are_keys: false },
-    }
-}
-
 /// Returns the keys of a result that is a table of keys and values; `None` for other texts.
 pub(super) fn table_keys(features: &Features) -> Option<Vec<&str>> {
     let n_lines = features.lines.len();
@@ -88,8 +71,8 @@ fn key(line: &str) -> Option<&str> {
     (is_short && !value.is_empty() && key.chars().all(is_key)).then_some(key)
 }
 
-/// Returns names that hardly another message has: those at the outermost level of a text first, which tell
-/// its parts, then some from all over it.
+/// Returns names that hardly another message has, for a result that is not a table: those at the outermost
+/// level of a text first, which tell its parts, then some from all over it.
 pub(super) fn names_of_its_own<'a>(features: &'a Features, is_rare: &dyn Fn(u32) -> bool) -> Vec<&'a str> {
     let (mut outer, mut given): (Vec<&str>, Vec<&str>) = Default::default();
     let mut known: HashSet<(bool, &str)> = HashSet::new();
@@ -222,7 +205,8 @@ mod tests {
             let spread = Spread::of(&all);
             let features = all[3].features();
             let is_rare = |place: u32| spread.is_rare(features.terms[place as usize].hash());
-            let actual = names(features, &is_rare).names;
+            let keys = table_keys(features);
+            let actual = keys.unwrap_or_else(|| names_of_its_own(features, &is_rare));
             assert_eq!(actual, expected, "{text}");
         }
     }

@@ -105,17 +105,28 @@ impl Question {
     /// question and anybody else name.
     pub(crate) fn answers(&self, context: &Context) -> Vec<bool> {
         let messages = context.messages();
+        // One look-up for each term of the messages, however many questions there are.
+        let mut askers: HashMap<u64, Vec<usize>, TermHasher> = HashMap::default();
+        let mut named: Vec<HashMap<u64, Vec<usize>, TermHasher>> = Vec::new();
+        for (nth, asked) in self.asked().enumerate() {
+            asked.terms().for_each(|term| askers.entry(term).or_default().push(nth));
+            named.push(HashMap::default());
+        }
+        for (position, message) in messages.iter().enumerate() {
+            for term in message.features().terms.iter().map(|term| term.hash()) {
+                for nth in askers.get(&term).into_iter().flatten() {
+                    named[*nth].entry(term).or_default().push(position);
+                }
+            }
+        }
         let mut answers = vec![false; messages.len()];
-        for asked in self.asked() {
-            let named: Vec<Vec<u64>> = messages.iter().map(|message| asked.named_by(message)).collect();
-            let n_messages = n_messages(&named);
-            let told = n_messages.values().copied().filter(|n| *n > 1);
-            let Some(rarest) = told.min().filter(|rarest| rarest * MANY <= messages.len().max(MANY * 2))
-            else {
-                continue;
-            };
-            for (answer, named) in answers.iter_mut().zip(&named) {
-                *answer |= named.iter().any(|term| n_messages[term] == rarest);
+        for named in named {
+            // The message that asks is one of them.
+            let told = || named.values().filter(|positions| positions.len() > 1);
+            let Some(rarest) = told().map(Vec::len).min() else { continue };
+            if rarest * MANY <= messages.len().max(MANY * 2) {
+                let rare = told().filter(|positions| positions.len() == rarest);
+                rare.flatten().for_each(|position| answers[*position] = true);
             }
         }
         answers

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
-use crate::compaction::names::{Names, Spread, names, table_keys};
+use crate::compaction::names::{Spread, names_of_its_own, table_keys};
 use crate::compaction::question::Question;
 use crate::compaction::standing::{Hold, Standing};
 use crate::compaction::stub::{Stub, cleared_arguments, is_stub};
@@ -232,6 +232,9 @@ fn value_of_clearing(context: &Context, position: usize) -> u64 {
     if table_keys(message.features()).is_some() { value / TABLE } else { value }
 }
 
+/// Fewer tokens hold no name in a stub.
+const LEAST_NAME: Tokens = Tokens::new(3);
+
 /// Adds names of what was there to the stubs, in at most `room` tokens: the keys of tables first, the newest
 /// first.
 fn name_contents(
@@ -240,19 +243,22 @@ fn name_contents(
     mut room: Tokens,
     counter: &dyn TokenCounter,
 ) {
-    let spread = Spread::of(context.messages());
-    let names_of = |clearing: &Clearing| {
-        let features = context.messages()[clearing.position].features();
-        names(features, &|place| spread.is_rare(features.terms[place as usize].hash()))
-    };
-    let mut named: Vec<(Names<'_>, &mut Clearing)> = clearings
-        .iter_mut()
-        .map(|clearing| (names_of(clearing), clearing))
-        .filter(|(names, _)| !names.names.is_empty())
-        .collect();
-    named.sort_by_key(|(names, clearing)| Reverse((names.are_keys, clearing.position)));
-    for (Names { names, .. }, clearing) in named {
+    let features_of = |position: usize| context.messages()[position].features();
+    let mut spread: Option<Spread> = None;
+    let mut by_age: Vec<(Option<Vec<&str>>, &mut Clearing)> =
+        clearings.iter_mut().map(|clearing| (table_keys(features_of(clearing.position)), clearing)).collect();
+    by_age.sort_by_key(|(keys, clearing)| Reverse((keys.is_some(), clearing.position)));
+    for (keys, clearing) in by_age {
+        // What is no table is looked through only if there is room for a name.
+        if room < LEAST_NAME {
+            break;
+        }
         let message = &context.messages()[clearing.position];
+        let names = keys.unwrap_or_else(|| {
+            let spread = spread.get_or_insert_with(|| Spread::of(context.messages()));
+            let features = message.features();
+            names_of_its_own(features, &|place| spread.is_rare(features.terms[place as usize].hash()))
+        });
         let Body::Tool(result) = &message.message().body else { continue };
         let stub = Stub::of(message, result, answered_call(context, clearing.position)).with_names(names);
         let with = stub.in_place_of(message, counter);
