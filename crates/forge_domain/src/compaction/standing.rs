@@ -67,7 +67,7 @@ pub(crate) struct Standing {
     latest_user: Option<usize>,
     /// The most tokens that one message of the person's words has.
     person_most: Tokens,
-    /// The notes of the opening, by position, and the most tokens that one of them has.
+    /// The notes of the opening after its first message, by position, and the most tokens that one has.
     notes: Vec<usize>,
     note_most: Tokens,
 }
@@ -100,7 +100,10 @@ impl Standing {
                 } else if messages.iter().any(|message| pins.hold(message)) {
                     Hold::Pinned
                 } else if group.range().end <= opening && !messages.iter().any(ContextMessage::starts_turn) {
-                    notes.push(group.range().start);
+                    // What begins a session is its goal, or stands for it, whoever wrote it.
+                    if group.range().start > n_leading_system {
+                        notes.push(group.range().start);
+                    }
                     Hold::Pinned
                 } else if rules.preserve_system_messages && group.has_system() {
                     Hold::System
