@@ -100,7 +100,7 @@ impl Standing {
                 } else if messages.iter().any(|message| pins.hold(message)) {
                     Hold::Pinned
                 } else if group.range().end <= opening && !messages.iter().any(ContextMessage::starts_turn) {
-                    // What begins a session is its goal, or stands for it, even if a harness wrote it.
+                    // The first message is the goal, or stands for it, even if a harness wrote it.
                     if group.range().start > n_leading_system {
                         notes.push(group.range().start);
                     }

@@ -249,7 +249,7 @@ fn name_contents(
         clearings.iter_mut().map(|clearing| (table_keys(features_of(clearing.position)), clearing)).collect();
     by_age.sort_by_key(|(keys, clearing)| Reverse((keys.is_some(), clearing.position)));
     for (keys, clearing) in by_age {
-        // What is no table is looked through only if there is room for a name.
+        // Names take time to find, so the search ends when no name fits.
         if room < LEAST_NAME {
             break;
         }

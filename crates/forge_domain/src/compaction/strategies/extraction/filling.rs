@@ -182,7 +182,7 @@ impl Folding<'_> {
     }
 
     /// Returns the passages of everything that leaves; `newest` are the agent's newest texts, which are kept
-    /// together with the code in them. What the agent repeats of what stays is none.
+    /// together with the code in them. Lines of the agent that only repeat what stays are left out.
     fn passages(&self, newest: &[usize], staying: &Filling) -> Vec<Passage> {
         let mut all = Vec::new();
         let leaving = self.material.sources.iter().enumerate().filter(|(position, _)| self.leaves[*position]);
@@ -302,7 +302,7 @@ impl Choice<'_, '_> {
             let told = counter.count(text);
             let n_lines = text.matches('\n').count() as u64;
             let tokens = told + label + Tokens::new(n_lines * LINE_TOKENS);
-            // What is shorter than its label is hardly worth it, unless somebody asks for it.
+            // A passage that is shorter than its label is not worth it, unless somebody asks for it.
             if tokens > room || (purpose == Purpose::Work && told < label) {
                 return None;
             }

@@ -176,7 +176,7 @@ impl<'a> Worth<'a> {
             Purpose::Statement | Purpose::Newest => {
                 let says: f32 = terms().map(|number| self.open[number] * self.rarity[number]).sum();
                 let asks = |number: usize| self.rarity[number] * self.asked[number];
-                // What was asked last may still be open.
+                // The newest questions may still be open.
                 let is_answered = purpose == Purpose::Statement && asks_back(passage.text(self.messages));
                 let tells = if is_answered { ASKS_BACK } else { 1.0 };
                 let worth = if self.is_talk {
