@@ -226,8 +226,8 @@ impl Record {
         record
     }
 
-    /// Returns the paths of the files, relative to the folder if they are in it. Returns `None` if there is no
-    /// folder, or if any path is relative already and would be read as one in the folder.
+    /// Returns the paths of the files, relative to the folder if they are in it. Returns `None` if there is
+    /// no folder, or if any path is relative already and would be read as one in the folder.
     fn files_below_folder(&self) -> Option<Vec<&str>> {
         let folder = self.folder.as_deref()?;
         self.files.iter().map(|(path, _)| below_folder(path, folder)).collect()
