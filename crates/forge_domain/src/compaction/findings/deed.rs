@@ -23,6 +23,8 @@ pub(crate) struct Deed {
     pub(crate) reads: Option<Extent>,
     /// The most telling argument: a path, a command, a question.
     pub(crate) subject: Option<String>,
+    /// Hashes of the lines that it replaces and does not write again.
+    replaced: Vec<u64>,
 }
 
 /// The extent of a file that a call reads.
@@ -34,6 +36,8 @@ pub(crate) enum Extent {
     Part,
 }
 
+/// The beginning of the names of arguments that hold the text which another one replaces.
+const REPLACED: &str = "old";
 /// Arguments that name a file.
 const PATHS: &[&str] = &["file_path", "path", "notebook_path", "filePath", "file", "filename"];
 /// Arguments that tell what a call is, if none names a file.
@@ -103,6 +107,7 @@ impl Deed {
                 .or_else(|| argument(SUBJECTS).map(in_its_folder))
                 .map(str::to_owned)
                 .or_else(|| values(&arguments)),
+            replaced: if touches.is_empty() { Vec::new() } else { replaced_lines(&arguments) },
             touches,
             reads,
         }
@@ -111,6 +116,11 @@ impl Deed {
     /// Returns the file that it reads, and the extent.
     pub(crate) fn read(&self) -> Option<(&str, Extent)> {
         self.reads.zip(self.touches.first()).map(|(extent, (path, _))| (without_dot(path), extent))
+    }
+
+    /// Checks whether it replaces a line, without blanks around it, and does not write it again.
+    pub(crate) fn replaces(&self, line: &str) -> bool {
+        !self.replaced.is_empty() && self.replaced.contains(&hash(line))
     }
 
     /// Iterates over the files that it changes.
@@ -141,6 +151,29 @@ fn values(arguments: &Value) -> Option<String> {
     }
     shown.truncate(VALUES);
     (!shown.is_empty()).then(|| shown.join(", "))
+}
+
+/// Returns the hashes of the lines that arguments replace and do not write again.
+fn replaced_lines(arguments: &Value) -> Vec<u64> {
+    fn read(value: &Value, is_old: bool, old: &mut Vec<u64>, new: &mut Vec<u64>) {
+        match value {
+            Value::String(text) => {
+                let lines = text.split(is_line_break).map(str::trim).filter(|line| !line.is_empty());
+                (if is_old { old } else { new }).extend(lines.map(hash));
+            }
+            Value::Array(values) => values.iter().for_each(|value| read(value, is_old, old, new)),
+            Value::Object(fields) => {
+                fields.iter().for_each(|(name, value)| read(value, name.starts_with(REPLACED), old, new));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    let (mut old, mut new) = (Vec::new(), Vec::new());
+    read(arguments, false, &mut old, &mut new);
+    if !old.is_empty() {
+        old.retain(|line| !new.contains(line));
+    }
+    old
 }
 
 /// Returns a command without the change of folder before it.

@@ -31,6 +31,8 @@ mod share {
     /// In talk: the person's words, and the agent's newest ones.
     pub(super) const SAID_IN_TALK: u64 = 45;
     pub(super) const NEWEST_IN_TALK: u64 = 35;
+    /// What the agent wrote into files last.
+    pub(super) const WRITTEN: u64 = 30;
     /// The agent's other words.
     pub(super) const STATEMENTS: u64 = 72;
     /// The calls, each with how it ended.
@@ -170,6 +172,7 @@ impl Folding<'_> {
         let others = contents.others(choice.worth).take(most_contents);
         let others = entries(others, choice.left.share(share::LEFT_OUT, 100), counter);
         choice.take_contents(others);
+        choice.pick(share::WRITTEN, Purpose::Written, &|passage| self.is_written(passage));
         choice.pick(share::STATEMENTS, Purpose::Statement, &is_told);
         choice.take_entries(Section::Story, newest_first(), share::STEPS);
         choice.pick(share::LEFT_OUT, Purpose::Work, &is(Origin::Record(Section::LeftOut)));
@@ -179,6 +182,13 @@ impl Folding<'_> {
         choice.pick(100, Purpose::Statement, &is_told);
         choice.take_entries(Section::Story, newest_first(), 100);
         choice.filling
+    }
+
+    /// Checks whether the agent wrote a passage into a file.
+    fn is_written(&self, passage: &Passage) -> bool {
+        let source = &self.material.sources[passage.message as usize];
+        let writes = || source.findings().deeds.iter().any(|deed| deed.changed_paths().next().is_some());
+        passage.origin == Origin::Work && source.role() == Role::Assistant && writes()
     }
 
     /// Returns the passages of everything that leaves; `newest` are the agent's newest texts, which are kept
@@ -310,7 +320,7 @@ impl Choice<'_, '_> {
             let place = hash(&format!("{} {}", passage.message, passage.start));
             let is_new = match purpose {
                 Purpose::Answer => filling.known.insert(place),
-                Purpose::Statement | Purpose::Newest | Purpose::Work => filling.learn(text),
+                _ => filling.learn(text),
             };
             if !is_new {
                 return Some(Tokens::ZERO);

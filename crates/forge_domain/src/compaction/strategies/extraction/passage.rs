@@ -39,6 +39,9 @@ pub(super) enum Origin {
 const WORK_BYTES: u32 = 420;
 /// Most lines of it.
 const WORK_LINES: u32 = 8;
+/// Most bytes and lines of a passage of what the agent wrote in a call: its newest work is told in one piece.
+const WRITTEN_BYTES: u32 = 900;
+const WRITTEN_LINES: u32 = 20;
 /// Most bytes of a passage of what somebody says: most statements are shorter.
 const SAID_BYTES: u32 = 560;
 /// Most bytes of such a passage if it would otherwise end within a sentence: the rest of a sentence says
@@ -74,8 +77,14 @@ pub(super) fn passages(
     let features = message.features();
     let mut passages: Vec<Passage> = Vec::new();
     let mut fence = Fence::default();
+    let is_replaced =
+        |line: &str| message.findings().deeds.iter().any(|deed| deed.replaces(line));
     for (nth, line) in features.lines.iter().enumerate().take(content.end).skip(content.start) {
         if is_omission(features.line(line)) || message.message().is_compacted && is_tag(features.line(line)) {
+            continue;
+        }
+        // What is no longer in a file is no state of it.
+        if line.is_call && is_replaced(features.line(line)) {
             continue;
         }
         // The first line of a call is told with how the call ended, unless it is long.
@@ -97,6 +106,7 @@ pub(super) fn passages(
             origin => origin,
         };
         let (most_bytes, most_lines) = match origin {
+            Origin::Work if line.is_call => (WRITTEN_BYTES, WRITTEN_LINES),
             Origin::Work | Origin::Code => (WORK_BYTES, WORK_LINES),
             Origin::Person | Origin::Agent | Origin::Record(_) => (SAID_BYTES, u32::MAX),
         };

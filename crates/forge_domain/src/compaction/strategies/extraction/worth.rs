@@ -51,6 +51,8 @@ pub(super) enum Purpose {
     Newest,
     /// Work: it counts for what the agent did with it and what is asked about.
     Work,
+    /// What the agent wrote last: as work, and the newer the better.
+    Written,
 }
 
 /// The worth of each term of a context.
@@ -187,7 +189,7 @@ impl<'a> Worth<'a> {
                 };
                 (worth, &STATEMENT_COST)
             }
-            Purpose::Work => {
+            Purpose::Work | Purpose::Written => {
                 let worked = |number: usize| SEEN + USED * self.used[number] + ASKED * self.asked[number];
                 let worth = |number: usize| self.open[number] * self.rarity[number] * worked(number);
                 (terms().map(worth).sum(), &WORK_COST)
@@ -202,11 +204,12 @@ impl<'a> Worth<'a> {
     /// Returns the share of its worth that a passage has at its age. What was concluded early is as true as
     /// what was concluded late.
     fn lateness(&self, passage: &Passage, purpose: Purpose) -> f64 {
-        if purpose == Purpose::Statement {
-            return 1.0;
+        let age = f64::from(passage.message + 1) / self.messages.len().max(1) as f64;
+        match purpose {
+            Purpose::Statement => 1.0,
+            Purpose::Written => age.powi(8),
+            Purpose::Answer | Purpose::Newest | Purpose::Work => OLD + (1.0 - OLD) * age,
         }
-        let n_messages = self.messages.len().max(1) as f64;
-        OLD + (1.0 - OLD) * f64::from(passage.message + 1) / n_messages
     }
 
     /// Returns the line of a passage that answers best, for where the passage is too long; `None` if the line
@@ -327,7 +330,7 @@ const ABOUT_REPEATED: usize = 2;
 const fn least_terms(purpose: Purpose) -> usize {
     match purpose {
         Purpose::Answer => 2,
-        Purpose::Work => 3,
+        Purpose::Work | Purpose::Written => 3,
         Purpose::Statement | Purpose::Newest => 1,
     }
 }
