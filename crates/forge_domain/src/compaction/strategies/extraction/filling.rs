@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use super::Material;
+use crate::compaction::answered_call::answered_call;
 use super::contents::{Contents, LEAST_CONTENT, entries};
 use super::excerpt::{source_of, write};
 use super::ledger::Ledger;
@@ -184,6 +185,13 @@ impl Folding<'_> {
         choice.filling
     }
 
+    /// Checks whether a result repeats what the agent wrote into a file.
+    fn echoes(&self, position: usize) -> bool {
+        let asked = answered_call(self.material.context, position);
+        let writes = asked.is_some_and(|asked| asked.deed.changed_paths().next().is_some());
+        writes && self.material.sources[position].findings().failure.is_none()
+    }
+
     /// Checks whether the agent wrote a passage into a file.
     fn is_written(&self, passage: &Passage) -> bool {
         let source = &self.material.sources[passage.message as usize];
@@ -205,6 +213,7 @@ impl Folding<'_> {
                     continue;
                 }
                 Role::User if is_marker(message) => continue,
+                Role::Tool if self.echoes(position) => continue,
                 // Another program's summary: what its agent concluded.
                 Role::User if message.is_compacted => Origin::Agent,
                 // The rest of a text that is shortened where it stands is an excerpt of it.
