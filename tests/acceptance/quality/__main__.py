@@ -302,9 +302,9 @@ def points(o):
             future = M.Future(piece, len(window))
             with tempfile.TemporaryDirectory(prefix="quality") as folder:
                 task = policies.Task(window, s.claude, policies.Forge(o.forge, folder), 10)
-                task.room = policies.pieces(summary) * task.scale + 4
-                task.limit = int(3 + task.fixed + task.room)
-                views = {"summary": (task.head() + [{"role": "user", "content": summary}], task.limit)}
+                told = task.head() + [{"role": "user", "content": summary}]
+                task.limit_to(task.forge.count(told) - task.fixed)
+                views = {"summary": (told, task.limit)}
                 views.update((p, policies.run(p, task)) for p in o.policies if p != "none")
             for p, (view, used) in views.items():
                 if view is not None:

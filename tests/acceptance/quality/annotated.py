@@ -38,8 +38,8 @@ def judge(path, program, names, budget, seed):
         with tempfile.TemporaryDirectory(prefix="quality") as folder:
             task = policies.Task(messages, False, policies.Forge(program, folder), budget)
             views = {p: policies.run(p, task)[0] for p in names}
-        views["random"] = dialogue.random_turns(task, random.Random(seed))
-        views["idf_density"] = dialogue.idf_density(task, facts)
+            views["random"], _ = policies.filled("random", lambda t: dialogue.random_turns(t, random.Random(seed)), task)
+            views["idf_density"], _ = policies.filled("idf_density", lambda t: dialogue.idf_density(t, facts), task)
         for policy, view in views.items():
             text = dialogue.full_text(view or [])
             kept = {i: facts.kept(facts.turns[i], text) for evidence, _ in questions for i in evidence}

@@ -103,8 +103,8 @@ def judge(session, forge, judged, seed, budget=20):
     for name in judged:
         view, _ = policies.run(name, task)
         out[name] = {"dialogue_evidence": score(facts, view)}
-    out["random"] = {"dialogue_evidence": measures.mean([score(facts, random_turns(task, rng)) for _ in range(5)])}
-    out["idf_density"] = {"dialogue_evidence": score(facts, idf_density(task, facts))}
+    out["random"] = {"dialogue_evidence": measures.mean([score(facts, policies.filled("random", lambda t: random_turns(t, rng), task)[0]) for _ in range(5)])}
+    out["idf_density"] = {"dialogue_evidence": score(facts, policies.filled("idf_density", lambda t: idf_density(t, facts), task)[0])}
     for name in judged:
         hits = []
         for i, fact, cue in facts.asked[::3]:

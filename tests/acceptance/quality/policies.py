@@ -24,6 +24,10 @@ def size(m):
     return 4 + pieces(text_of(m.get("content"))) + sum(4 + pieces(c["function"]["name"]) + pieces(c["function"]["arguments"]) for c in m.get("tool_calls") or [])
 
 
+# Most attempts of a rough policy to fill its room.
+MOST_TRIES = 4
+
+
 class Forge:
     """The program under test, run in an empty home, without credentials, in a temporary folder."""
 
@@ -53,6 +57,10 @@ class Forge:
             return None, {"error": done.stderr[-400:]}
         return view, told
 
+    def count(self, messages):
+        """Returns the tokens of messages as the program counts them; `None` if it cannot read them."""
+        return self.compact(messages, False, 100_000_000)[1].get("tokens_before")
+
 
 class Task:
     """One compaction: messages, and the room that is left for what is not pinned, in forge's tokens."""
@@ -65,13 +73,16 @@ class Task:
             _, report = forge.compact(messages, claude, 100_000_000)
             rough = sum(map(size, messages))
             total = report.get("tokens_before") or rough
-            # The rough count is scaled to forge's, session by session.
-            base = (total, total / rough)
+            # The rough count is scaled to forge's, session by session, and then policy by policy.
+            base = (total, total / rough, {})
         self.base = base
-        self.total, self.scale = base
-        self.fixed = sum(self.count(messages[i]) for i in self.pinned)
-        self.room = max(200, (self.total - self.fixed) * budget / 100)
-        self.limit = int(3 + self.fixed + self.room)
+        self.total, self.scale, self.factors = base
+        self.fixed = forge.count(self.head()) or 3 + sum(map(self.count, self.head()))
+        self.limit_to(max(200, (self.total - self.fixed) * budget / 100))
+
+    def limit_to(self, room):
+        """Sets the room beside what is pinned."""
+        self.room, self.limit = room, int(self.fixed + room)
 
     def count(self, m):
         return size(m) * self.scale
@@ -118,6 +129,26 @@ def newest(task, room):
         left -= cost
         kept.update((i, task.messages[i]) for i in group)
     return kept
+
+
+def filled(name, policy, task):
+    """Returns (view, tokens) of a policy that fills the limit as the program counts it: policies count roughly while they choose."""
+    room, best = task.room, None
+    for nth in range(MOST_TRIES):
+        task.room = room * task.factors.get(name, 1)
+        view = policy(task)
+        used = task.forge.count(view)
+        if used is None:
+            break
+        if used <= task.limit and (best is None or used > best[1]):
+            best = view, used
+        # Whole messages seldom fill a room exactly, so one more attempt is enough for what fits.
+        if room * 0.98 <= used - task.fixed <= room or (best and nth > 0):
+            break
+        # A little less than what would be right, so that the next one fits.
+        task.factors[name] = min(1.5, max(0.5, 0.995 * task.room / max(1, used - task.fixed)))
+    task.room = room
+    return best or (task.head(), task.fixed)
 
 
 def keep_last(task):
@@ -219,8 +250,9 @@ SIMPLE = {f.__name__: f for f in (keep_last, lines, brief, none, everything)}
 def run(name, task):
     """Returns (view, tokens used) of a policy; `forge` or `forge:STRATEGY` is run as a program."""
     if name.split(":")[0] != "forge":
-        view = SIMPLE[name](task)
-        return view, sum(map(task.count, view))
+        if name in ("none", "everything"):
+            return SIMPLE[name](task), task.limit
+        return filled(name, SIMPLE[name], task)
     strategy = name[6:] or None
     view, report = task.forge.compact(task.messages, task.claude, task.limit, strategy)
     return view, report.get("tokens_after", 0) if view else report
