@@ -154,8 +154,8 @@ impl Folding<'_> {
         // Each question has most of what those before it left, so that none takes all of it.
         let answers = if self.material.is_talk { share::ANSWERS_IN_TALK } else { share::ANSWERS };
         let mut for_answers = choice.left.share(answers, 100);
-        for asked in self.material.question.asked() {
-            choice.worth.take_up(asked);
+        for (nth, asked) in self.material.question.asked().enumerate() {
+            choice.worth.take_up(nth, asked);
             let used = choice.fill(for_answers.share(3, 5), Purpose::Answer, &|passage| !is_said(passage));
             for_answers = for_answers - used;
         }

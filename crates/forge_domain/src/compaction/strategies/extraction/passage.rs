@@ -120,7 +120,7 @@ pub(super) fn passages(
                 && line.end - last.start <= most_bytes
                 && nth as u32 == last.lines_to
                 && nth as u32 - last.lines_from < most_lines
-                && !gap.contains(FENCE)
+                && !(gap.len() >= FENCE.len() && gap.contains(FENCE))
                 && !(last.n_bytes() >= WHOLE_BYTES && gap.matches('\n').count() > 1)
         });
         match passages.last_mut().filter(|_| goes_on) {

@@ -65,21 +65,21 @@ fn describe(asked: &AnsweredCall<'_>, result: &ContextMessage, folder: &Folder) 
     }
     let tool = one_line(asked.call.name.as_str(), SUBJECT_CHARS)?;
     let what = format!("{tool}{}", folder.subject(asked.deed));
-    let text = result.message().to_text();
+    let text = &*result.features().text;
     let is_error = matches!(&result.message().body, Body::Tool(result) if result.is_error);
     // A file or a page that was read may speak of failures without being one.
     let failure = result.findings().failure.as_ref().filter(|_| is_error || !asked.deed.only_looks);
     let ending = match failure {
         Some(failure) => {
-            let line = failure.line.as_deref().or_else(|| last_line(&text));
+            let line = failure.line.as_deref().or_else(|| last_line(text));
             format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default())
         }
-        None if asked.deed.only_looks => n_lines(&text),
+        None if asked.deed.only_looks => n_lines(text),
         None if asked.deed.changed_paths().next().is_some() => "done".to_owned(),
-        None => last_line(&text)
+        None => last_line(text)
             .filter(|line| line.split_whitespace().count() > 1)
             .and_then(|line| one_line(line, ENDING_CHARS))
-            .unwrap_or_else(|| n_lines(&text)),
+            .unwrap_or_else(|| n_lines(text)),
     };
     Some((what, ending.trim_end().to_owned()))
 }
@@ -131,7 +131,8 @@ pub(super) fn number(message: &ContextMessage) -> u64 {
 }
 
 fn n_lines(text: &str) -> String {
-    quantity(text.lines().count(), "line")
+    let n_ends = text.bytes().filter(|byte| *byte == b'\n').count();
+    quantity(n_ends + usize::from(!text.is_empty() && !text.ends_with('\n')), "line")
 }
 
 fn last_line(text: &str) -> Option<&str> {

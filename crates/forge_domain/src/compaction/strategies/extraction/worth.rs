@@ -31,6 +31,8 @@ pub(super) struct Candidates {
     terms: Vec<u32>,
     /// The ends of each passage's terms.
     ends: Vec<u32>,
+    /// The questions that name any term of each passage.
+    asked_by: Vec<Questions>,
 }
 
 impl Candidates {
@@ -38,6 +40,14 @@ impl Candidates {
         let begin = if index == 0 { 0 } else { self.ends[index - 1] };
         &self.terms[begin as usize..self.ends[index] as usize]
     }
+}
+
+/// A set of questions: a bit for each; those after the last bit share it.
+type Questions = u16;
+
+/// Returns the set of one question, by its number among those that a passage may answer.
+fn question(nth: usize) -> Questions {
+    1 << nth.min(Questions::BITS as usize - 1)
 }
 
 /// The purpose for which passages are compared.
@@ -68,7 +78,10 @@ pub(super) struct Worth<'a> {
     /// The extent to which the agent and the person worked with each term.
     used: Vec<f32>,
     asked: Vec<f32>,
-    /// The extent to which each term tells of the question that is answered now.
+    /// The questions that name each term.
+    asked_by: Vec<Questions>,
+    /// The question that is answered now, and the extent to which each term tells of it.
+    answering: Questions,
     wanted: Vec<f32>,
     /// The share of a term's worth that is not covered by what was chosen.
     open: Vec<f32>,
@@ -119,8 +132,27 @@ impl<'a> Worth<'a> {
                 true => strength * ASKED_IN_TALK * sharpness(of),
             };
         }
+        let mut asked_by = vec![0; numbers.len()];
+        for (nth, asked) in question.asked().enumerate() {
+            for number in asked.terms().filter_map(|term| numbers.get_index_of(&term)) {
+                asked_by[number] |= self::question(nth);
+            }
+        }
         let (wanted, open) = (vec![0.0; numbers.len()], vec![1.0; numbers.len()]);
-        Self { messages, numbers, by_message, begins, rarity, used, asked, wanted, open, is_talk }
+        Self {
+            messages,
+            numbers,
+            by_message,
+            begins,
+            rarity,
+            used,
+            asked,
+            asked_by,
+            answering: 0,
+            wanted,
+            open,
+            is_talk,
+        }
     }
 
     /// Forgets what was chosen.
@@ -133,9 +165,11 @@ impl<'a> Worth<'a> {
         &self.by_message[self.begins[position]..self.begins[position + 1]]
     }
 
-    /// Takes up a question, for [`Purpose::Answer`]. What many messages have answers nothing.
-    pub(super) fn take_up(&mut self, asked: &Asked) {
+    /// Takes up a question, the `nth` that a passage may answer, for [`Purpose::Answer`]. What many messages
+    /// have answers nothing.
+    pub(super) fn take_up(&mut self, nth: usize, asked: &Asked) {
         let n_messages = self.messages.len() as f32;
+        self.answering = question(nth);
         self.wanted.fill(0.0);
         for term in asked.terms() {
             let Some((number, _, of)) = self.numbers.get_full(&term) else { continue };
@@ -163,6 +197,8 @@ impl<'a> Worth<'a> {
             }
             of_passage.sort_unstable();
             of_passage.dedup();
+            let asked_by = of_passage.iter().map(|number| self.asked_by[*number as usize]);
+            candidates.asked_by.push(asked_by.fold(0, |all, one| all | one));
             candidates.terms.extend_from_slice(&of_passage);
             candidates.ends.push(candidates.terms.len() as u32);
         }
@@ -246,7 +282,13 @@ impl<'a> Worth<'a> {
         is_open: impl Fn(&Passage) -> bool,
         take: &mut dyn FnMut(&Passage, Tokens) -> Option<Tokens>,
     ) -> Tokens {
-        let ranked = candidates.passages.iter().enumerate().filter(|(_, passage)| is_open(passage));
+        if room < LEAST_PASSAGE {
+            return room;
+        }
+        let may_answer = |index: usize| candidates.asked_by[index] & self.answering != 0;
+        let ranked = candidates.passages.iter().enumerate();
+        let ranked = ranked.filter(|(index, _)| purpose != Purpose::Answer || may_answer(*index));
+        let ranked = ranked.filter(|(_, passage)| is_open(passage));
         let ranked = ranked.map(|(index, passage)| Ranked {
             gain: self.gain(candidates, index, purpose),
             index: index as u32,
