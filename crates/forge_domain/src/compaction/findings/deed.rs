@@ -341,6 +341,33 @@ mod tests {
     use crate::ToolName;
 
     #[test]
+    fn an_edit_replaces_the_lines_that_it_does_not_write_again() {
+        let table: [(&str, &[(&str, bool)]); 4] = [
+            (
+                r#"{"path":"a.rs","old_string":"fn a() {\n  b()\n}","new_string":"fn a() {\n  c()\n}"}"#,
+                &[("b()", true), ("fn a() {", false), ("c()", false), ("}", false)],
+            ),
+            (
+                r#"{"path":"a","edits":[{"oldText":"x = 1","newText":"x = 2"},{"oldText":"y","newText":"x = 1"}]}"#,
+                &[("y", true), ("x = 1", false), ("x = 2", false)],
+            ),
+            (r#"{"path":"a","old_string":"gone","new_string":""}"#, &[("gone", true)]),
+            (r#"{"old_string":"no file","new_string":""}"#, &[("no file", false)]),
+        ];
+        for (arguments, lines) in table {
+            let call = ToolCall {
+                id: "c".into(),
+                name: ToolName::new("edit").unwrap(),
+                arguments: arguments.into(),
+            };
+            let deed = Deed::of(&call);
+            for (line, expected) in lines {
+                assert_eq!(deed.replaces(line), *expected, "{line} of {arguments}");
+            }
+        }
+    }
+
+    #[test]
     fn a_call_is_about_a_file_a_command_or_a_question() {
         type About<'a> = (Option<(&'a str, Extent)>, &'a [&'a str], Option<&'a str>);
         let table: [(&str, &str, About<'_>); 9] = [

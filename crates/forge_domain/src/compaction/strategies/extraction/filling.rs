@@ -4,7 +4,6 @@
 use std::collections::HashSet;
 
 use super::Material;
-use crate::compaction::answered_call::answered_call;
 use super::contents::{Contents, LEAST_CONTENT, entries};
 use super::excerpt::{source_of, write};
 use super::ledger::Ledger;
@@ -12,6 +11,7 @@ use super::passage::{Origin, Passage, move_introductions, passages, passages_of_
 use super::record::{Entry, Record, Section};
 use super::story::{Folder, steps, task_list, tasks};
 use super::worth::{Candidates, Purpose, Worth};
+use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::{hash, is_line_break};
 use crate::compaction::omission::is_marker;
 use crate::compaction::record_tag::is_record;
@@ -329,7 +329,9 @@ impl Choice<'_, '_> {
             let place = hash(&format!("{} {}", passage.message, passage.start));
             let is_new = match purpose {
                 Purpose::Answer => filling.known.insert(place),
-                _ => filling.learn(text),
+                Purpose::Statement | Purpose::Newest | Purpose::Written | Purpose::Work => {
+                    filling.learn(text)
+                }
             };
             if !is_new {
                 return Some(Tokens::ZERO);

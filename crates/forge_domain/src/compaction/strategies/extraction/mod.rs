@@ -616,6 +616,44 @@ mod tests {
     }
 
     #[test]
+    fn what_the_agent_wrote_last_is_quoted_and_not_what_it_replaced() {
+        let mut conversation = Conversation::new();
+        let mut append = |message: Message| {
+            conversation.append(ContextMessage::count(message, &Characters));
+        };
+        append(Message::user("Let the parser read tables."));
+        for n in 0..12 {
+            let old = format!("    let was_{n} = read_line({n});\n    check(was_{n})?;");
+            let new = format!("    let table_{n} = read_table({n});\n    sort(table_{n})?;");
+            let arguments = serde_json::json!({
+                "file_path": "src/parser.rs",
+                "old_string": format!("fn part_{n}() {{\n{old}\n}}"),
+                "new_string": format!("fn part_{n}() {{\n{new}\n}}"),
+            });
+            let call = ToolCall {
+                id: "c".into(),
+                name: ToolName::new("Edit").unwrap(),
+                arguments: arguments.to_string(),
+            };
+            append(Message::calling(vec![call.clone()]));
+            append(Message::tool(ToolResult::answer(
+                &call,
+                format!("The file now has:\n  1\tfn part_{n}() {{\n  2\t{new}"),
+            )));
+        }
+        for n in 0..6 {
+            append(Message::assistant(format!("Step {n} is done. {}", "And more of it. ".repeat(20))));
+        }
+        let _ = fit_again(EXTRACT, 3_000, &mut conversation, &Script::new(Vec::new()));
+        let record = records(&conversation).join("\n");
+        let written = "fn part_11() {\n        let table_11 = read_table(11);\n        sort(table_11)?;";
+        assert!(record.contains(written), "{record}");
+        for gone in ["read_line", "check(was", "The file now has"] {
+            assert!(!record.contains(gone), "{gone}: {record}");
+        }
+    }
+
+    #[test]
     fn the_newest_result_is_shortened_before_the_words_beside_it() {
         let mut conversation = Conversation::new();
         let mut append = |message: Message| {

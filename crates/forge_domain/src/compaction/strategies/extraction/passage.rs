@@ -77,8 +77,7 @@ pub(super) fn passages(
     let features = message.features();
     let mut passages: Vec<Passage> = Vec::new();
     let mut fence = Fence::default();
-    let is_replaced =
-        |line: &str| message.findings().deeds.iter().any(|deed| deed.replaces(line));
+    let is_replaced = |line: &str| message.findings().deeds.iter().any(|deed| deed.replaces(line));
     for (nth, line) in features.lines.iter().enumerate().take(content.end).skip(content.start) {
         if is_omission(features.line(line)) || message.message().is_compacted && is_tag(features.line(line)) {
             continue;
