@@ -20,6 +20,8 @@ pub(super) const FEW_MESSAGES: u32 = 2;
 const KEYS_PERCENT: usize = 70;
 const LEAST_KEYS: usize = 6;
 const KEYS: usize = 48;
+/// The share of a table's keys that are no repetitions, in percent.
+const OWN_KEYS_PERCENT: usize = 50;
 /// So many names are enough to choose from.
 const MANY: usize = 240;
 
@@ -55,9 +57,13 @@ pub(super) fn table_keys(features: &Features) -> Option<Vec<&str>> {
             None => others = others.checked_sub(1)?,
         }
     }
-    keys.dedup();
+    // A list of records has the same keys again and again: they tell nothing apart.
+    let n_keys = keys.len();
+    let mut known = HashSet::with_capacity(n_keys);
+    keys.retain(|key| known.insert(*key));
+    let is_table = keys.len() * 100 >= n_keys * OWN_KEYS_PERCENT;
     keys.truncate(KEYS);
-    Some(keys)
+    is_table.then_some(keys)
 }
 
 /// Returns the key of a line that is a key and its value, as configurations and listings have it.
@@ -184,9 +190,12 @@ mod tests {
     #[test]
     fn a_table_is_named_by_its_keys_and_other_text_by_what_only_it_has() {
         let table = (0..8).map(|n| format!("retry_{n} = {n}{n}")).collect::<Vec<_>>().join("\n");
+        let record = |n: usize| format!("{{\n  \"title\": \"run_{n}\",\n  \"state\": \"ended\"\n}}");
+        let records = (0..4).map(record).collect::<Vec<_>>().join(",\n");
         let keys: Vec<String> = (0..8).map(|n| format!("retry_{n}")).collect();
         for (text, expected) in [
             (table.as_str(), keys.iter().map(String::as_str).collect::<Vec<_>>()),
+            (records.as_str(), vec!["run_0", "run_1", "run_2", "run_3"]),
             ("fn open_store(path: &Path) {\n    read_all(path)\n}", vec!["open_store", "read_all"]),
             (
                 "  1→use a_one;\n  2→    call_it(c_two)\n  3→fn e_three()",
