@@ -147,12 +147,14 @@ const INTRODUCTION_BYTES: usize = 80;
 
 /// Moves lines that only introduce something, such as headings, from the end of one of the agent's passages
 /// to the start of the next. If another author's passage or nothing follows, the lines are dropped, because
-/// they say nothing alone.
+/// they say nothing alone; so is the name of a file before a block of code.
 pub(super) fn move_introductions(passages: &mut Vec<Passage>, features: &Features) {
     for nth in (0..passages.len()).rev() {
         while passages[nth].origin == Origin::Agent
             && let Some(last) = passages[nth].lines(features).last()
-            && is_introduction(features.line(last))
+            && (is_introduction(features.line(last))
+                || is_word(features.line(last))
+                    && passages.get(nth + 1).is_some_and(|next| next.origin == Origin::Code))
         {
             let from = passages[nth].lines_to - 1;
             let next = passages.get_mut(nth + 1);
@@ -197,6 +199,11 @@ pub(super) fn without_known(
 fn is_introduction(line: &str) -> bool {
     let text = line.trim_end_matches(['*', '_', ' ']);
     line.starts_with('#') || (line.len() <= INTRODUCTION_BYTES && text.ends_with([':', '：']))
+}
+
+/// Checks whether a line is one word, not a sentence.
+fn is_word(line: &str) -> bool {
+    line.is_ascii() && !line.contains(char::is_whitespace) && !line.ends_with(SENTENCE_ENDS)
 }
 
 /// Checks whether what follows `before` after `gap` continues its last sentence.
@@ -325,6 +332,10 @@ mod tests {
         assert_eq!(after(&at_the_end), [long]);
         let before_code = format!("{long}\n\n**The output is:**\n```\nlet a = 1;\n```");
         assert_eq!(after(&before_code), [long]);
+        let named = format!("{long}\n\nsrc/main.rs\n```\nlet table = read_table();\n```");
+        assert_eq!(after(&named), [long]);
+        let named_last = format!("{long}\n\nsrc/main.rs");
+        assert_eq!(after(&named_last), [named_last.as_str()]);
         let long_line = format!("{long} So this is what I change in the parser:");
         assert_eq!(after(&long_line), [long_line.as_str()]);
     }
