@@ -158,11 +158,16 @@ fn without_numbers(text: &str, around: [Option<&str>; 2]) -> Option<(u64, u64, S
         numbers.push(number);
         lines.push(rest);
     }
+    // Blank lines at the start and the end tell nothing.
+    let is_told = |line: &&str| !line.trim().is_empty();
+    let told = lines.iter().position(is_told)?..lines.iter().rposition(is_told)? + 1;
+    let n_lines = numbers.len();
+    let (numbers, lines) = (&numbers[told.clone()], &lines[told]);
     let (first, last) = (*numbers.first()?, *numbers.last()?);
     let number_of = |line: Option<&str>| Some(split_number(line?)?.0);
     let [before, after] = around.map(number_of);
     let is_certain =
-        numbers.len() > 1 || before == first.checked_sub(1) && before.is_some() || after == Some(last + 1);
+        n_lines > 1 || before == first.checked_sub(1) && before.is_some() || after == Some(last + 1);
     is_certain.then(|| (first, last, lines.join("\n")))
 }
 
@@ -210,6 +215,7 @@ mod tests {
             ("a\nb", None),
             ("12:b()", None),
             ("  8\ta\n  9\n 10\tb", Some((8, 10, "a\n\nb"))),
+            ("8\t\n9\ta\n10\t", Some((9, 9, "a"))),
             ("9→a\nb", None),
         ] {
             let actual = without_numbers(text, [None, None]);

@@ -32,7 +32,7 @@ mod share {
     /// In talk: the person's words, and the agent's newest ones.
     pub(super) const SAID_IN_TALK: u64 = 45;
     pub(super) const NEWEST_IN_TALK: u64 = 35;
-    /// What the agent wrote into files last.
+    /// The newest of what the agent wrote into files.
     pub(super) const WRITTEN: u64 = 30;
     /// The agent's other words.
     pub(super) const STATEMENTS: u64 = 72;

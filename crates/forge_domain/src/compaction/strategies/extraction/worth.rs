@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 
 use super::passage::{Origin, Passage};
 use super::queue::{Queue, Ranked};
-use crate::compaction::features::{Kind, Line, TermHasher};
+use crate::compaction::features::{Kind, Line, SENTENCE_ENDS, TermHasher};
 use crate::compaction::question::{Asked, Question};
 use crate::{ContextMessage, Role, Tokens};
 
@@ -61,7 +61,7 @@ pub(super) enum Purpose {
     Newest,
     /// Work: it counts for what the agent did with it and what is asked about.
     Work,
-    /// What the agent wrote last: as work, and the newer the better.
+    /// The newest of what the agent wrote: as work, and the newer the better.
     Written,
 }
 
@@ -416,7 +416,16 @@ const fn by_kind(kind: Kind, is_talk: bool) -> f32 {
     }
 }
 
-/// Checks whether a text ends with a question.
+/// Checks whether a text is nothing but a question.
 fn asks_back(text: &str) -> bool {
-    text.trim_end().ends_with(['?', '？', '؟'])
+    let question = text.trim_end().strip_suffix(['?', '？', '؟']);
+    question.is_some_and(|question| !ends_a_sentence(question))
+}
+
+/// Checks whether a sentence ends within a text: at a mark before a blank, or at one of a script without blanks.
+fn ends_a_sentence(text: &str) -> bool {
+    text.match_indices(SENTENCE_ENDS).any(|(at, mark)| {
+        let after = text[at + mark.len()..].chars().next();
+        !mark.is_ascii() || after.is_some_and(char::is_whitespace)
+    })
 }
