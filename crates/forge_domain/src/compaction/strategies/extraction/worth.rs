@@ -422,7 +422,8 @@ fn asks_back(text: &str) -> bool {
     question.is_some_and(|question| !ends_a_sentence(question))
 }
 
-/// Checks whether a sentence ends within a text: at a mark before a blank, or at one of a script without blanks.
+/// Checks whether a sentence ends within a text: at a mark before a blank, or at a mark of a script that has
+/// no blanks.
 fn ends_a_sentence(text: &str) -> bool {
     text.match_indices(SENTENCE_ENDS).any(|(at, mark)| {
         let after = text[at + mark.len()..].chars().next();
