@@ -1,10 +1,12 @@
 //! The subject and effect of a call, as far as its name and arguments tell.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::MAX_CHARS;
 use crate::ToolCall;
-use crate::compaction::features::{hash, is_line_break};
+use crate::compaction::features::{TermHasher, hash, is_line_break};
 
 /// The effect of a call that succeeds, and the meaning of its failure.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,7 +26,7 @@ pub(crate) struct Deed {
     /// The most telling argument: a path, a command, a question.
     pub(crate) subject: Option<String>,
     /// Hashes of the lines that it replaces and does not write again.
-    replaced: Vec<u64>,
+    replaced: HashSet<u64, TermHasher>,
 }
 
 /// The extent of a file that a call reads.
@@ -107,7 +109,7 @@ impl Deed {
                 .or_else(|| argument(SUBJECTS).map(in_its_folder))
                 .map(str::to_owned)
                 .or_else(|| values(&arguments)),
-            replaced: if touches.is_empty() { Vec::new() } else { replaced_lines(&arguments) },
+            replaced: if touches.is_empty() { HashSet::default() } else { replaced_lines(&arguments) },
             touches,
             reads,
         }
@@ -121,6 +123,11 @@ impl Deed {
     /// Checks whether it replaces a line, without blanks around it, and does not write it again.
     pub(crate) fn replaces(&self, line: &str) -> bool {
         !self.replaced.is_empty() && self.replaced.contains(&hash(line))
+    }
+
+    /// Checks whether it changes any file.
+    pub(crate) fn changes_files(&self) -> bool {
+        self.changed_paths().next().is_some()
     }
 
     /// Iterates over the files that it changes.
@@ -154,8 +161,9 @@ fn values(arguments: &Value) -> Option<String> {
 }
 
 /// Returns the hashes of the lines that arguments replace and do not write again.
-fn replaced_lines(arguments: &Value) -> Vec<u64> {
-    fn read(value: &Value, is_old: bool, old: &mut Vec<u64>, new: &mut Vec<u64>) {
+fn replaced_lines(arguments: &Value) -> HashSet<u64, TermHasher> {
+    type Lines = HashSet<u64, TermHasher>;
+    fn read(value: &Value, is_old: bool, old: &mut Lines, new: &mut Lines) {
         match value {
             Value::String(text) => {
                 let lines = text.split(is_line_break).map(str::trim).filter(|line| !line.is_empty());
@@ -168,11 +176,9 @@ fn replaced_lines(arguments: &Value) -> Vec<u64> {
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
-    let (mut old, mut new) = (Vec::new(), Vec::new());
+    let (mut old, mut new) = (Lines::default(), Lines::default());
     read(arguments, false, &mut old, &mut new);
-    if !old.is_empty() {
-        old.retain(|line| !new.contains(line));
-    }
+    old.retain(|line| !new.contains(line));
     old
 }
 

@@ -188,14 +188,14 @@ impl Folding<'_> {
     /// Checks whether a result repeats what the agent wrote into a file.
     fn echoes(&self, position: usize) -> bool {
         let asked = answered_call(self.material.context, position);
-        let writes = asked.is_some_and(|asked| asked.deed.changed_paths().next().is_some());
+        let writes = asked.is_some_and(|asked| asked.deed.changes_files());
         writes && self.material.sources[position].findings().failure.is_none()
     }
 
     /// Checks whether the agent wrote a passage into a file.
     fn is_written(&self, passage: &Passage) -> bool {
         let source = &self.material.sources[passage.message as usize];
-        let writes = || source.findings().deeds.iter().any(|deed| deed.changed_paths().next().is_some());
+        let writes = || source.findings().deeds.iter().any(|deed| deed.changes_files());
         passage.origin == Origin::Work && source.role() == Role::Assistant && writes()
     }
 

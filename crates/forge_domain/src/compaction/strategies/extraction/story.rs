@@ -75,7 +75,7 @@ fn describe(asked: &AnsweredCall<'_>, result: &ContextMessage, folder: &Folder) 
             format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default())
         }
         None if asked.deed.only_looks => n_lines(text),
-        None if asked.deed.changed_paths().next().is_some() => "done".to_owned(),
+        None if asked.deed.changes_files() => "done".to_owned(),
         None => last_line(text)
             .filter(|line| line.split_whitespace().count() > 1)
             .and_then(|line| one_line(line, ENDING_CHARS))

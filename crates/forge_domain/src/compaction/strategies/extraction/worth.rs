@@ -46,7 +46,7 @@ impl Candidates {
 type Questions = u16;
 
 /// Returns the set of one question, by its number among those that a passage may answer.
-fn question(nth: usize) -> Questions {
+fn set_of(nth: usize) -> Questions {
     1 << nth.min(Questions::BITS as usize - 1)
 }
 
@@ -135,7 +135,7 @@ impl<'a> Worth<'a> {
         let mut asked_by = vec![0; numbers.len()];
         for (nth, asked) in question.asked().enumerate() {
             for number in asked.terms().filter_map(|term| numbers.get_index_of(&term)) {
-                asked_by[number] |= self::question(nth);
+                asked_by[number] |= set_of(nth);
             }
         }
         let (wanted, open) = (vec![0.0; numbers.len()], vec![1.0; numbers.len()]);
@@ -169,7 +169,7 @@ impl<'a> Worth<'a> {
     /// have answers nothing.
     pub(super) fn take_up(&mut self, nth: usize, asked: &Asked) {
         let n_messages = self.messages.len() as f32;
-        self.answering = question(nth);
+        self.answering = set_of(nth);
         self.wanted.fill(0.0);
         for term in asked.terms() {
             let Some((number, _, of)) = self.numbers.get_full(&term) else { continue };
@@ -243,7 +243,7 @@ impl<'a> Worth<'a> {
         let age = f64::from(passage.message + 1) / self.messages.len().max(1) as f64;
         match purpose {
             Purpose::Statement => 1.0,
-            Purpose::Written => age.powi(8),
+            Purpose::Written => age.powi(NEWNESS),
             Purpose::Answer | Purpose::Newest | Purpose::Work => OLD + (1.0 - OLD) * age,
         }
     }
@@ -350,6 +350,8 @@ const NOTED: f64 = 0.5;
 const SAID_AGAIN: f32 = 0.3;
 /// The share of its worth that the oldest passage has beside the newest.
 const OLD: f64 = 0.5;
+/// The power of a passage's age, from 0 for the oldest to 1, that is left of its worth if the newest is wanted.
+const NEWNESS: i32 = 8;
 /// The share of the best answer's worth that makes another passage an answer.
 const ANSWERS: f64 = 0.5;
 /// The least share of a passage's answer that one of its lines has to have to stand for it.
