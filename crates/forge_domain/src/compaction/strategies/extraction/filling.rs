@@ -13,6 +13,7 @@ use super::story::{Folder, steps, task_list, tasks};
 use super::worth::{Candidates, Purpose, Worth};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::{hash, is_line_break};
+use crate::compaction::findings::Deed;
 use crate::compaction::omission::is_marker;
 use crate::compaction::record_tag::is_record;
 use crate::{Context, ContextMessage, Role, TokenCounter, Tokens};
@@ -195,7 +196,7 @@ impl Folding<'_> {
     /// Checks whether the agent wrote a passage into a file.
     fn is_written(&self, passage: &Passage) -> bool {
         let source = &self.material.sources[passage.message as usize];
-        let writes = || source.findings().deeds.iter().any(|deed| deed.changes_files());
+        let writes = || source.findings().deeds.iter().any(Deed::changes_files);
         passage.origin == Origin::Work && source.role() == Role::Assistant && writes()
     }
 

@@ -350,7 +350,8 @@ const NOTED: f64 = 0.5;
 const SAID_AGAIN: f32 = 0.3;
 /// The share of its worth that the oldest passage has beside the newest.
 const OLD: f64 = 0.5;
-/// The power of a passage's age, from 0 for the oldest to 1, that is left of its worth if the newest is wanted.
+/// The power of a passage's position, from 0 to 1 for the newest, by which its worth falls where the newest
+/// is wanted.
 const NEWNESS: i32 = 8;
 /// The share of the best answer's worth that makes another passage an answer.
 const ANSWERS: f64 = 0.5;
