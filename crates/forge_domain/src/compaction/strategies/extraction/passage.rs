@@ -82,7 +82,7 @@ pub(super) fn passages(
         if is_omission(features.line(line)) || message.message().is_compacted && is_tag(features.line(line)) {
             continue;
         }
-        // What is no longer in a file is no state of it.
+        // A line that is no longer in the file would mislead.
         if line.is_call && is_replaced(features.line(line)) {
             continue;
         }
