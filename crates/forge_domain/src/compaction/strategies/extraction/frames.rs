@@ -64,19 +64,24 @@ impl Common {
         (!lines.is_empty()).then(|| Self { lines, shapes: common(sources, positions, question, shape) })
     }
 
-    /// Returns the lines of a result without its frame: after the last line of its first half that is common,
-    /// and before the first such line of its second half, as far as all lines between have a common shape.
+    /// Returns the lines of a result without its frame: after the last line of its start that is common, and
+    /// before the first such line of its end, as far as all lines between have a common shape.
     fn content(&self, features: &Features) -> Range<usize> {
         let n_lines = features.lines.len();
         let text = |nth: usize| features.line(&features.lines[nth]);
         let has_shape = |nth: &usize| self.shapes.contains(&shape(text(*nth)));
         let is_common = |nth: &usize| self.lines.contains(&hash(text(*nth)));
-        let middle = n_lines.div_ceil(2);
-        let head = (0..middle.min(HEAD)).take_while(has_shape).filter(is_common).last();
-        let start = head.map_or(0, |last| last + 1);
-        let foot =
-            (n_lines.saturating_sub(FOOT).max(middle)..n_lines).rev().take_while(has_shape).filter(is_common);
-        start..foot.last().unwrap_or(n_lines)
+        let after_head = |most: usize| {
+            let head = (0..most.min(HEAD)).take_while(has_shape).filter(is_common).last();
+            head.map_or(0, |last| last + 1)
+        };
+        let start = match after_head(n_lines) {
+            // All may be frame: what is in the middle tells the most.
+            all if all == n_lines => after_head(n_lines.div_ceil(2)),
+            start => start,
+        };
+        let end = start.max(n_lines.saturating_sub(FOOT))..n_lines;
+        start..end.rev().take_while(has_shape).filter(is_common).last().unwrap_or(n_lines)
     }
 }
 
@@ -133,8 +138,10 @@ mod tests {
                 "Chunk a{n}4\nTook {n}.5 seconds\nOutput of it:\nthing {n} is here\nmore of {n}\n(end of output)"
             )
         };
+        let short = |n: usize| format!("Chunk a{n}4\nTook {n}.5 seconds\nOutput of it:\nthing {n} is here");
         for (of, expected) in [
             (&framed as &dyn Fn(usize) -> String, vec![0..6, 3..5, 3..5, 3..5]),
+            (&short, vec![0..4, 3..4, 3..4, 3..4]),
             (&|n| format!("night {n}\n18:0{n} wind {n}2\n19:00 wind {n}4"), vec![0..3; 4]),
         ] {
             let mut log = Conversation::new();

@@ -654,6 +654,29 @@ mod tests {
     }
 
     #[test]
+    fn what_many_results_answer_alike_is_quoted_from_two_of_them() {
+        let mut conversation = Conversation::new();
+        let mut append = |message: Message| {
+            conversation.append(ContextMessage::count(message, &Characters));
+        };
+        append(Message::user("Look after the open issues."));
+        for n in 0..12 {
+            let arguments = serde_json::json!({"command": format!("issues list {n}")}).to_string();
+            let call = ToolCall { id: "c".into(), name: ToolName::new("run").unwrap(), arguments };
+            let others: Vec<String> = (0..30).map(|k| format!("line {k} of page {n} waits")).collect();
+            let listed =
+                format!("#950 composite graders want an example, says Marta {n}\n{}", others.join("\n"));
+            append(Message::calling(vec![call.clone()]));
+            append(Message::tool(ToolResult::answer(&call, listed)));
+        }
+        append(Message::assistant("There are many open issues."));
+        append(Message::user("And what of #950, composite graders, by Marta?"));
+        let _ = fit_again(EXTRACT, 6_000, &mut conversation, &Script::new(Vec::new()));
+        let record = records(&conversation).join("\n");
+        assert_eq!(record.matches("says Marta").count(), 2, "{record}");
+    }
+
+    #[test]
     fn the_newest_result_is_shortened_before_the_words_beside_it() {
         let mut conversation = Conversation::new();
         let mut append = |message: Message| {

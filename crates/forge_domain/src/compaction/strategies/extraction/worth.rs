@@ -40,6 +40,16 @@ impl Candidates {
         let begin = if index == 0 { 0 } else { self.ends[index - 1] };
         &self.terms[begin as usize..self.ends[index] as usize]
     }
+
+    /// Checks whether nearly all terms of one passage are among those of `other`, of another message.
+    fn repeats(&self, index: usize, other: usize) -> bool {
+        if self.passages[index].message == self.passages[other].message {
+            return false;
+        }
+        let (terms, others) = (self.terms(index), self.terms(other));
+        let n_shared = terms.iter().filter(|term| others.binary_search(term).is_ok()).count();
+        n_shared * 100 >= terms.len() * REPEATED_PERCENT
+    }
 }
 
 /// A set of questions: a bit for each; those after the last bit share it.
@@ -300,6 +310,7 @@ impl<'a> Worth<'a> {
         let least = if purpose == Purpose::Answer { best * ANSWERS } else { 0.0 };
         let mut queue = Queue::of(ranked);
         let mut n_too_long = 0;
+        let mut answers: Vec<usize> = Vec::new();
         while room >= LEAST_PASSAGE
             && n_too_long < MOST_TOO_LONG
             && let Some(top) = queue.pop()
@@ -318,6 +329,10 @@ impl<'a> Worth<'a> {
                 queue.push(Ranked { gain: now, ..top });
                 continue;
             }
+            let repeats = |answer: &&usize| candidates.repeats(top.index as usize, **answer);
+            if is_answer && answers.iter().filter(repeats).count() >= MOST_REPEATED {
+                continue;
+            }
             let passage = &candidates.passages[top.index as usize];
             let line =
                 || is_answer.then(|| self.best_line(passage, candidates.terms(top.index as usize))).flatten();
@@ -326,6 +341,7 @@ impl<'a> Worth<'a> {
                 continue;
             };
             room = room - tokens;
+            answers.push(top.index as usize);
             for number in candidates.terms(top.index as usize) {
                 self.open[*number as usize] *= SAID_AGAIN;
             }
@@ -355,6 +371,10 @@ const OLD: f64 = 0.5;
 const NEWNESS: i32 = 8;
 /// The share of the best answer's worth that makes another passage an answer.
 const ANSWERS: f64 = 0.5;
+/// The share of an answer's terms that makes it repeat another message's that has them, in percent, and the
+/// most messages that say the same: a value may have changed between them.
+const REPEATED_PERCENT: usize = 75;
+const MOST_REPEATED: usize = 2;
 /// The least share of a passage's answer that one of its lines has to have to stand for it.
 const LEAST_OF_ANSWER: f32 = 0.5;
 /// The exponents by which the length of a passage reduces its worth. Of work, less than in proportion: whole
