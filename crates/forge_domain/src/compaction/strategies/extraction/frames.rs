@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::features::{Features, Line, hash};
+use crate::compaction::features::hash;
 use crate::compaction::question::Question;
 use crate::{Context, ContextMessage};
 
@@ -33,8 +33,7 @@ impl Frames {
         }
         for positions in by_tool.into_values().filter(|positions| positions.len() >= LEAST_RESULTS) {
             let Some(common) = Common::of(sources, &positions, question) else { continue };
-            let framed =
-                positions.iter().map(|position| (*position, common.content(sources[*position].features())));
+            let framed = positions.iter().map(|position| (*position, common.content(&sources[*position])));
             let is_framed =
                 |(position, content): &(usize, Range<usize>)| *content != whole(&sources[*position]);
             for (position, content) in framed.filter(is_framed).skip(1) {
@@ -60,17 +59,18 @@ struct Common {
 impl Common {
     /// Returns `None` if they have no line in common.
     fn of(sources: &[ContextMessage], positions: &[usize], question: &Question) -> Option<Self> {
-        let lines = common(sources, positions, question, hash);
-        (!lines.is_empty()).then(|| Self { lines, shapes: common(sources, positions, question, shape) })
+        let lines = common(sources, positions, question, |edge| edge.line);
+        let shapes = || common(sources, positions, question, |edge| edge.shape);
+        (!lines.is_empty()).then(|| Self { shapes: shapes(), lines })
     }
 
     /// Returns the lines of a result without its frame: after the last line of its start that is common, and
     /// before the first such line of its end, as far as all lines between have a common shape.
-    fn content(&self, features: &Features) -> Range<usize> {
-        let n_lines = features.lines.len();
-        let text = |nth: usize| features.line(&features.lines[nth]);
-        let has_shape = |nth: &usize| self.shapes.contains(&shape(text(*nth)));
-        let is_common = |nth: &usize| self.lines.contains(&hash(text(*nth)));
+    fn content(&self, result: &ContextMessage) -> Range<usize> {
+        let n_lines = result.features().lines.len();
+        let edges = Edges::of(result);
+        let has_shape = |nth: &usize| self.shapes.contains(&edges.get(*nth).shape);
+        let is_common = |nth: &usize| self.lines.contains(&edges.get(*nth).line);
         let after_head = |most: usize| {
             let head = (0..most.min(HEAD)).take_while(has_shape).filter(is_common).last();
             head.map_or(0, |last| last + 1)
@@ -90,25 +90,61 @@ fn common(
     sources: &[ContextMessage],
     positions: &[usize],
     question: &Question,
-    of: fn(&str) -> u64,
+    of: fn(&Edge) -> u64,
 ) -> HashSet<u64> {
     let mut n_results: HashMap<u64, usize> = HashMap::new();
     for position in positions {
         let features = sources[*position].features();
-        let n_lines = features.lines.len();
-        let edges = (0..n_lines.min(HEAD)).chain(n_lines.saturating_sub(FOOT).max(HEAD)..n_lines);
-        let is_asked_for = |line: &Line| {
-            let mut terms = features.places(line).iter().map(|term| features.terms[*term as usize].hash());
-            terms.any(|term| question.is_focus(term))
+        let is_asked_for = |nth: usize| {
+            let mut terms = features.places(&features.lines[nth]).iter();
+            terms.any(|term| question.is_focus(features.terms[*term as usize].hash()))
         };
-        let lines = edges.map(|nth| &features.lines[nth]).filter(|line| !is_asked_for(line));
-        let mut here: Vec<u64> = lines.map(|line| of(features.line(line))).collect();
+        let edges = Edges::of(&sources[*position]).iter().filter(|(nth, _)| !is_asked_for(*nth));
+        let mut here: Vec<u64> = edges.map(|(_, edge)| of(edge)).collect();
         here.sort_unstable();
         here.dedup();
         here.into_iter().for_each(|hash| *n_results.entry(hash).or_default() += 1);
     }
     let least = LEAST_RESULTS.max((positions.len() * OF_RESULTS_PERCENT).div_ceil(100));
     n_results.into_iter().filter(|(_, n)| *n >= least).map(|(hash, _)| hash).collect()
+}
+
+/// The lines at the start and at the end of a result, in order, computed once.
+struct Edges {
+    edges: Vec<Edge>,
+    /// The number of the first line at the end.
+    foot: usize,
+}
+
+/// The hashes of a line and of its shape.
+struct Edge {
+    line: u64,
+    shape: u64,
+}
+
+impl Edges {
+    fn of(result: &ContextMessage) -> &Self {
+        result.form(|_| {
+            let features = result.features();
+            let n_lines = features.lines.len();
+            let foot = n_lines.saturating_sub(FOOT).max(HEAD.min(n_lines));
+            let lines = (0..n_lines.min(HEAD)).chain(foot..n_lines);
+            let texts = lines.map(|nth| features.line(&features.lines[nth]));
+            let edges = texts.map(|text| Edge { line: hash(text), shape: shape(text) }).collect();
+            Self { edges, foot }
+        })
+    }
+
+    /// Iterates over the numbers of the lines and their hashes.
+    fn iter(&self) -> impl Iterator<Item = (usize, &Edge)> {
+        (0..HEAD.min(self.foot)).chain(self.foot..).zip(&self.edges)
+    }
+
+    /// Returns the hashes of the line of such a number, which must be at the start or the end.
+    fn get(&self, nth: usize) -> &Edge {
+        let nth = if nth < HEAD { nth } else { HEAD + nth - self.foot };
+        &self.edges[nth]
+    }
 }
 
 /// Returns a hash of a line that is the same whatever its numbers and codes are.
