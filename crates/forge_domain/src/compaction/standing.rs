@@ -1,5 +1,7 @@
 //! The parts that stay in a compaction: how firmly each group is held, and the least that must remain.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::Add;
 
 use super::CompactionRules;
@@ -8,8 +10,8 @@ use super::omission::{is_marker, most_for_a_marker};
 use super::pin::Pins;
 use super::record_tag::is_record;
 use crate::{
-    Context, ContextMessage, Edit, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, Size, StillOver,
-    Term, TokenCounter, Tokens,
+    Body, Context, ContextMessage, Edit, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, Size,
+    StillOver, Term, TokenCounter, Tokens,
 };
 
 /// The firmness with which a group is held.
@@ -134,13 +136,18 @@ impl Standing {
     }
 
     /// Holds the person's words, the newest first, up to their share of the target. What is larger than what
-    /// each may have is shortened; what does not fit even so may leave.
+    /// each may have is shortened; what does not fit even so may leave, and so may what is said again later.
     fn hold_person(&mut self, context: &Context, rules: &CompactionRules) {
         let mut said: Vec<(usize, Tokens)> = Vec::new();
+        let mut later: HashMap<Cow<'_, str>, &Body> = HashMap::new();
         for (index, group) in self.groups.iter().enumerate().rev() {
             let message = &context.messages()[group.range().start];
-            let is_persons = group.kind() == GroupKind::User && message.starts_turn();
-            if is_persons && self.holds[index].may_go() {
+            if group.kind() != GroupKind::User || !message.starts_turn() {
+                continue;
+            }
+            let body = &message.message().body;
+            let is_new = later.insert(message.message().text(), body) != Some(body);
+            if is_new && self.holds[index].may_go() {
                 said.push((index, message.tokens()));
             }
         }

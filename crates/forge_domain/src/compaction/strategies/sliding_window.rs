@@ -213,8 +213,8 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::Role;
-    use crate::compaction::fixture::{Script, apply, conversation, fit, fit_again, picture};
+    use crate::compaction::fixture::{Characters, Script, apply, conversation, fit, fit_again, picture};
+    use crate::{Message, Role};
 
     const SLIDE: &str = "strategies: [sliding_window]";
 
@@ -251,6 +251,23 @@ mod tests {
     #[test]
     fn the_latest_user_message_stays_under_a_long_run_of_tools() {
         check(SLIDE, "suautrtrtrtr", "su[a]u[trtrtr]tr");
+    }
+
+    #[test]
+    fn what_the_person_says_again_stays_once() {
+        let mut log = conversation("s");
+        for said in ["Build the parser.", "go on", "Use tabs.", "go on", "go on", "Now the tests."] {
+            for message in [Message::user(said), Message::assistant("so it is ".repeat(12))] {
+                log.append(ContextMessage::count(message, &Characters));
+            }
+        }
+        let yaml = "{ strategies: [sliding_window], retention_window: 1, user_share: 60% }";
+        let fit = fit_again(yaml, 700, &mut log, &Script::new(Vec::new()));
+        assert!(fit.result.is_ok(), "{:?}", fit.report);
+        let view = log.view();
+        let said = view.messages().iter().filter(|message| message.starts_turn());
+        let said: Vec<String> = said.map(|message| message.message().to_text()).collect();
+        assert_eq!(said, ["Build the parser.", "Use tabs.", "go on", "Now the tests."]);
     }
 
     #[test]
