@@ -1,7 +1,7 @@
 //! The table of contents of what left: what each result was, its size, and the names by which to ask for it.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::record::Entry;
 use super::story::{Folder, one_line};
@@ -88,6 +88,13 @@ impl<'a> Contents<'a> {
         let mut results: Vec<_> =
             left.map(|position| (position, table_keys(sources[position].features()))).collect();
         results.sort_by_key(|(position, _)| Reverse(sources[*position].tokens()));
+        // Fields that every answer of a service has tell none of them apart.
+        let mut n_tables: HashMap<&str, u32> = HashMap::new();
+        let tables = results.iter().filter_map(|(_, keys)| keys.as_ref());
+        tables.flatten().for_each(|key| *n_tables.entry(key).or_default() += 1);
+        for keys in results.iter_mut().filter_map(|(_, keys)| keys.as_mut()) {
+            keys.retain(|key| n_tables[key] <= FEW_MESSAGES);
+        }
         Self { context, sources, folder, results }
     }
 

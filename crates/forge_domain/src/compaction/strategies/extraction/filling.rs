@@ -326,19 +326,13 @@ impl Choice<'_, '_> {
             if tokens > room || (purpose == Purpose::Work && told < label) {
                 return None;
             }
-            // What stays or was chosen before costs nothing. An answer counts in each message that has it.
-            let place = hash(&format!("{} {}", passage.message, passage.start));
-            let is_new = match purpose {
-                Purpose::Answer => filling.known.insert(place),
-                Purpose::Statement | Purpose::Newest | Purpose::Written | Purpose::Work => {
-                    filling.learn(text)
-                }
-            };
-            if !is_new {
+            // What stays or was chosen before costs nothing. What somebody says counts as an answer even so:
+            // the question may quote it.
+            let place = || hash(&format!("{} {}", passage.message, passage.start));
+            let is_new_answer =
+                purpose == Purpose::Answer && passage.origin != Origin::Work && filling.known.insert(place());
+            if !filling.learn(text) && !is_new_answer {
                 return Some(Tokens::ZERO);
-            }
-            if purpose == Purpose::Answer {
-                filling.learn(text);
             }
             filling.passages.push((*passage, tokens));
             Some(tokens)

@@ -654,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn what_many_results_answer_alike_is_quoted_from_two_of_them() {
+    fn two_of_many_results_that_answer_alike_are_enough() {
         let mut conversation = Conversation::new();
         let mut append = |message: Message| {
             conversation.append(ContextMessage::count(message, &Characters));
@@ -672,8 +672,38 @@ mod tests {
         append(Message::assistant("There are many open issues."));
         append(Message::user("And what of #950, composite graders, by Marta?"));
         let _ = fit_again(EXTRACT, 6_000, &mut conversation, &Script::new(Vec::new()));
+        let texts: Vec<String> = conversation.view().plain().map(Message::to_text).collect();
+        let view = texts.join("\n");
+        let answers = view.lines().map(str::trim).filter(|line| line.contains("says Marta"));
+        let answers: std::collections::BTreeSet<&str> = answers.collect();
+        assert_eq!(answers.len(), 2, "{view}");
+    }
+
+    #[test]
+    fn the_contents_of_what_left_list_no_fields_that_every_answer_has() {
+        let mut conversation = Conversation::new();
+        let mut append = |message: Message| {
+            conversation.append(ContextMessage::count(message, &Characters));
+        };
+        append(Message::user("Look after the open issues."));
+        let fields = ["number", "title", "state", "owner", "labels", "created", "updated", "comments"];
+        let settings = ["retries", "backoff", "port", "depth", "cache", "width", "proxy", "verbose"];
+        for n in 0..5 {
+            let arguments = serde_json::json!({"command": format!("show {n}")}).to_string();
+            let call = ToolCall { id: "c".into(), name: ToolName::new("run").unwrap(), arguments };
+            let keys = if n == 2 { settings } else { fields };
+            let rows: Vec<String> = keys.iter().map(|key| format!("{key}: value{n}")).collect();
+            append(Message::calling(vec![call.clone()]));
+            append(Message::tool(ToolResult::answer(&call, rows.join("\n"))));
+        }
+        for n in 0..8 {
+            append(Message::assistant(format!("Step {n} is done. {}", "And more of it. ".repeat(20))));
+        }
+        let _ = fit_again(EXTRACT, 2_600, &mut conversation, &Script::new(Vec::new()));
         let record = records(&conversation).join("\n");
-        assert_eq!(record.matches("says Marta").count(), 2, "{record}");
+        let (_, contents) = record.split_once("# Left out").unwrap_or_else(|| panic!("{record}"));
+        assert!(contents.contains("retries backoff port"), "{record}");
+        assert!(!contents.contains("title state"), "{record}");
     }
 
     #[test]
