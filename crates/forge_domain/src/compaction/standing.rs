@@ -65,6 +65,8 @@ pub(crate) struct Standing {
     pub(crate) holds: Vec<Hold>,
     pub(crate) n_leading_system: usize,
     pub(crate) pins: Pins,
+    /// The index of the first group of the newest messages that are retained.
+    retained_from: usize,
     first_user: Option<usize>,
     latest_user: Option<usize>,
     /// The most tokens that one message of the person's words has.
@@ -125,6 +127,7 @@ impl Standing {
             holds,
             n_leading_system,
             pins,
+            retained_from,
             first_user,
             latest_user,
             person_most,
@@ -305,8 +308,10 @@ impl Standing {
                 | Hold::Pinned
                 | Hold::Retained
         );
+        // The person's words among the newest messages are both: they stay.
+        let is_retained = index >= self.retained_from;
         self.may_be_summed_up(context, index)
-            || (!is_kept && context.messages()[group.range().start].starts_turn())
+            || (!is_kept && !is_retained && context.messages()[group.range().start].starts_turn())
     }
 
     /// Checks whether the first turn is the user's if only the groups of `context` are left whose index
