@@ -139,7 +139,7 @@ impl Standing {
     }
 
     /// Holds the person's words, the newest first, up to their share of the target. What is larger than what
-    /// each may have is shortened; what does not fit even so may leave, and so may what is said again later.
+    /// each may have is shortened; what does not fit even so may leave, and so may a text that comes again.
     fn hold_person(&mut self, context: &Context, rules: &CompactionRules) {
         let mut said: Vec<(usize, Tokens)> = Vec::new();
         let mut later: HashMap<Cow<'_, str>, &Body> = HashMap::new();

@@ -326,8 +326,8 @@ impl Choice<'_, '_> {
             if tokens > room || (purpose == Purpose::Work && told < label) {
                 return None;
             }
-            // What stays or was chosen before costs nothing. What somebody says counts as an answer even so:
-            // the question may quote it.
+            // A text that stays or was chosen before costs nothing. Somebody's words count as an answer even so:
+            // the question may quote them.
             let place = || hash(&format!("{} {}", passage.message, passage.start));
             let is_new_answer =
                 purpose == Purpose::Answer && passage.origin != Origin::Work && filling.known.insert(place());
