@@ -326,8 +326,8 @@ impl Choice<'_, '_> {
             if tokens > room || (purpose == Purpose::Work && told < label) {
                 return None;
             }
-            // A text that stays or was chosen before costs nothing. Somebody's words count as an answer even so:
-            // the question may quote them.
+            // A text that stays or was chosen before costs nothing. Somebody's words count as an answer even
+            // so: the question may quote them.
             let place = || hash(&format!("{} {}", passage.message, passage.start));
             let is_new_answer =
                 purpose == Purpose::Answer && passage.origin != Origin::Work && filling.known.insert(place());
