@@ -4,6 +4,7 @@
   python3 tests/acceptance/quality selftest              the controls that must hold before a figure is believed
   python3 tests/acceptance/quality show SESSION          prints a view, to be read by eye
   python3 tests/acceptance/quality points                at the recordings' own compactions, beside the agent's summary
+  python3 tests/acceptance/quality rounds                after many compactions, one of what the other left, beside one of all
 """
 import argparse, collections, json, multiprocessing, os, random, sys, tempfile, time
 
@@ -322,6 +323,45 @@ def points(o):
     return 0
 
 
+# The window of an agent that compacts again and again, in rooms: by default it compacts to a fifth.
+ROOMS = 5
+
+
+def rounds_of(job):
+    """Returns [(policy, budget, {measure: value})] for one session: compacted again and again while it grew, and at once, to the same size."""
+    session, o = job
+    rows, (_, cut) = [], *session.cuts([o.cuts[-1]])
+    planted, future = planting.Planted(session.messages[:cut], random.Random("%s %s" % (o.seed, session.name)), o.files or 3), M.Future(session, cut)
+    messages = planted.ending("plain")
+    with tempfile.TemporaryDirectory(prefix="quality") as folder:
+        forge, base = policies.Forge(o.forge, folder), None
+        for budget in o.budgets:
+            task = policies.Task(messages, session.claude, forge, budget, base)
+            base = task.base
+            grown, n = forge.live(messages, session.claude, ROOMS * task.limit, task.limit)
+            if n < 2:
+                continue
+            for name, view in [("rounds", grown), ("at_once", forge.compact(messages, session.claude, task.limit)[0])]:
+                v = M.View(view or [], task)
+                values = {k: f(v, planted) for k, f in PLANTED + [("findable", M.findable)]}
+                values.update({k: f(v, task) for k, f in HANDOVER})
+                values.update({k: f(v, future) for k, f in FUTURE})
+                rows.append((name, budget, {**values, "compactions": n + 1 if name == "rounds" else 1}))
+    return session.name, rows
+
+
+def rounds(o):
+    """Prints what is left after many compactions, one of what the other left, beside one compaction of all."""
+    table = collect(in_parallel(rounds_of, [(s, o) for s in chosen(o)], o))
+    for budget in sorted({b for _, b, _ in table}):
+        n = table["compactions", budget, "rounds"]
+        print("%d %%: %d sessions, %.1f compactions each (%d to %d)" % (budget, len(n), M.mean(n.values()), min(n.values()), max(n.values())))
+        for name in [name for name in ORDER if (name, budget, "rounds") in table]:
+            d = compare(table, name, budget, "rounds", "at_once")
+            print("%-18s" % name + "".join("%10.3f" % M.mean(table[name, budget, p].values()) for p in ("rounds", "at_once")) + ("%30s" % ("%+.3f [%+.3f, %+.3f]" % d) if d[1] is not None else ""))
+    return 0
+
+
 def talk(o):
     """Prints how much of what is asked about long talk is left, of a file of annotated conversations."""
     for budget in o.budgets:
@@ -334,7 +374,7 @@ def talk(o):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("command", nargs="?", default="run", choices=["run", "selftest", "show", "points", "talk"])
+    p.add_argument("command", nargs="?", default="run", choices=["run", "selftest", "show", "points", "rounds", "talk"])
     p.add_argument("session", nargs="?", default="", help="show: a part of a session's name; talk: a file of annotated conversations")
     p.add_argument("--corpus", default=os.environ.get("FORGE_CORPUS"), help="folder with MANIFEST.json (FORGE_CORPUS)")
     p.add_argument("--forge", default=os.environ.get("FORGE_BINARY", "target/release/forge"), help="the program (FORGE_BINARY, target/release/forge)")
@@ -363,7 +403,7 @@ def main():
         p.error("talk needs a file of annotated conversations; annotated.py says where from")
     o.policies, o.budgets, o.cuts = o.policies.split(","), [int(b) for b in o.budgets.split(",")], [int(c) for c in o.cuts.split(",")]
     o.seed = o.seed or str(random.SystemRandom().randrange(10 ** 6))
-    return {"run": run, "selftest": selftest, "show": show, "points": points, "talk": talk}[o.command](o)
+    return {"run": run, "selftest": selftest, "show": show, "points": points, "rounds": rounds, "talk": talk}[o.command](o)
 
 
 if __name__ == "__main__":

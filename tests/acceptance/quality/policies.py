@@ -2,7 +2,7 @@
 
 A policy takes a Task and returns the view: messages of at most `task.limit` tokens, the pinned ones free as for all.
 """
-import collections, functools, json, math, os, re, subprocess
+import collections, functools, json, math, os, re, subprocess, tempfile
 
 import recordings
 from recordings import message_text, text_of
@@ -56,6 +56,24 @@ class Forge:
         except (OSError, ValueError):
             return None, {"error": done.stderr[-400:]}
         return view, told
+
+    def live(self, messages, claude, window, limit):
+        """Returns (view or None, number of compactions) of an agent with such a window that lives through the messages, and fits them to
+        `limit` in the end."""
+        source, out = os.path.join(self.folder, "in.jsonl" if claude else "in.json"), self.folder + "/out.json"
+        store = "sqlite://%s/runs.db" % tempfile.mkdtemp(dir=self.folder)
+        # Only what an answer follows has been sent to a model.
+        answer = [{"role": "assistant", "content": "Yes."}] if messages[-1]["role"] == "user" else []
+        recordings.write(source, messages + answer, claude)
+        replay = [self.program, "replay", source, "--window", str(window), "--store", store, "--json"]
+        fit = [self.program, "compact", "--run", "last", "--store", store, "--max-tokens", str(limit), "--output", out]
+        try:
+            told, _ = [subprocess.run(c, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=600, check=True).stdout for c in (replay, fit)]
+            with open(out, encoding="utf8") as f:
+                view = json.load(f)
+            return view["messages"] if isinstance(view, dict) else view, len(json.loads(told)["compactions"])
+        except (OSError, ValueError, KeyError, subprocess.CalledProcessError):
+            return None, 0
 
     def count(self, messages):
         """Returns the tokens of messages as the program counts them; `None` if it cannot read them."""

@@ -120,7 +120,7 @@ const ROWS: &[Row] = &[
     row(
         "focus",
         "strategies: [extraction], retention_window: 0, max_tokens: 1000",
-        "parse_item_2",
+        "parse_item_1",
         "null",
         Log::Told,
         1_100,

@@ -17,6 +17,8 @@ const TOOL_CHARS: usize = 40;
 
 /// Fewer tokens hold no line.
 pub(super) const LEAST_CONTENT: Tokens = Tokens::new(20);
+/// The end of a table's label: all of its keys follow, or the first ones.
+const KEYS: &str = ", keys";
 /// With fewer names, a line hardly says more than the call did.
 const LEAST_NAMES: usize = 3;
 
@@ -51,6 +53,13 @@ impl Content<'_> {
         }
         None
     }
+}
+
+/// Returns the keys in the entry of a table, as it is written; `None` for other entries.
+pub(super) fn keys_in(entry: &str) -> Option<&str> {
+    // No key has a colon.
+    let (label, keys) = entry.rsplit_once(": ")?;
+    label.ends_with(KEYS).then_some(keys)
 }
 
 /// Returns the entries of the first contents that fit `room`, each with its position and its tokens.
@@ -101,23 +110,26 @@ impl<'a> Contents<'a> {
     /// Iterates over the tables, whose names are their keys.
     pub(super) fn tables(&self) -> impl Iterator<Item = Content<'a>> {
         let keys = self.results.iter().filter_map(|(position, keys)| Some((*position, keys.clone()?)));
-        self.with_names(keys)
+        self.with_names(keys, KEYS)
     }
 
     /// Iterates over the other results. Their names are looked for one result after the other, as few are
     /// needed.
     pub(super) fn others(&self, worth: &Worth<'_>) -> impl Iterator<Item = Content<'a>> {
         let others = self.results.iter().filter(|(_, keys)| keys.is_none()).map(|(position, _)| *position);
-        self.with_names(others.map(|position| {
+        let named = others.map(|position| {
             let is_rare = |place: u32| worth.n_messages(position, place) <= FEW_MESSAGES;
             (position, names_of_its_own(self.sources[position].features(), &is_rare))
-        }))
+        });
+        self.with_names(named, "")
     }
 
-    /// Returns results with their names; of those with the same names the first.
+    /// Returns results with their names, whose labels end with `what` they are; of those with the same names
+    /// the first.
     fn with_names(
         &self,
         results: impl Iterator<Item = (usize, Vec<&'a str>)>,
+        what: &'static str,
     ) -> impl Iterator<Item = Content<'a>> {
         let mut known = HashSet::new();
         results.filter_map(move |(position, names)| {
@@ -128,7 +140,7 @@ impl<'a> Contents<'a> {
             }
             let message = &self.sources[position];
             let subject = self.folder.subject(asked.deed);
-            let label = format!("{} {tool}{subject}, {} tokens", message.label(), message.tokens());
+            let label = format!("{} {tool}{subject}, {} tokens{what}", message.label(), message.tokens());
             Some(Content { position, label, names })
         })
     }

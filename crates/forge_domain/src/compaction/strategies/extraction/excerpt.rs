@@ -11,6 +11,16 @@ use crate::{Context, ContextMessage, MessageId, Role};
 /// Most characters of a tool's name in a label.
 const TOOL_CHARS: usize = 40;
 
+/// The author of what the agent says, in labels.
+const AGENT: &str = "agent";
+
+/// Returns the number of the message in which the agent said what an entry of the story quotes; `None` for
+/// other entries.
+pub(super) fn said_in(entry: &str) -> Option<u64> {
+    let (label, _) = entry.split_once(": ")?;
+    label.strip_suffix(AGENT)?.strip_suffix(' ')?.strip_prefix('m')?.parse().ok()
+}
+
 /// Returns the entries of the chosen passages, with their section and place. Passages with nothing but blanks
 /// between them become one.
 pub(super) fn write(
@@ -47,7 +57,8 @@ pub(super) fn write(
                 (Section::Story, (number, place.1), Entry::labelled(&label, text.trim(), false))
             }
             Origin::Code => {
-                (Section::Excerpts, place, Entry::labelled(&format!("{} agent", source.label()), text, true))
+                let label = format!("{} {AGENT}", source.label());
+                (Section::Excerpts, place, Entry::labelled(&label, text, true))
             }
             Origin::Work => (Section::Excerpts, place, excerpt(context, passage, source, text, folder)?),
             Origin::Record(section) => {
@@ -65,7 +76,7 @@ pub(super) fn write(
 fn place_of(sources: &[ContextMessage], position: usize) -> (u64, String) {
     let source = &sources[position];
     if source.id().is_some() {
-        let author = if source.role() == Role::User { "summary" } else { "agent" };
+        let author = if source.role() == Role::User { "summary" } else { AGENT };
         return (number(source), format!("{} {author}", source.label()));
     }
     let id = |message: &ContextMessage| message.id().map(MessageId::as_u64);

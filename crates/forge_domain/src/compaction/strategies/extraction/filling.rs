@@ -2,14 +2,15 @@
 //! what was read, and what to ask for again.
 
 use std::collections::HashSet;
+use std::iter::Peekable;
 
 use super::Material;
-use super::contents::{Contents, LEAST_CONTENT, entries};
-use super::excerpt::{source_of, write};
+use super::contents::{Contents, LEAST_CONTENT, entries, keys_in};
+use super::excerpt::{said_in, source_of, write};
 use super::ledger::Ledger;
 use super::passage::{Origin, Passage, move_introductions, passages, passages_of_record, without_known};
 use super::record::{Entry, Record, Section};
-use super::story::{Folder, steps, task_list, tasks};
+use super::story::{Folder, Step, newest_steps, number, task_list, tasks};
 use super::worth::{Candidates, Purpose, Worth};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::{hash, is_line_break};
@@ -131,22 +132,29 @@ impl Folding<'_> {
     ) -> Filling {
         worth.begin_again();
         let newest = self.newest();
-        let steps = steps(self.material.context, self.material.sources, self.leaves, folder);
-        let newest_first = || steps.iter().rev().map(|step| (step.position, &step.entry));
+        let steps = newest_steps(self.material.context, self.material.sources, self.leaves, folder);
+        let mut steps = steps.peekable();
         let contents = Contents::of(self.material.context, self.material.sources, self.leaves, folder);
         let most_contents = (room.share(share::LEFT_OUT, 100).as_u64() / LEAST_CONTENT.as_u64()) as usize;
         let staying =
             self.material.context.messages().iter().zip(self.leaves).filter(|(_, leaves)| !**leaves);
         let staying = staying.map(|(message, _)| &message.features().text);
         let filling = Filling::beside(staying.chain(self.left.iter().map(|(_, text)| text)));
-        let candidates = worth.candidates(self.passages(&newest, &filling));
+        let passages = self.passages(&newest, &filling);
+        let antecedent = self.antecedent_in_record(&passages);
+        let candidates = worth.candidates(passages);
         let Material { context, sources, .. } = *self.material;
         let mut choice = Choice { context, folder, sources, worth, candidates, filling, left: room, counter };
         let is = |origin: Origin| move |passage: &Passage| passage.origin == origin;
         let is_said =
             |passage: &Passage| matches!(passage.origin, Origin::Person | Origin::Record(Section::Said));
-        let is_newest =
-            |passage: &Passage| is(Origin::Agent)(passage) && newest.contains(&(passage.message as usize));
+        let is_newest = |passage: &Passage| match passage.origin {
+            Origin::Agent => newest.contains(&(passage.message as usize)),
+            Origin::Record(Section::Story) => {
+                antecedent.is_some() && said_in(passage.text(sources)) == antecedent
+            }
+            _ => false,
+        };
         let is_told =
             |passage: &Passage| matches!(passage.origin, Origin::Agent | Origin::Record(Section::Story));
         let is_work = |passage: &Passage| {
@@ -170,19 +178,27 @@ impl Folding<'_> {
         choice.pick(share::SAID, Purpose::Statement, &is_said);
         choice.pick(share::NEWEST, Purpose::Newest, &is_newest);
         let tables = entries(contents.tables(), choice.left.share(share::TABLES, 100), counter);
+        let listed: HashSet<String> =
+            tables.iter().filter_map(|(_, entry, _)| Some(keys_in(entry.as_str())?.to_owned())).collect();
         choice.take_contents(tables);
+        // The tables of an earlier record can be asked for as long as their keys are told.
+        choice.pick(share::TABLES, Purpose::Work, &|passage| {
+            let is_new = |keys: &str| !listed.contains(keys);
+            is(Origin::Record(Section::LeftOut))(passage)
+                && keys_in(passage.text(sources)).is_some_and(is_new)
+        });
         let others = contents.others(choice.worth).take(most_contents);
         let others = entries(others, choice.left.share(share::LEFT_OUT, 100), counter);
         choice.take_contents(others);
         choice.pick(share::WRITTEN, Purpose::Written, &|passage| self.is_written(passage));
         choice.pick(share::STATEMENTS, Purpose::Statement, &is_told);
-        choice.take_entries(Section::Story, newest_first(), share::STEPS);
+        choice.take_steps(&mut steps, share::STEPS);
         choice.pick(share::LEFT_OUT, Purpose::Work, &is(Origin::Record(Section::LeftOut)));
         choice.pick(share::STATEMENTS, Purpose::Statement, &is_told);
         choice.pick(100, Purpose::Work, &is_work);
         choice.pick(100, Purpose::Statement, &is_said);
         choice.pick(100, Purpose::Statement, &is_told);
-        choice.take_entries(Section::Story, newest_first(), 100);
+        choice.take_steps(&mut steps, 100);
         choice.filling
     }
 
@@ -262,13 +278,27 @@ impl Folding<'_> {
         all
     }
 
+    /// Returns the number of the message that the latest request answers, if a record alone quotes it.
+    fn antecedent_in_record(&self, passages: &[Passage]) -> Option<u64> {
+        let latest = self.material.context.latest_user()?;
+        let sources = self.material.sources;
+        let in_record = passages.iter().filter(|passage| passage.origin == Origin::Record(Section::Story));
+        let said = in_record.filter_map(|passage| said_in(passage.text(sources)));
+        let before_it = said.filter(|said| *said < number(&sources[latest])).max()?;
+        let in_context = (0..latest).rev().find(|position| self.has_agent_text(*position));
+        in_context.is_none_or(|position| number(&sources[position]) < before_it).then_some(before_it)
+    }
+
+    /// Checks whether the agent says something in the message at `position`.
+    fn has_agent_text(&self, position: usize) -> bool {
+        let message = self.material.sources[position].message();
+        message.role() == Role::Assistant && !message.text().trim().is_empty()
+    }
+
     /// Returns the positions of the agent's newest texts that leave, and of the text that the latest request
     /// answers.
     fn newest(&self) -> Vec<usize> {
-        let has_text = |position: &usize| {
-            let message = self.material.sources[*position].message();
-            message.role() == Role::Assistant && !message.text().trim().is_empty()
-        };
+        let has_text = |position: &usize| self.has_agent_text(*position);
         let mut newest: Vec<usize> =
             (0..self.material.sources.len()).rev().filter(has_text).take(N_NEWEST).collect();
         let latest = self.material.context.latest_user().unwrap_or(0);
@@ -341,22 +371,19 @@ impl Choice<'_, '_> {
         room - unused
     }
 
-    /// Takes entries, the first ones first, until their share is full.
-    fn take_entries<'e>(
-        &mut self,
-        section: Section,
-        entries: impl Iterator<Item = (usize, &'e Entry)>,
-        percent: u64,
-    ) {
+    /// Takes the next steps until their share is full.
+    fn take_steps(&mut self, steps: &mut Peekable<impl Iterator<Item = Step>>, percent: u64) {
         let mut room = self.left.share(percent, 100);
-        for (position, entry) in entries {
+        while let Some(Step { entry, .. }) = steps.peek() {
             let tokens = self.counter.count(entry.as_str()) + Tokens::new(LINE_TOKENS);
             if tokens > room {
                 break;
             }
-            if self.filling.known.insert(hash(entry.as_str())) {
+            if let Some(Step { position, entry }) = steps.next()
+                && self.filling.known.insert(hash(entry.as_str()))
+            {
                 room = room - tokens;
-                self.take(section, position, entry.clone(), tokens);
+                self.take(Section::Story, position, entry, tokens);
             }
         }
     }

@@ -707,6 +707,39 @@ mod tests {
     }
 
     #[test]
+    fn records_of_records_still_list_keys_and_quote_what_the_person_answered_to() {
+        let mut conversation = Conversation::new();
+        let append = |conversation: &mut Conversation, message: Message| {
+            conversation.append(ContextMessage::count(message, &Characters));
+        };
+        append(&mut conversation, Message::user("Let the server read its settings."));
+        let keys = ["retries", "backoff", "port", "depth", "cache", "width", "proxy", "verbose"];
+        let call = ToolCall { id: "c".into(), name: ToolName::new("read").unwrap(), arguments: "{}".into() };
+        let rows: Vec<String> = keys.iter().map(|key| format!("{key} = {}", key.len() * 17)).collect();
+        append(&mut conversation, Message::calling(vec![call.clone()]));
+        append(&mut conversation, Message::tool(ToolResult::answer(&call, rows.join("\n"))));
+        let proposed = "I propose Kolvane over Brontic, as it needs no lock.";
+        append(&mut conversation, Message::assistant(proposed));
+        append(&mut conversation, Message::user("Do that, please."));
+        for round in 0..4 {
+            for n in 0..12 {
+                let said = format!(
+                    "Step {n} of round {round} changes part_{round}_{n}, which reads item_{round}_{n}."
+                );
+                append(&mut conversation, Message::calling(vec![call.clone()]).with_content(said));
+                let result = format!("item_{round}_{n} is there. {}", "And more of it. ".repeat(20));
+                append(&mut conversation, Message::tool(ToolResult::answer(&call, result)));
+            }
+            let fit = fit_again(EXTRACT, 3_000, &mut conversation, &Script::new(Vec::new()));
+            assert!(fit.result.is_ok(), "{:?}", fit.report);
+            let record = records(&conversation).join("\n");
+            assert!(record.contains(&format!("m3 agent: {proposed}")), "round {round}: {record}");
+            let listed = format!("tokens, keys: {}", keys.join(" "));
+            assert!(record.contains(&listed), "round {round}: {record}");
+        }
+    }
+
+    #[test]
     fn the_newest_result_is_shortened_before_the_words_beside_it() {
         let mut conversation = Conversation::new();
         let mut append = |message: Message| {

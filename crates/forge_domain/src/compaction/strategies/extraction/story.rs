@@ -21,38 +21,62 @@ pub(super) struct Step {
     pub(super) entry: Entry,
 }
 
-/// Returns the steps of the calls whose result `leaves`, in order; `sources` are the messages of `context` as
-/// they were at first. Calls in a row that did the same are one step, and lists of tasks are none.
-pub(super) fn steps(
-    context: &Context,
-    sources: &[ContextMessage],
-    leaves: &[bool],
-    folder: &Folder,
-) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
-    let mut last: Option<(Vec<String>, String, String)> = None;
-    for position in (0..sources.len()).filter(|position| leaves[*position]) {
-        let Some(asked) = answered_call(context, position) else { continue };
-        let Some((what, ending)) = describe(&asked, &sources[position], folder) else { continue };
-        let calling = &sources[asked.place.message];
-        let label = calling.label();
-        let goes_on = calling.message().text().trim().is_empty();
-        match &mut last {
-            Some((labels, last_what, last_ending))
-                if goes_on && *last_what == what && *last_ending == ending && labels.len() < MOST_LABELS =>
-            {
-                if labels.last() != Some(&label) {
-                    labels.push(label);
-                }
-                steps.pop();
+/// Iterates over the steps of the calls whose result `leaves`, the newest first, as few are needed; `sources`
+/// are the messages of `context` as they were at first. Calls in a row that did the same are one step, and
+/// lists of tasks are none.
+pub(super) fn newest_steps<'a>(
+    context: &'a Context,
+    sources: &'a [ContextMessage],
+    leaves: &'a [bool],
+    folder: &'a Folder,
+) -> impl Iterator<Item = Step> + 'a {
+    let leaving = (0..sources.len()).rev().filter(|position| leaves[*position]);
+    let mut done = leaving.filter_map(|position| Done::at(position, context, sources, folder)).peekable();
+    std::iter::from_fn(move || {
+        let newest = done.next()?;
+        let mut labels = vec![newest.label.clone()];
+        let mut goes_on = newest.goes_on;
+        while goes_on
+            && labels.len() < MOST_LABELS
+            && let Some(before) = done.next_if(|before| before.is_same(&newest))
+        {
+            goes_on = before.goes_on;
+            if labels.last() != Some(&before.label) {
+                labels.push(before.label);
             }
-            _ => last = Some((vec![label], what, ending)),
         }
-        let Some((labels, what, ending)) = &last else { continue };
-        let entry = Entry::labelled(&format!("{} {what}", labels.join(", ")), ending, false);
-        steps.push(Step { position, entry });
+        labels.reverse();
+        let label = format!("{} {}", labels.join(", "), newest.what);
+        Some(Step { position: newest.position, entry: Entry::labelled(&label, &newest.ending, false) })
+    })
+}
+
+/// A call, and how it ended.
+struct Done {
+    /// The position of the result.
+    position: usize,
+    /// The label of the message that calls.
+    label: String,
+    what: String,
+    ending: String,
+    /// True if the agent said nothing before the call.
+    goes_on: bool,
+}
+
+impl Done {
+    /// Returns the call whose result is at `position`; `None` if there is none, or for a list of tasks, which
+    /// has its own section.
+    fn at(position: usize, context: &Context, sources: &[ContextMessage], folder: &Folder) -> Option<Self> {
+        let asked = answered_call(context, position)?;
+        let (what, ending) = describe(&asked, &sources[position], folder)?;
+        let calling = &sources[asked.place.message];
+        let goes_on = calling.message().text().trim().is_empty();
+        Some(Self { position, label: calling.label(), what, ending, goes_on })
     }
-    steps
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.what == other.what && self.ending == other.ending
+    }
 }
 
 /// Most labels of calls that did the same.

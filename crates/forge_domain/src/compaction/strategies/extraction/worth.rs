@@ -42,14 +42,25 @@ impl Candidates {
     }
 
     /// Checks whether nearly all terms of one passage are among those of `other`, of another message.
-    fn repeats(&self, index: usize, other: usize) -> bool {
-        if self.passages[index].message == self.passages[other].message {
-            return false;
-        }
-        let (terms, others) = (self.terms(index), self.terms(other));
-        let n_shared = terms.iter().filter(|term| others.binary_search(term).is_ok()).count();
-        n_shared * 100 >= terms.len() * REPEATED_PERCENT
+    fn repeats(&self, index: usize, other: &Answer) -> bool {
+        let terms = self.terms(index);
+        let is_shared = |term: &&u32| other.terms.binary_search(term).is_ok();
+        self.passages[index].message != other.message
+            && terms.iter().filter(is_shared).count() * 100 >= terms.len() * REPEATED_PERCENT
     }
+
+    /// Returns a chosen passage as an answer.
+    fn answer(&self, index: usize) -> Answer {
+        let mut terms = self.terms(index).to_vec();
+        terms.sort_unstable();
+        Answer { message: self.passages[index].message, terms }
+    }
+}
+
+/// A passage that was chosen as an answer: its message, and the numbers of its terms, sorted.
+struct Answer {
+    message: u32,
+    terms: Vec<u32>,
 }
 
 /// A set of questions: a bit for each; those after the last bit share it.
@@ -75,6 +86,19 @@ pub(super) enum Purpose {
     Written,
 }
 
+/// The worth of one term. All that is read together stands together.
+#[derive(Clone, Copy, Debug)]
+struct TermWorth {
+    /// The share of it that is not covered by what was chosen.
+    open: f32,
+    /// The worth of saying it: its rarity, by the kinds that it has, on average.
+    says: f32,
+    /// The worth of it for being asked about.
+    asks: f32,
+    /// The worth of it in the work.
+    works: f32,
+}
+
 /// The worth of each term of a context.
 pub(super) struct Worth<'a> {
     messages: &'a [ContextMessage],
@@ -83,18 +107,12 @@ pub(super) struct Worth<'a> {
     /// of all.
     by_message: Vec<u32>,
     begins: Vec<usize>,
-    /// The rarity of each term, by the kinds that it has, on average.
-    rarity: Vec<f32>,
-    /// The extent to which the agent and the person worked with each term.
-    used: Vec<f32>,
-    asked: Vec<f32>,
+    worth: Vec<TermWorth>,
     /// The questions that name each term.
     asked_by: Vec<Questions>,
     /// The question that is answered now, and the extent to which each term tells of it.
     answering: Questions,
     wanted: Vec<f32>,
-    /// The share of a term's worth that is not covered by what was chosen.
-    open: Vec<f32>,
     /// True if hardly any tool is used. In talk, each turn that names what is asked about may be the one that
     /// is meant; at work, what repeats the request says nothing new.
     is_talk: bool,
@@ -122,17 +140,15 @@ impl<'a> Worth<'a> {
         }
         begins.push(by_message.len());
         let n_messages = messages.len() as f32;
-        let rarity = numbers.values().map(|occurrences| {
-            let n = occurrences.n_messages.max(1) as f32;
-            occurrences.weight / n * (n_messages / n).ln_1p()
-        });
-        let rarity = rarity.collect();
-        let logarithm = |n: u32| (n as f32).ln_1p();
-        let used = numbers.values().map(|of| CALLED * logarithm(of.n_calls) + logarithm(of.n_says)).collect();
+        // Computed once for each number of messages, as many terms have the same.
+        let by_count = |of: &dyn Fn(f32) -> f32| -> Vec<f32> {
+            (0..=messages.len()).map(|n| of(n as f32).ln_1p()).collect()
+        };
+        let logarithms = by_count(&|n| n);
+        let spread = by_count(&|n| n_messages / n.max(1.0));
         // In talk, a word of the question that many turns have would favour them all. The focus was set for
         // what it names.
-        let sharpness =
-            |of: &Occurrences| (n_messages / of.n_messages.max(1) as f32).ln_1p() / n_messages.ln_1p();
+        let sharpness = |of: &Occurrences| spread[of.n_messages as usize] / n_messages.ln_1p();
         let mut asked = vec![0.0; numbers.len()];
         for (term, strength) in question.strengths() {
             let Some((number, _, of)) = numbers.get_full(&term) else { continue };
@@ -142,32 +158,26 @@ impl<'a> Worth<'a> {
                 true => strength * ASKED_IN_TALK * sharpness(of),
             };
         }
+        let worth = numbers.values().zip(asked).map(|(of, asked)| {
+            let rarity = of.weight / of.n_messages.max(1) as f32 * spread[of.n_messages as usize];
+            let used = CALLED * logarithms[of.n_calls as usize] + logarithms[of.n_says as usize];
+            let works = rarity * (SEEN + USED * used + ASKED * asked);
+            TermWorth { open: 1.0, says: rarity, asks: rarity * asked, works }
+        });
+        let worth = worth.collect();
         let mut asked_by = vec![0; numbers.len()];
         for (nth, asked) in question.asked().enumerate() {
             for number in asked.terms().filter_map(|term| numbers.get_index_of(&term)) {
                 asked_by[number] |= set_of(nth);
             }
         }
-        let (wanted, open) = (vec![0.0; numbers.len()], vec![1.0; numbers.len()]);
-        Self {
-            messages,
-            numbers,
-            by_message,
-            begins,
-            rarity,
-            used,
-            asked,
-            asked_by,
-            answering: 0,
-            wanted,
-            open,
-            is_talk,
-        }
+        let wanted = vec![0.0; numbers.len()];
+        Self { messages, numbers, by_message, begins, worth, asked_by, answering: 0, wanted, is_talk }
     }
 
     /// Forgets what was chosen.
     pub(super) fn begin_again(&mut self) {
-        self.open.fill(1.0);
+        self.worth.iter_mut().for_each(|term| term.open = 1.0);
     }
 
     /// Returns the numbers of the terms of the message at `position`.
@@ -196,20 +206,21 @@ impl<'a> Worth<'a> {
     /// Returns `passages` as candidates.
     pub(super) fn candidates(&self, passages: Vec<Passage>) -> Candidates {
         let mut candidates = Candidates { passages, ..Candidates::default() };
-        let mut of_passage = Vec::new();
-        for passage in &candidates.passages {
+        // The last passage that has each term, by one more than its index: a passage has each term once.
+        let mut last_in = vec![0; self.numbers.len()];
+        for (passage, stamp) in candidates.passages.iter().zip(1_u32..) {
             let message = passage.message as usize;
             let features = self.messages[message].features();
             let numbers = self.numbers_of(message);
-            of_passage.clear();
-            for line in passage.lines(features) {
-                of_passage.extend(features.places(line).iter().map(|place| numbers[*place as usize]));
+            let mut asked_by = 0;
+            for place in passage.lines(features).iter().flat_map(|line| features.places(line)) {
+                let number = numbers[*place as usize];
+                if std::mem::replace(&mut last_in[number as usize], stamp) != stamp {
+                    candidates.terms.push(number);
+                    asked_by |= self.asked_by[number as usize];
+                }
             }
-            of_passage.sort_unstable();
-            of_passage.dedup();
-            let asked_by = of_passage.iter().map(|number| self.asked_by[*number as usize]);
-            candidates.asked_by.push(asked_by.fold(0, |all, one| all | one));
-            candidates.terms.extend_from_slice(&of_passage);
+            candidates.asked_by.push(asked_by);
             candidates.ends.push(candidates.terms.len() as u32);
         }
         candidates
@@ -218,27 +229,25 @@ impl<'a> Worth<'a> {
     /// Returns the worth of a candidate beside the chosen ones.
     fn gain(&self, candidates: &Candidates, index: usize, purpose: Purpose) -> f64 {
         let passage = &candidates.passages[index];
-        let terms = || candidates.terms(index).iter().map(|number| *number as usize);
+        let numbers = || candidates.terms(index).iter().map(|number| *number as usize);
+        let terms = || numbers().map(|number| self.worth[number]);
         let (sum, cost): (f32, &Cost) = match purpose {
-            Purpose::Answer => (terms().map(|number| self.wanted[number]).sum(), &ANSWER_COST),
+            Purpose::Answer => (numbers().map(|number| self.wanted[number]).sum(), &ANSWER_COST),
             Purpose::Statement | Purpose::Newest => {
-                let says: f32 = terms().map(|number| self.open[number] * self.rarity[number]).sum();
-                let asks = |number: usize| self.rarity[number] * self.asked[number];
+                let says: f32 = terms().map(|term| term.open * term.says).sum();
                 // The newest questions may still be open.
                 let is_answered = purpose == Purpose::Statement && asks_back(passage.text(self.messages));
                 let tells = if is_answered { ASKS_BACK } else { 1.0 };
                 let worth = if self.is_talk {
-                    tells * says + terms().map(asks).sum::<f32>()
+                    tells * says + terms().map(|term| term.asks).sum::<f32>()
                 } else {
-                    let asked: f32 = terms().map(|number| self.open[number] * asks(number)).sum();
+                    let asked: f32 = terms().map(|term| term.open * term.asks).sum();
                     tells * says / (1.0 + says / SAYS_MUCH) + asked
                 };
                 (worth, &STATEMENT_COST)
             }
             Purpose::Work | Purpose::Written => {
-                let worked = |number: usize| SEEN + USED * self.used[number] + ASKED * self.asked[number];
-                let worth = |number: usize| self.open[number] * self.rarity[number] * worked(number);
-                (terms().map(worth).sum(), &WORK_COST)
+                (terms().map(|term| term.open * term.works).sum(), &WORK_COST)
             }
         };
         let is_note =
@@ -310,7 +319,7 @@ impl<'a> Worth<'a> {
         let least = if purpose == Purpose::Answer { best * ANSWERS } else { 0.0 };
         let mut queue = Queue::of(ranked);
         let mut n_too_long = 0;
-        let mut answers: Vec<usize> = Vec::new();
+        let mut answers: Vec<Answer> = Vec::new();
         while room >= LEAST_PASSAGE
             && n_too_long < MOST_TOO_LONG
             && let Some(top) = queue.pop()
@@ -329,7 +338,7 @@ impl<'a> Worth<'a> {
                 queue.push(Ranked { gain: now, ..top });
                 continue;
             }
-            let repeats = |answer: &&usize| candidates.repeats(top.index as usize, **answer);
+            let repeats = |answer: &&Answer| candidates.repeats(top.index as usize, answer);
             if is_answer && answers.iter().filter(repeats).count() >= MOST_REPEATED {
                 continue;
             }
@@ -341,9 +350,11 @@ impl<'a> Worth<'a> {
                 continue;
             };
             room = room - tokens;
-            answers.push(top.index as usize);
+            if is_answer {
+                answers.push(candidates.answer(top.index as usize));
+            }
             for number in candidates.terms(top.index as usize) {
-                self.open[*number as usize] *= SAID_AGAIN;
+                self.worth[*number as usize].open *= SAID_AGAIN;
             }
         }
         room
