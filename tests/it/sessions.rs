@@ -379,6 +379,24 @@ fn another_agent_gets_a_file_with_the_recorded_calls() {
 }
 
 #[test]
+fn the_labels_of_an_earlier_record_name_no_message_of_the_new_run() {
+    let record = "<record>\nNotes in place of earlier messages, not a request. What is quoted is verbatim, under the label of its message.\n# Done and concluded\nm40 agent: The port is 4711.\n</record>";
+    let session = json!({"messages": [
+        {"role": "user", "content": "Find the port."},
+        {"role": "user", "content": record},
+        {"role": "assistant", "content": "It is found."},
+    ]});
+    let forge = Forge::new().with_file("s.json", session.to_string());
+    let server =
+        ScriptedServer::start(vec![Step::calls(&[("recall", r#"{"ref": "m2"}"#)]), Step::text("Yes.")]);
+    let mut command = forge.command(&["continue", "s.json", "And now?", "--model", "openai:scripted"]);
+    let actual = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
+    assert_eq!((actual.code, actual.stdout.as_str()), (0, "Yes.\n"), "{}", actual.stderr);
+    let answered = server.requests()[1].to_string();
+    assert!(answered.contains("there is no message m2: labels go from m41 to "), "{answered}");
+}
+
+#[test]
 fn a_session_without_a_task_needs_work_that_is_left() {
     let forge = machine();
     let server = ScriptedServer::start(vec![Step::text("Yes.")]);

@@ -124,7 +124,7 @@ impl Memory<'_> {
     fn unknown(&self, id: MessageId) -> String {
         let ids = || self.conversation.messages().filter_map(ContextMessage::id);
         match (ids().next(), ids().last()) {
-            (Some(first), Some(last)) if id > last => {
+            (Some(first), Some(last)) if id < first || id > last => {
                 format!(
                     "there is no message {id}: labels go from {first} to {last}; to look for words, give `query`"
                 )

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use forge_domain::compaction::highest_label;
 use forge_domain::{AgentId, Message, Size};
 
 use super::Orchestrator;
@@ -51,6 +52,10 @@ impl History {
         let others = Others::new(conversations);
         let mut lent = others.lend(&agent.id);
         let conversation = &mut lent.work.conversation;
+        // Earlier records name messages that are not here: `recall` must not find others under their labels.
+        if let Some(highest) = highest_label(&self.messages) {
+            conversation.number_from(highest.next());
+        }
         for message in system.map(Message::system).into_iter().chain(self.messages.iter().cloned()) {
             engine.append(conversation, message);
         }

@@ -78,4 +78,4 @@ pub use strategy::*;
 pub use summary_tag::{SummaryTag, SummaryTagError};
 pub use summary_template::{SummaryInput, SummaryTemplate};
 pub use trigger::Trigger;
-pub use written::{is_bare_record, is_written_text, pieces_around_written, recognize_written};
+pub use written::{highest_label, is_bare_record, is_written_text, pieces_around_written, recognize_written};

@@ -10,7 +10,7 @@ pub(crate) const MARKER_TOKENS: Tokens = Tokens::new(26);
 /// Key of a marker's metadata: the number of messages that it replaces.
 const OMITTED: &str = "omitted";
 /// Larger counts and labels are not expected.
-const MOST: u64 = 999_999;
+pub(super) const MOST: u64 = 999_999;
 
 /// The text that stands for a record if messages only became shorter.
 pub const NO_RECORD: &str = "[Earlier messages were shortened to fit the context window.]";

@@ -1,9 +1,9 @@
 //! The text that an earlier compaction wrote into a file, recognized when the file is read again.
 
 use super::SummaryTag;
-use super::omission::{NO_RECORD, marked, parse};
+use super::omission::{MOST, NO_RECORD, marked, parse};
 use super::strategies::{Record, record_length};
-use crate::{Message, Role};
+use crate::{Message, MessageId, Role};
 
 /// The separator between two texts that were sent as one.
 const BETWEEN: &str = "\n\n";
@@ -20,6 +20,33 @@ pub fn recognize_written(message: Message) -> Message {
 /// Checks whether `text`, in a message of `role`, is written by a compaction from beginning to end.
 pub fn is_written_text(role: Role, text: &str) -> bool {
     written_length(role, text) == Some(text.len())
+}
+
+/// Returns the highest label in what a compaction wrote into `messages`: in the labels of a record's lines, in
+/// markers, and in what stands in place of a result or of its middle.
+pub fn highest_label<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Option<MessageId> {
+    let of_message = |message: &Message| {
+        let text = message.text();
+        let labels = text.lines().filter_map(|line| labels_of(message, line));
+        labels.flat_map(|labels| labels.split(|c: char| !c.is_alphanumeric())).filter_map(label).max()
+    };
+    messages.into_iter().filter_map(of_message).max().map(MessageId::new)
+}
+
+/// Returns the part of a line that holds labels, if a compaction wrote it.
+fn labels_of<'a>(message: &Message, line: &'a str) -> Option<&'a str> {
+    match message.role() {
+        Role::Tool => line.strip_prefix("[m").and_then(|_| line.split(' ').next()),
+        _ if !message.is_compacted => None,
+        _ if parse(line).is_some() => Some(line),
+        // What follows the colon is quoted.
+        _ => line.split(':').next().filter(|label| label.starts_with('m')),
+    }
+}
+
+/// Returns the number of a label.
+fn label(word: &str) -> Option<u64> {
+    word.strip_prefix('m')?.parse().ok().filter(|label| *label <= MOST)
 }
 
 /// Checks whether `text` is a record that keeps nothing of the messages it stands for: at most it lists them.
@@ -77,7 +104,7 @@ mod tests {
     use super::super::n_omitted;
     use super::super::strategies::{Entry, Record};
     use super::*;
-    use crate::{Body, Content, Part, ToolCall, ToolName};
+    use crate::{Body, Content, Part, ToolCall, ToolName, ToolResult};
 
     #[test]
     fn a_record_without_a_word_of_the_messages_is_bare() {
@@ -124,6 +151,31 @@ mod tests {
         }
         let marker = recognize_written(Message::user("[... 47 messages omitted ...]"));
         assert_eq!(n_omitted(&marker), Some(47));
+    }
+
+    #[test]
+    fn the_highest_label_is_of_lines_that_a_compaction_wrote() {
+        let entries = ["m7 agent: Then m900 came.", "m8, m12 run: done", "m9 agent:\n    m800: no label"];
+        let story = entries.map(Entry::carry).to_vec();
+        let record = Message::user(Record { story, ..Record::default() }.to_text());
+        let marker = Message::user("[... 47 messages omitted: m3–m49 ...]");
+        let call = ToolCall { id: "c".into(), name: ToolName::new("f").unwrap(), arguments: "{}".into() };
+        let result = |text: &str| Message::tool(ToolResult::answer(&call, text));
+        for (message, expected) in [
+            (record.clone().compacted(), Some(12)),
+            (record, None),
+            (marker.compacted(), Some(49)),
+            (result("[m5 cleared: read a.rs, 900 tokens, 40 lines]"), Some(5)),
+            (
+                result("a\n[m6 shortened: of 41000 tokens in 1900 lines, line 380 to line 1700 left out]\nb"),
+                Some(6),
+            ),
+            (result("m60 is a motorway"), None),
+            (Message::assistant("m70: mine"), None),
+        ] {
+            let actual = highest_label([&message]).map(MessageId::as_u64);
+            assert_eq!(actual, expected, "{message:?}");
+        }
     }
 
     #[test]

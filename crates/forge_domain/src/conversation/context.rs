@@ -211,6 +211,11 @@ impl Context {
         Self { frame: self.frame, ..Self::new(messages, self.next_id, self.revision) }
     }
 
+    /// Gives later messages ids from `id` on, if it is above those that were given.
+    pub(crate) fn number_from(&mut self, id: MessageId) {
+        self.next_id = self.next_id.max(id);
+    }
+
     /// Appends `message` as the newest one, already numbered by its log.
     pub(crate) fn push(&mut self, message: ContextMessage, next_id: MessageId) {
         self.size = self.size + Size::of(&message);

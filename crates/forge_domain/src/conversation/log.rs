@@ -161,6 +161,12 @@ impl Conversation {
         id
     }
 
+    /// Gives later messages ids from `id` on, if it is above those that were given: labels below it are of
+    /// another log, whose messages must not be taken for those of this one.
+    pub fn number_from(&mut self, id: MessageId) {
+        self.view.number_from(id);
+    }
+
     /// Returns what the model would see now. Costs nothing: the view is kept up to date as the log grows.
     pub fn view(&self) -> Context {
         self.view.clone()

@@ -47,7 +47,8 @@ pub(super) fn write(
             _ => joined.push(next),
         }
     }
-    let written = joined.iter().filter_map(|passage| {
+    let carried = numbers_of_carried(&joined, sources);
+    let written = joined.iter().enumerate().filter_map(|(nth, passage)| {
         let (source, text) = (&sources[passage.message as usize], passage.text(sources));
         let place = (number(source), passage.start as usize);
         let entry = match passage.origin {
@@ -61,14 +62,28 @@ pub(super) fn write(
                 (Section::Excerpts, place, Entry::labelled(&label, text, true))
             }
             Origin::Work => (Section::Excerpts, place, excerpt(context, passage, source, text, folder)?),
-            Origin::Record(section) => {
-                let entry = Entry::carry(text);
-                (section, (entry.number(), passage.start as usize), entry)
-            }
+            Origin::Record(section) => (section, (carried[nth], passage.start as usize), Entry::carry(text)),
         };
         Some(entry)
     });
     written.collect()
+}
+
+/// Returns the numbers by which the entries of earlier records among `passages` are in order; 0 for others. An
+/// entry came before its record's later ones, and before what comes after the record, whatever its label
+/// says: it may be of a session whose messages had other labels.
+fn numbers_of_carried(passages: &[Passage], sources: &[ContextMessage]) -> Vec<u64> {
+    let mut numbers = vec![0; passages.len()];
+    let mut after: Option<((u32, Section), u64)> = None;
+    for (passage, number) in passages.iter().zip(&mut numbers).rev() {
+        let Origin::Record(section) = passage.origin else { continue };
+        let of_record = sources[passage.message as usize].id().map_or(u64::MAX, MessageId::as_u64);
+        let place = (passage.message, section);
+        let most = after.filter(|(later, _)| *later == place).map_or(of_record, |(_, number)| number);
+        *number = most.min(Entry::carry(passage.text(sources)).number());
+        after = Some((place, *number));
+    }
+    numbers
 }
 
 /// Returns the number by which what the agent says in a message is in order, and its label. A summary that

@@ -740,6 +740,37 @@ mod tests {
     }
 
     #[test]
+    fn a_record_of_another_session_comes_before_what_came_after_it() {
+        let mut conversation = Conversation::new();
+        let append = |conversation: &mut Conversation, message: Message| {
+            conversation.append(ContextMessage::count(message, &Characters));
+        };
+        append(&mut conversation, Message::user("Count the lines."));
+        for n in 0..30 {
+            append(
+                &mut conversation,
+                Message::assistant(format!("early_{n} has {n} lines. {}", "x ".repeat(40))),
+            );
+        }
+        let _ = fit_again(EXTRACT, 1_500, &mut conversation, &Script::new(Vec::new()));
+        // Whoever reads the compacted session from a file gives it new labels.
+        let mut again = Conversation::new();
+        for message in conversation.view().plain() {
+            append(&mut again, message.clone());
+        }
+        for round in 0..2 {
+            for n in 0..30 {
+                let said = format!("late_{round}_{n} has {n} lines. {}", "x ".repeat(40));
+                append(&mut again, Message::assistant(said));
+            }
+            let _ = fit_again(EXTRACT, 2_500, &mut again, &Script::new(Vec::new()));
+            let record = records(&again).join("\n");
+            let (early, late) = (record.rfind("early_").unwrap(), record.find("late_").unwrap());
+            assert!(early < late, "round {round}: {record}");
+        }
+    }
+
+    #[test]
     fn the_newest_result_is_shortened_before_the_words_beside_it() {
         let mut conversation = Conversation::new();
         let mut append = |message: Message| {
