@@ -25,6 +25,8 @@ pub(crate) struct Deed {
     pub(crate) reads: Option<Extent>,
     /// The most telling argument: a path, a command, a question.
     pub(crate) subject: Option<String>,
+    /// The text that it looks for in its subject, if that is a path.
+    pub(crate) sought: Option<String>,
     /// Hashes of the lines that it replaces and does not write again.
     replaced: HashSet<u64, TermHasher>,
 }
@@ -44,6 +46,9 @@ const REPLACED: &str = "old";
 const PATHS: &[&str] = &["file_path", "path", "notebook_path", "filePath", "file", "filename"];
 /// Arguments that tell what a call is, if none names a file.
 const SUBJECTS: &[&str] = &["command", "cmd", "query", "pattern", "url", "name", "id"];
+
+/// Arguments that tell what is looked for in a path.
+const SOUGHT: &[&str] = &["pattern", "query", "regex"];
 
 /// The effect on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +114,7 @@ impl Deed {
                 .or_else(|| argument(SUBJECTS).map(in_its_folder))
                 .map(str::to_owned)
                 .or_else(|| values(&arguments)),
+            sought: argument(SOUGHT).filter(|_| path.is_some()).map(str::to_owned),
             replaced: if touches.is_empty() { HashSet::default() } else { replaced_lines(&arguments) },
             touches,
             reads,

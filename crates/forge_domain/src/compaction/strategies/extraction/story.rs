@@ -13,6 +13,8 @@ use crate::{Body, Context, ContextMessage, MessageId, ToolCall, quantity};
 /// Most characters of a call's subject, and of the line by which its result ends.
 const SUBJECT_CHARS: usize = 140;
 const ENDING_CHARS: usize = 140;
+/// Most characters of what a call looks for in its subject.
+const SOUGHT_CHARS: usize = 60;
 
 /// A call with how it ended, as an entry of a record.
 pub(super) struct Step {
@@ -140,12 +142,17 @@ impl Folder {
         self.0.as_deref()
     }
 
-    /// Returns the subject of a call as a label has it: a blank before it, in one line; empty if it has none.
+    /// Returns the subject of a call as a label has it: a blank before it, in one line, and in quotes what is
+    /// looked for there; empty if it has none.
     pub(super) fn subject(&self, deed: &Deed) -> String {
         let subject = deed.subject.as_deref().and_then(|subject| one_line(subject, SUBJECT_CHARS));
         let Some(subject) = subject else { return String::new() };
         let below = self.0.as_deref().and_then(|folder| subject.strip_prefix(folder)?.strip_prefix('/'));
-        format!(" {}", below.filter(|below| !below.is_empty()).unwrap_or(&subject))
+        let path = below.filter(|below| !below.is_empty()).unwrap_or(&subject);
+        match deed.sought.as_deref().and_then(|sought| one_line(sought, SOUGHT_CHARS)) {
+            Some(sought) => format!(" {path} \"{sought}\""),
+            None => format!(" {path}"),
+        }
     }
 }
 
@@ -206,4 +213,33 @@ fn task(item: &Value) -> Option<String> {
     let status = fields.get("status")?.as_str()?;
     let text = TASK.iter().find_map(|name| fields.get(*name)?.as_str())?;
     Some(format!("{status}: {}", text.split_whitespace().collect::<Vec<_>>().join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+    use crate::compaction::fixture::Characters;
+    use crate::{Message, ToolName};
+
+    #[test]
+    fn a_search_is_told_with_what_it_looked_for() {
+        let folder = Folder(Some("/home/me/app".to_owned()));
+        let no_blank = "a".repeat(200);
+        for (arguments, expected) in [
+            (json!({"path": "/home/me/app/src", "pattern": "fn open"}), " src \"fn open\""),
+            (json!({"path": "/home/me/app", "pattern": "fn open\nfn close"}), " /home/me/app \"fn open\""),
+            (json!({"path": "/home/me/app/src", "pattern": no_blank}), " src"),
+            (json!({"pattern": "fn open"}), " fn open"),
+            (json!({"file_path": "/home/me/app/src/a.rs"}), " src/a.rs"),
+            (json!({}), ""),
+        ] {
+            let name = ToolName::new("Grep").unwrap();
+            let call = ToolCall { id: "c".into(), name, arguments: arguments.to_string() };
+            let message = ContextMessage::count(Message::calling(vec![call]), &Characters);
+            assert_eq!(folder.subject(&message.findings().deeds[0]), expected, "{arguments}");
+        }
+    }
 }
