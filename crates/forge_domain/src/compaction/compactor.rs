@@ -142,7 +142,7 @@ impl ContextCompactor {
                 Plan::Try { rules, standing, first } => (rules, standing, first),
             };
         let strategies = self.strategies(settings);
-        let pinned = PinnedText::of(&context, &standing, rules.target.tokens);
+        let pinned = PinnedText::of(&context, &standing, rules.target.tokens, services.counter());
         let mut ladder = Ladder {
             rules: &rules,
             selection: settings.selection,

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Budget, Context, ContextMessage, Conversation, Message, Prompt, PromptPart, REQUEST_TOKENS, Role, Size,
-    StillOver, StrategyId, Tokens, added_breach, stale_reasoning,
+    StillOver, StrategyId, TokenCounter, Tokens, added_breach, stale_reasoning,
 };
 
 /// A guarantee of a compaction.
@@ -97,8 +97,9 @@ pub async fn fit_and_check(
     }
     match &fit.report.outcome {
         Outcome::Applied { impact, strategies } => {
-            books.check_what_stays(settings, &impact.yielded, &before, &after);
-            let marker = most_for_a_marker(services.counter());
+            let counter = services.counter();
+            books.check_what_stays(settings, &impact.yielded, [&before, &after], counter);
+            let marker = most_for_a_marker(counter);
             let asked = Asked { settings, strategies, marker };
             let whole = sum(&Standing::of(&before, &settings.rules, 0).least(
                 &before,
@@ -217,8 +218,8 @@ impl Books {
         &mut self,
         settings: &CompactionSettings,
         yielded: &[Yield],
-        before: &Context,
-        after: &Context,
+        [before, after]: [&Context; 2],
+        counter: &dyn TokenCounter,
     ) {
         let opens = opens_with_user(after) || !opens_with_user(before);
         self.hold(Guarantee::Opening, opens, || "the first turn is not the user's any more".into());
@@ -269,8 +270,8 @@ impl Books {
         fixed(is_smaller || of(Hold::Retained).all(is_kept), "a retained message is not as it was");
 
         let standing = Standing::of(before, &settings.rules, 0);
-        let broken =
-            PinnedText::of(before, &standing, settings.rules.target.tokens).broken_rule(after, yielded);
+        let pinned = PinnedText::of(before, &standing, settings.rules.target.tokens, counter);
+        let broken = pinned.broken_rule(after, yielded);
         fixed(broken.is_none(), broken.unwrap_or_default());
         let order =
             |context: &Context| context.messages().iter().filter_map(ContextMessage::id).collect::<Vec<_>>();
@@ -343,7 +344,7 @@ impl Asked<'_> {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::{conversation, settings};
+    use super::super::fixture::{Characters, conversation, settings};
     use super::*;
     use crate::Edit;
 
@@ -355,7 +356,7 @@ mod tests {
         let after = before.edit(dropped.iter().map(drop).collect());
         let settings = settings("{ retention_window: 1 }", 100_000);
         let mut books = Books::default();
-        books.check_what_stays(&settings, yielded, &before, &after);
+        books.check_what_stays(&settings, yielded, [&before, &after], &Characters);
         books.broken.into_iter().map(|broken| broken.what).collect()
     }
 

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use super::Yield;
-use super::omission::MARKER_TOKENS;
+use super::omission::most_for_a_marker;
 use super::short_text::readable_text;
 use super::standing::{Hold, Standing};
-use crate::{Context, ContextMessage, MessageId, REQUEST_TOKENS, Tokens};
+use crate::{Context, ContextMessage, MessageId, REQUEST_TOKENS, TokenCounter, Tokens};
 
 /// The pinned texts that a compaction must leave.
 #[derive(Clone, Debug)]
@@ -19,8 +19,13 @@ pub(crate) struct PinnedText {
 
 impl PinnedText {
     /// Returns the pinned texts of `context`, whose groups are held by `standing`, for a target of so many
-    /// tokens.
-    pub(crate) fn of(context: &Context, standing: &Standing, target: Tokens) -> Self {
+    /// tokens, by the counts of `counter`.
+    pub(crate) fn of(
+        context: &Context,
+        standing: &Standing,
+        target: Tokens,
+        counter: &dyn TokenCounter,
+    ) -> Self {
         let pins = &standing.pins;
         let messages = context.messages();
         let held = standing.groups.iter().zip(&standing.holds).filter(|(_, hold)| !hold.may_go());
@@ -33,7 +38,7 @@ impl PinnedText {
         Self {
             texts: matching.flat_map(|message| pins.texts(message)).collect(),
             kept: kept.filter_map(ContextMessage::id).collect(),
-            fits: held + REQUEST_TOKENS + MARKER_TOKENS <= target,
+            fits: held + REQUEST_TOKENS + most_for_a_marker(counter) <= target,
         }
     }
 

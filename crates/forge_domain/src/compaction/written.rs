@@ -22,8 +22,8 @@ pub fn is_written_text(role: Role, text: &str) -> bool {
     written_length(role, text) == Some(text.len())
 }
 
-/// Returns the highest label in what a compaction wrote into `messages`: in the labels of a record's lines, in
-/// markers, and in what stands in place of a result or of its middle.
+/// Returns the highest label in what a compaction wrote into `messages`: in the labels of a record's lines,
+/// in markers, and in what stands in place of a result or of its middle.
 pub fn highest_label<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Option<MessageId> {
     let of_message = |message: &Message| {
         let text = message.text();

@@ -69,8 +69,8 @@ pub(super) fn write(
     written.collect()
 }
 
-/// Returns the numbers by which the entries of earlier records among `passages` are in order; 0 for others. An
-/// entry came before its record's later ones, and before what comes after the record, whatever its label
+/// Returns the numbers by which the entries of earlier records among `passages` are in order; 0 for others.
+/// An entry came before its record's later ones, and before what comes after the record, whatever its label
 /// says: it may be of a session whose messages had other labels.
 fn numbers_of_carried(passages: &[Passage], sources: &[ContextMessage]) -> Vec<u64> {
     let mut numbers = vec![0; passages.len()];
