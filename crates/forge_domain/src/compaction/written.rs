@@ -28,9 +28,10 @@ pub fn highest_label<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Opt
     let of_message = |message: &Message| {
         let text = message.text();
         let labels = text.lines().filter_map(|line| labels_of(message, line));
-        labels.flat_map(|labels| labels.split(|c: char| !c.is_alphanumeric())).filter_map(label).max()
+        let words = labels.flat_map(|labels| labels.split(|c: char| !c.is_alphanumeric()));
+        words.filter_map(|word| word.parse().ok()).filter(|id: &MessageId| id.as_u64() <= MOST).max()
     };
-    messages.into_iter().filter_map(of_message).max().map(MessageId::new)
+    messages.into_iter().filter_map(of_message).max()
 }
 
 /// Returns the part of a line that holds labels, if a compaction wrote it.
@@ -39,14 +40,9 @@ fn labels_of<'a>(message: &Message, line: &'a str) -> Option<&'a str> {
         Role::Tool => line.strip_prefix("[m").and_then(|_| line.split(' ').next()),
         _ if !message.is_compacted => None,
         _ if parse(line).is_some() => Some(line),
-        // What follows the colon is quoted.
+        // The text after the colon is a quotation.
         _ => line.split(':').next().filter(|label| label.starts_with('m')),
     }
-}
-
-/// Returns the number of a label.
-fn label(word: &str) -> Option<u64> {
-    word.strip_prefix('m')?.parse().ok().filter(|label| *label <= MOST)
 }
 
 /// Checks whether `text` is a record that keeps nothing of the messages it stands for: at most it lists them.

@@ -18,7 +18,7 @@ const AGENT: &str = "agent";
 /// other entries.
 pub(super) fn said_in(entry: &str) -> Option<u64> {
     let (label, _) = entry.split_once(": ")?;
-    label.strip_suffix(AGENT)?.strip_suffix(' ')?.strip_prefix('m')?.parse().ok()
+    label.strip_suffix(AGENT)?.strip_suffix(' ')?.parse().ok().map(MessageId::as_u64)
 }
 
 /// Returns the entries of the chosen passages, with their section and place. Passages with nothing but blanks

@@ -706,12 +706,13 @@ mod tests {
         assert!(!contents.contains("title state"), "{record}");
     }
 
+    fn append(conversation: &mut Conversation, message: Message) {
+        conversation.append(ContextMessage::count(message, &Characters));
+    }
+
     #[test]
     fn records_of_records_still_list_keys_and_quote_what_the_person_answered_to() {
         let mut conversation = Conversation::new();
-        let append = |conversation: &mut Conversation, message: Message| {
-            conversation.append(ContextMessage::count(message, &Characters));
-        };
         append(&mut conversation, Message::user("Let the server read its settings."));
         let keys = ["retries", "backoff", "port", "depth", "cache", "width", "proxy", "verbose"];
         let call = ToolCall { id: "c".into(), name: ToolName::new("read").unwrap(), arguments: "{}".into() };
@@ -742,9 +743,6 @@ mod tests {
     #[test]
     fn a_record_of_another_session_comes_before_what_came_after_it() {
         let mut conversation = Conversation::new();
-        let append = |conversation: &mut Conversation, message: Message| {
-            conversation.append(ContextMessage::count(message, &Characters));
-        };
         append(&mut conversation, Message::user("Count the lines."));
         for n in 0..30 {
             append(

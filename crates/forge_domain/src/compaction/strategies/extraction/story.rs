@@ -66,8 +66,8 @@ struct Done {
 }
 
 impl Done {
-    /// Returns the call whose result is at `position`; `None` if there is none, or for a list of tasks, which
-    /// has its own section.
+    /// Returns the call whose result is at `position`, if there is one. A list of tasks counts as none: it
+    /// has a section of its own.
     fn at(position: usize, context: &Context, sources: &[ContextMessage], folder: &Folder) -> Option<Self> {
         let asked = answered_call(context, position)?;
         let (what, ending) = describe(&asked, &sources[position], folder)?;
