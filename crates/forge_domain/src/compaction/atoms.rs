@@ -137,11 +137,12 @@ fn names(messages: &[ContextMessage]) -> Vec<&str> {
         let features = message.features();
         let mut in_message = HashSet::new();
         for line in &features.lines {
-            for (place, text) in features.places(line).iter().zip(features.words(line)) {
+            for (nth, place) in features.places(line).iter().enumerate() {
                 let term = features.terms[*place as usize];
                 if !term.kind().is_a_name_given() || !in_message.insert(term.hash()) {
                     continue;
                 }
+                let text = features.word(line, nth);
                 let known = uses.entry(term.hash()).or_insert(Use { text, n_own: 0, n_seen: 0, last: 0 });
                 known.n_own += usize::from(is_own);
                 known.n_seen += 1;

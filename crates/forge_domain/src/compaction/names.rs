@@ -1,8 +1,9 @@
 //! The names by which to ask for a result that left: what tells it apart from all others.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::ops::Range;
 
-use super::features::{Features, Kind, Line, TermHasher, is_line_break};
+use super::features::{ByTerm, Features, Kind, Line, is_line_break};
 use crate::ContextMessage;
 
 /// Most names of one result, unless it is a table of keys.
@@ -26,12 +27,12 @@ const OWN_KEYS_PERCENT: usize = 50;
 const MANY: usize = 240;
 
 /// The number of messages that have each term.
-pub(super) struct Spread(HashMap<u64, u32, TermHasher>);
+pub(super) struct Spread(ByTerm<u32>);
 
 impl Spread {
     /// Counts over all `messages`.
     pub(super) fn of(messages: &[ContextMessage]) -> Self {
-        let mut n_messages: HashMap<u64, u32, TermHasher> = HashMap::default();
+        let mut n_messages: ByTerm<u32> = ByTerm::default();
         let terms = messages.iter().flat_map(|message| &message.features().terms);
         terms.for_each(|term| *n_messages.entry(term.hash()).or_default() += 1);
         Self(n_messages)
@@ -44,7 +45,24 @@ impl Spread {
 }
 
 /// Returns the keys of a result that is a table of keys and values; `None` for other texts.
-pub(super) fn table_keys(features: &Features) -> Option<Vec<&str>> {
+pub(super) fn table_keys(result: &ContextMessage) -> Option<Vec<&str>> {
+    let TableKeys(keys) = result.form(|_| TableKeys::of(result.features()));
+    let text = &result.features().text;
+    Some(keys.as_ref()?.iter().map(|key| &text[key.clone()]).collect())
+}
+
+/// The keys of a table as parts of the text of its features, found once; `None` for other texts.
+struct TableKeys(Option<Vec<Range<usize>>>);
+
+impl TableKeys {
+    fn of(features: &Features) -> Self {
+        let at = |key: &str| key.as_ptr() as usize - features.text.as_ptr() as usize;
+        let part = |key: &str| at(key)..at(key) + key.len();
+        Self(keys_of_lines(features).map(|keys| keys.into_iter().map(part).collect()))
+    }
+}
+
+fn keys_of_lines(features: &Features) -> Option<Vec<&str>> {
     let n_lines = features.lines.len();
     let least = LEAST_KEYS.max((n_lines * KEYS_PERCENT).div_ceil(100));
     let lines = &features.lines[..n_lines.min(MANY)];
@@ -80,21 +98,14 @@ fn key(line: &str) -> Option<&str> {
 /// Returns names that hardly another message has, for a result that is not a table: those at the outermost
 /// level of a text first, which tell its parts, then some from all over it.
 pub(super) fn names_of_its_own<'a>(features: &'a Features, is_rare: &dyn Fn(u32) -> bool) -> Vec<&'a str> {
+    let is_given = |kind: Kind, word: &str| kind == Kind::Symbol || kind == Kind::Address && is_path(word);
+    let mut search = Search::of(features, is_rare, &is_given);
     let (mut outer, mut given): (Vec<&str>, Vec<&str>) = Default::default();
-    let mut known: HashSet<(bool, &str)> = HashSet::new();
     for line in &features.lines {
         let is_outer = is_outermost(&features.text, line.start as usize);
-        for (kind, word) in rare_names(features, line, is_rare) {
-            let is_outer = match kind {
-                Kind::Symbol => is_outer,
-                Kind::Address if is_path(word) => false,
-                Kind::Address | Kind::Name | Kind::Word => continue,
-            };
-            if known.insert((is_outer, word)) {
-                let all = if is_outer { &mut outer } else { &mut given };
-                all.push(word);
-            }
-        }
+        search.line(line, &|kind| is_outer && kind == Kind::Symbol, &mut |is_outer, word| {
+            if is_outer { outer.push(word) } else { given.push(word) }
+        });
         if outer.len() + given.len() >= MANY {
             break;
         }
@@ -104,7 +115,12 @@ pub(super) fn names_of_its_own<'a>(features: &'a Features, is_rare: &dyn Fn(u32)
     names.extend(spread(given, NAMES - names.len()));
     // Words that merely begin with a capital tell less.
     if names.is_empty() {
-        names.extend(spread(capitalized(features, is_rare), NAMES));
+        let mut search = Search::of(features, is_rare, &|kind, _| kind == Kind::Name);
+        let mut words = Vec::new();
+        for line in &features.lines {
+            search.line(line, &|_| false, &mut |_, word| words.push(word));
+        }
+        names.extend(spread(words, NAMES));
     }
     names
 }
@@ -115,27 +131,48 @@ fn spread(names: Vec<&str>, n: usize) -> impl Iterator<Item = &str> {
     names.into_iter().step_by(step).take(n)
 }
 
-/// Returns the words that begin with a capital and that hardly another message has.
-fn capitalized<'a>(features: &'a Features, is_rare: &dyn Fn(u32) -> bool) -> Vec<&'a str> {
-    let rare = features.lines.iter().flat_map(|line| rare_names(features, line, is_rare));
-    let mut known = HashSet::new();
-    rare.filter(|(kind, word)| *kind == Kind::Name && known.insert(*word)).map(|(_, word)| word).collect()
+/// A search for the words of a text that look like names and that hardly another message has, each once
+/// among the outer ones and once among the others.
+struct Search<'a, 's> {
+    features: &'a Features,
+    is_rare: &'s dyn Fn(u32) -> bool,
+    fits: &'s dyn Fn(Kind, &str) -> bool,
+    /// For each term whether it is still looked for among others and among outer ones; `None` if it was not
+    /// met yet.
+    is_open: Vec<Option<[bool; 2]>>,
 }
 
-/// Returns the words of a line that look like names and that hardly another message has, with their kinds.
-fn rare_names<'a>(
-    features: &'a Features,
-    line: &'a Line,
-    is_rare: &dyn Fn(u32) -> bool,
-) -> impl Iterator<Item = (Kind, &'a str)> {
-    let text = features.line(line);
-    let places = features.places(line).iter().copied();
-    // Most words of a session are in several messages, and that is the quickest question.
-    places.zip(features.words(line)).filter_map(move |(place, word)| {
-        let kind = features.terms[place as usize].kind();
-        let is_name = kind != Kind::Word && is_rare(place) && is_name(word) && is_whole(text, word);
-        is_name.then_some((kind, word))
-    })
+impl<'a, 's> Search<'a, 's> {
+    fn of(
+        features: &'a Features,
+        is_rare: &'s dyn Fn(u32) -> bool,
+        fits: &'s dyn Fn(Kind, &str) -> bool,
+    ) -> Self {
+        Self { features, is_rare, fits, is_open: vec![None; features.terms.len()] }
+    }
+
+    /// Tells the names in a line that were not told before, and whether each is an outer one.
+    fn line(&mut self, line: &'a Line, is_outer: &dyn Fn(Kind) -> bool, tell: &mut dyn FnMut(bool, &'a str)) {
+        let text = self.features.line(line);
+        for (nth, place) in self.features.places(line).iter().enumerate() {
+            let is_open = &mut self.is_open[*place as usize];
+            // Most words are none.
+            if *is_open == Some([false; 2]) {
+                continue;
+            }
+            let kind = self.features.terms[*place as usize].kind();
+            let word = self.features.word(line, nth);
+            let is_open = is_open.get_or_insert_with(|| {
+                [kind != Kind::Word && (self.is_rare)(*place) && (self.fits)(kind, word) && is_name(word); 2]
+            });
+            let is_outer = is_outer(kind);
+            let is_open = &mut is_open[usize::from(is_outer)];
+            if *is_open && is_whole(text, word) {
+                *is_open = false;
+                tell(is_outer, word);
+            }
+        }
+    }
 }
 
 /// Checks whether a line is not indented, apart from its number.
@@ -214,7 +251,7 @@ mod tests {
             let spread = Spread::of(&all);
             let features = all[3].features();
             let is_rare = |place: u32| spread.is_rare(features.terms[place as usize].hash());
-            let keys = table_keys(features);
+            let keys = table_keys(&all[3]);
             let actual = keys.unwrap_or_else(|| names_of_its_own(features, &is_rare));
             assert_eq!(actual, expected, "{text}");
         }

@@ -93,7 +93,17 @@ impl Question {
 
     /// Checks whether the focus names a term.
     pub(crate) fn is_focus(&self, term: u64) -> bool {
-        self.0.iter().any(|asked| asked.position.is_none() && asked.names(term))
+        self.focus().is_some_and(|asked| asked.names(term))
+    }
+
+    /// Checks whether a focus asks for anything.
+    pub(crate) fn has_focus(&self) -> bool {
+        self.focus().is_some()
+    }
+
+    /// Returns the focus, which is the first of the questions.
+    fn focus(&self) -> Option<&Asked> {
+        self.0.first().filter(|asked| asked.position.is_none())
     }
 
     /// Iterates over the questions that a passage may answer: the goal is too wide to be one.

@@ -362,8 +362,21 @@ impl Message {
             Body::System(_) => Body::System(content),
             Body::User(_) => Body::User(content),
             Body::Assistant { calls, .. } => Body::Assistant { content: Some(content), calls: calls.clone() },
-            Body::Tool(result) => Body::Tool(ToolResult { content, ..result.clone() }),
+            Body::Tool(ToolResult { call_id, name, content: _, is_error }) => Body::Tool(ToolResult {
+                call_id: call_id.clone(),
+                name: name.clone(),
+                content,
+                is_error: *is_error,
+            }),
         };
-        Self { body, ..self.clone() }
+        // The text that goes may be long, so it is not copied first.
+        let Self { body: _, timestamp, metadata, is_compacted, extra } = self;
+        Self {
+            body,
+            timestamp: *timestamp,
+            metadata: metadata.clone(),
+            is_compacted: *is_compacted,
+            extra: extra.clone(),
+        }
     }
 }

@@ -114,12 +114,9 @@ impl Features {
         &self.places[line.range()]
     }
 
-    /// Iterates over the words of `line` for its terms, in the same order.
-    pub(crate) fn words(&self, line: &Line) -> impl Iterator<Item = &str> {
-        self.words[line.range()].iter().map(move |word| self.text_of(line, *word))
-    }
-
-    fn text_of(&self, line: &Line, word: Word) -> &str {
+    /// Returns the word for the term of `line` at `nth` of its places.
+    pub(crate) fn word(&self, line: &Line, nth: usize) -> &str {
+        let word = self.words[line.range()][nth];
         let start = line.start as usize + usize::from(word.at);
         &self.text[start..start + usize::from(word.len)]
     }

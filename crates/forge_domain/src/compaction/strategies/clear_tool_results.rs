@@ -144,7 +144,7 @@ impl ClearToolResults {
                 Body::Tool(result) => {
                     let stub = Stub::of(message, result, call);
                     // A table leaves its keys behind, or is left to a strategy that reads it.
-                    let keys = if reason == Reason::Old { table_keys(message.features()) } else { None };
+                    let keys = if reason == Reason::Old { table_keys(message) } else { None };
                     let stub = match keys {
                         Some(keys) => stub.with_names(keys),
                         None => stub,
@@ -229,7 +229,7 @@ fn value_of_clearing(context: &Context, position: usize) -> u64 {
     let n_messages = context.messages().len() as u64;
     let age = OLDEST * n_messages - (OLDEST - 1) * position as u64;
     let value = message.tokens().as_u64() * age;
-    if table_keys(message.features()).is_some() { value / TABLE } else { value }
+    if table_keys(message).is_some() { value / TABLE } else { value }
 }
 
 /// Fewer tokens hold no name in a stub.
@@ -243,10 +243,10 @@ fn name_contents(
     mut room: Tokens,
     counter: &dyn TokenCounter,
 ) {
-    let features_of = |position: usize| context.messages()[position].features();
     let mut spread: Option<Spread> = None;
+    let keys_of = |clearing: &Clearing| table_keys(&context.messages()[clearing.position]);
     let mut by_age: Vec<(Option<Vec<&str>>, &mut Clearing)> =
-        clearings.iter_mut().map(|clearing| (table_keys(features_of(clearing.position)), clearing)).collect();
+        clearings.iter_mut().map(|clearing| (keys_of(clearing), clearing)).collect();
     by_age.sort_by_key(|(keys, clearing)| Reverse((keys.is_some(), clearing.position)));
     for (keys, clearing) in by_age {
         // Names take time to find, so the search ends when no name fits.

@@ -13,7 +13,7 @@ use super::record::{Entry, Record, Section};
 use super::story::{Folder, Step, newest_steps, number, task_list, tasks};
 use super::worth::{Candidates, Purpose, Worth};
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::features::{hash, is_line_break};
+use crate::compaction::features::{TermHasher, hash, is_line_break};
 use crate::compaction::findings::Deed;
 use crate::compaction::omission::is_marker;
 use crate::compaction::record_tag::is_record;
@@ -64,7 +64,7 @@ pub(super) struct Folding<'a> {
 struct Filling {
     passages: Vec<(Passage, Tokens)>,
     entries: Vec<(Section, Placed, Tokens)>,
-    known: HashSet<u64>,
+    known: HashSet<u64, TermHasher>,
 }
 
 /// An entry and its place among the others of its section.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::features::hash;
+use crate::compaction::features::{ByTerm, TermHasher, hash};
 use crate::compaction::question::Question;
 use crate::{Context, ContextMessage};
 
@@ -51,17 +51,18 @@ impl Frames {
 
 /// The lines that most results of a tool have at their start or end.
 struct Common {
-    lines: HashSet<u64>,
+    lines: HashSet<u64, TermHasher>,
     /// Their shapes: they may differ in numbers.
-    shapes: HashSet<u64>,
+    shapes: HashSet<u64, TermHasher>,
 }
 
 impl Common {
     /// Returns `None` if they have no line in common.
     fn of(sources: &[ContextMessage], positions: &[usize], question: &Question) -> Option<Self> {
-        let lines = common(sources, positions, question, |edge| edge.line);
-        let shapes = || common(sources, positions, question, |edge| edge.shape);
-        (!lines.is_empty()).then(|| Self { shapes: shapes(), lines })
+        let edges = |position: &usize| edges_not_asked_for(&sources[*position], question);
+        let edges: Vec<Vec<&Edge>> = positions.iter().map(edges).collect();
+        let lines = common(&edges, |edge| edge.line);
+        (!lines.is_empty()).then(|| Self { shapes: common(&edges, |edge| edge.shape), lines })
     }
 
     /// Returns the lines of a result without its frame: after the last line of its start that is common, and
@@ -85,27 +86,31 @@ impl Common {
     }
 }
 
+/// Returns the lines at the start and the end of a result, without those that the focus names.
+fn edges_not_asked_for<'a>(result: &'a ContextMessage, question: &Question) -> Vec<&'a Edge> {
+    let edges = Edges::of(result);
+    if !question.has_focus() {
+        return edges.edges.iter().collect();
+    }
+    let features = result.features();
+    let is_asked_for = |nth: usize| {
+        let mut terms = features.places(&features.lines[nth]).iter();
+        terms.any(|term| question.is_focus(features.terms[*term as usize].hash()))
+    };
+    edges.iter().filter(|(nth, _)| !is_asked_for(*nth)).map(|(_, edge)| edge).collect()
+}
+
 /// Returns the hashes, by `of`, of the lines that most results have at their start or end.
-fn common(
-    sources: &[ContextMessage],
-    positions: &[usize],
-    question: &Question,
-    of: fn(&Edge) -> u64,
-) -> HashSet<u64> {
-    let mut n_results: HashMap<u64, usize> = HashMap::new();
-    for position in positions {
-        let features = sources[*position].features();
-        let is_asked_for = |nth: usize| {
-            let mut terms = features.places(&features.lines[nth]).iter();
-            terms.any(|term| question.is_focus(features.terms[*term as usize].hash()))
-        };
-        let edges = Edges::of(&sources[*position]).iter().filter(|(nth, _)| !is_asked_for(*nth));
-        let mut here: Vec<u64> = edges.map(|(_, edge)| of(edge)).collect();
+fn common(results: &[Vec<&Edge>], of: fn(&Edge) -> u64) -> HashSet<u64, TermHasher> {
+    let mut n_results: ByTerm<usize> = ByTerm::default();
+    let mut here: Vec<u64> = Vec::new();
+    for edges in results {
+        here.extend(edges.iter().map(|edge| of(edge)));
         here.sort_unstable();
         here.dedup();
-        here.into_iter().for_each(|hash| *n_results.entry(hash).or_default() += 1);
+        here.drain(..).for_each(|hash| *n_results.entry(hash).or_default() += 1);
     }
-    let least = LEAST_RESULTS.max((positions.len() * OF_RESULTS_PERCENT).div_ceil(100));
+    let least = LEAST_RESULTS.max((results.len() * OF_RESULTS_PERCENT).div_ceil(100));
     n_results.into_iter().filter(|(_, n)| *n >= least).map(|(hash, _)| hash).collect()
 }
 

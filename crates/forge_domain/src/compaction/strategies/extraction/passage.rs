@@ -77,9 +77,11 @@ pub(super) fn passages(
     let features = message.features();
     let mut passages: Vec<Passage> = Vec::new();
     let mut fence = Fence::default();
-    let is_replaced = |line: &str| message.findings().deeds.iter().any(|deed| deed.replaces(line));
+    let deeds = &message.findings().deeds;
+    let is_replaced = |line: &str| deeds.iter().any(|deed| deed.replaces(line));
+    let is_compacted = message.message().is_compacted;
     for (nth, line) in features.lines.iter().enumerate().take(content.end).skip(content.start) {
-        if is_omission(features.line(line)) || message.message().is_compacted && is_tag(features.line(line)) {
+        if is_omission(features.line(line)) || is_compacted && is_tag(features.line(line)) {
             continue;
         }
         // A line that is no longer in the file would mislead.
@@ -119,7 +121,7 @@ pub(super) fn passages(
                 && line.end - last.start <= most_bytes
                 && nth as u32 == last.lines_to
                 && nth as u32 - last.lines_from < most_lines
-                && !(gap.len() >= FENCE.len() && gap.contains(FENCE))
+                && !(gap.contains('`') && gap.contains(FENCE))
                 && !(last.n_bytes() >= WHOLE_BYTES && gap.matches('\n').count() > 1)
         });
         match passages.last_mut().filter(|_| goes_on) {

@@ -33,6 +33,8 @@ pub(super) struct Candidates {
     ends: Vec<u32>,
     /// The questions that name any term of each passage.
     asked_by: Vec<Questions>,
+    /// True for each that was chosen: what is told once is not weighed again.
+    is_chosen: Vec<bool>,
 }
 
 impl Candidates {
@@ -44,9 +46,9 @@ impl Candidates {
     /// Checks whether nearly all terms of one passage are among those of `other`, of another message.
     fn repeats(&self, index: usize, other: &Answer) -> bool {
         let terms = self.terms(index);
-        let is_shared = |term: &&u32| other.terms.binary_search(term).is_ok();
-        self.passages[index].message != other.message
-            && terms.iter().filter(is_shared).count() * 100 >= terms.len() * REPEATED_PERCENT
+        let is_new = |term: &&u32| other.terms.binary_search(term).is_err();
+        let most_new = terms.len() * NEW_PERCENT / 100;
+        self.passages[index].message != other.message && terms.iter().filter(is_new).nth(most_new).is_none()
     }
 
     /// Returns a chosen passage as an answer.
@@ -223,6 +225,7 @@ impl<'a> Worth<'a> {
             candidates.asked_by.push(asked_by);
             candidates.ends.push(candidates.terms.len() as u32);
         }
+        candidates.is_chosen = vec![false; candidates.passages.len()];
         candidates
     }
 
@@ -295,7 +298,7 @@ impl<'a> Worth<'a> {
     /// adds to those before it. Returns what is left of the room.
     pub(super) fn choose(
         &mut self,
-        candidates: &Candidates,
+        candidates: &mut Candidates,
         purpose: Purpose,
         mut room: Tokens,
         is_open: impl Fn(&Passage) -> bool,
@@ -304,19 +307,23 @@ impl<'a> Worth<'a> {
         if room < LEAST_PASSAGE {
             return room;
         }
+        let is_answer = purpose == Purpose::Answer;
         let may_answer = |index: usize| candidates.asked_by[index] & self.answering != 0;
         let ranked = candidates.passages.iter().enumerate();
-        let ranked = ranked.filter(|(index, _)| purpose != Purpose::Answer || may_answer(*index));
+        let ranked = ranked.filter(|(index, _)| !candidates.is_chosen[*index]);
+        let ranked = ranked.filter(|(index, _)| !is_answer || may_answer(*index));
         let ranked = ranked.filter(|(_, passage)| is_open(passage));
         let ranked = ranked.map(|(index, passage)| Ranked {
             gain: self.gain(candidates, index, purpose),
             index: index as u32,
             n_bytes: passage.n_bytes(),
         });
-        let ranked: Vec<Ranked> = ranked.filter(|ranked| ranked.gain > 0.0).collect();
-        // An answer is what says nearly as much of what was asked as the best does.
-        let best = ranked.iter().map(|ranked| ranked.gain).fold(0.0, f64::max);
-        let least = if purpose == Purpose::Answer { best * ANSWERS } else { 0.0 };
+        let mut ranked: Vec<Ranked> = ranked.filter(|ranked| ranked.gain > 0.0).collect();
+        if is_answer {
+            // An answer is what says nearly as much of what was asked as the best does.
+            let best = ranked.iter().map(|ranked| ranked.gain).fold(0.0, f64::max);
+            ranked.retain(|ranked| ranked.gain >= best * ANSWERS);
+        }
         let mut queue = Queue::of(ranked);
         let mut n_too_long = 0;
         let mut answers: Vec<Answer> = Vec::new();
@@ -324,14 +331,15 @@ impl<'a> Worth<'a> {
             && n_too_long < MOST_TOO_LONG
             && let Some(top) = queue.pop()
         {
-            let is_answer = purpose == Purpose::Answer;
-            if !is_answer && about_tokens(top.n_bytes as usize) > room.as_u64() as f64 * 1.5 {
+            let may_fit = about_tokens(top.n_bytes as usize) <= room.as_u64() as f64 * 1.5;
+            // Of an answer, one line may fit.
+            if !may_fit && !is_answer {
                 n_too_long += 1;
                 continue;
             }
             let now = self.gain(candidates, top.index as usize, purpose);
             let n_terms = candidates.terms(top.index as usize).len();
-            if now < least || now <= 0.0 || n_terms < least_terms(purpose) {
+            if now <= 0.0 || n_terms < least_terms(purpose) {
                 continue;
             }
             if queue.best().is_some_and(|next| now < next.gain) {
@@ -339,17 +347,19 @@ impl<'a> Worth<'a> {
                 continue;
             }
             let repeats = |answer: &&Answer| candidates.repeats(top.index as usize, answer);
-            if is_answer && answers.iter().filter(repeats).count() >= MOST_REPEATED {
+            if is_answer && answers.iter().filter(repeats).nth(MOST_REPEATED - 1).is_some() {
                 continue;
             }
             let passage = &candidates.passages[top.index as usize];
             let line =
                 || is_answer.then(|| self.best_line(passage, candidates.terms(top.index as usize))).flatten();
-            let Some(tokens) = take(passage, room).or_else(|| take(&line()?, room)) else {
+            let whole = if may_fit { take(passage, room) } else { None };
+            let Some(tokens) = whole.or_else(|| take(&line()?, room)) else {
                 n_too_long += 1;
                 continue;
             };
             room = room - tokens;
+            candidates.is_chosen[top.index as usize] = whole.is_some();
             if is_answer {
                 answers.push(candidates.answer(top.index as usize));
             }
@@ -382,9 +392,9 @@ const OLD: f64 = 0.5;
 const NEWNESS: i32 = 8;
 /// The share of the best answer's worth that makes another passage an answer.
 const ANSWERS: f64 = 0.5;
-/// The share of an answer's terms that makes it repeat another message's that has them, in percent, and the
-/// most messages that say the same: a value may have changed between them.
-const REPEATED_PERCENT: usize = 75;
+/// An answer repeats another message's if at most this share of its terms is new, in percent; and the most
+/// messages that say the same: a value may have changed between them.
+const NEW_PERCENT: usize = 25;
 const MOST_REPEATED: usize = 2;
 /// The least share of a passage's answer that one of its lines has to have to stand for it.
 const LEAST_OF_ANSWER: f32 = 0.5;
