@@ -52,7 +52,7 @@ impl Stub {
                 .filter(|tool| is_one_line(tool.as_str())),
             subject: asked.and_then(|asked| asked.deed.subject.clone()).filter(|subject| is_plain(subject)),
             tokens: message.tokens(),
-            n_lines: message.message().text().lines().count(),
+            n_lines: message.features().n_text_lines as usize,
             failed: if result.is_error { Failed::Yes } else { Failed::No },
             names: Vec::new(),
         }

@@ -17,6 +17,8 @@ pub(crate) struct Features {
     pub(crate) text: String,
     /// The lines in order; blank ones are left out and long ones are several.
     pub(crate) lines: Vec<Line>,
+    /// The number of lines of the text as a program counts them, blank ones included.
+    pub(crate) n_text_lines: u32,
     /// The distinct terms of all lines.
     pub(crate) terms: Vec<Term>,
     /// The terms of each line: their numbers, and where the word is. A ranking of lines needs the numbers
@@ -91,8 +93,9 @@ impl Features {
         }
         let is_assistant = message.role() == Role::Assistant;
         let mut reading = Reading::default();
-        let mut start = 0;
+        let (mut start, mut n_text_lines) = (0, u32::from(!text.is_empty() && !text.ends_with('\n')));
         for line in text.split_inclusive(is_line_break) {
+            n_text_lines += u32::from(line.ends_with('\n'));
             let is_call = |from: usize| is_assistant && start + from >= calls_from;
             for (from, to) in pieces(line) {
                 reading.take(&line[from..to], start + from, is_call(from));
@@ -106,7 +109,7 @@ impl Features {
         places.shrink_to_fit();
         words.shrink_to_fit();
         let signature = Signature::of(&terms);
-        Self { text, lines, terms, places, words, signature }
+        Self { text, lines, n_text_lines, terms, places, words, signature }
     }
 
     /// Returns the numbers of the terms of `line`, each once, in order.

@@ -94,8 +94,7 @@ impl<'a> Contents<'a> {
             source.message().role() == Role::Tool && source.tokens() >= LEAST
         };
         let left = (0..sources.len()).rev().filter(|position| leaves[*position]).filter(is_large_result);
-        let mut results: Vec<_> =
-            left.map(|position| (position, table_keys(&sources[position]))).collect();
+        let mut results: Vec<_> = left.map(|position| (position, table_keys(&sources[position]))).collect();
         results.sort_by_key(|(position, _)| Reverse(sources[*position].tokens()));
         // Fields that every answer of a service has tell none of them apart.
         let mut n_tables: HashMap<&str, u32> = HashMap::new();

@@ -663,9 +663,11 @@ mod tests {
         for n in 0..12 {
             let arguments = serde_json::json!({"command": format!("issues list {n}")}).to_string();
             let call = ToolCall { id: "c".into(), name: ToolName::new("run").unwrap(), arguments };
-            let others: Vec<String> = (0..30).map(|k| format!("line {k} of page {n} waits")).collect();
-            let listed =
-                format!("#950 composite graders want an example, says Marta {n}\n{}", others.join("\n"));
+            // The other lines say something, so a third answer is not what is left to quote.
+            let other = |k: usize| format!("#{n}{k} waits for part_{n}_{k} and crate_{k}_{n}");
+            let others: Vec<String> = (0..30).map(other).collect();
+            let issue = format!("#950 composite graders want an example, says Marta {n}\n").repeat(8);
+            let listed = format!("{issue}\n{}", others.join("\n"));
             append(Message::calling(vec![call.clone()]));
             append(Message::tool(ToolResult::answer(&call, listed)));
         }

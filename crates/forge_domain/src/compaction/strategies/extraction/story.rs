@@ -92,6 +92,7 @@ fn describe(asked: &AnsweredCall<'_>, result: &ContextMessage, folder: &Folder) 
     let tool = one_line(asked.call.name.as_str(), SUBJECT_CHARS)?;
     let what = format!("{tool}{}", folder.subject(asked.deed));
     let text = &*result.features().text;
+    let n_lines = || quantity(result.features().n_text_lines as usize, "line");
     let is_error = matches!(&result.message().body, Body::Tool(result) if result.is_error);
     // A file or a page that was read may speak of failures without being one.
     let failure = result.findings().failure.as_ref().filter(|_| is_error || !asked.deed.only_looks);
@@ -100,12 +101,12 @@ fn describe(asked: &AnsweredCall<'_>, result: &ContextMessage, folder: &Folder) 
             let line = failure.line.as_deref().or_else(|| last_line(text));
             format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default())
         }
-        None if asked.deed.only_looks => n_lines(text),
+        None if asked.deed.only_looks => n_lines(),
         None if asked.deed.changes_files() => "done".to_owned(),
         None => last_line(text)
             .filter(|line| line.split_whitespace().count() > 1)
             .and_then(|line| one_line(line, ENDING_CHARS))
-            .unwrap_or_else(|| n_lines(text)),
+            .unwrap_or_else(n_lines),
     };
     Some((what, ending.trim_end().to_owned()))
 }
@@ -159,11 +160,6 @@ impl Folder {
 /// Returns the number of a message's id, by which entries are in order.
 pub(super) fn number(message: &ContextMessage) -> u64 {
     message.id().map_or(0, MessageId::as_u64)
-}
-
-fn n_lines(text: &str) -> String {
-    let n_ends = text.bytes().filter(|byte| *byte == b'\n').count();
-    quantity(n_ends + usize::from(!text.is_empty() && !text.ends_with('\n')), "line")
 }
 
 fn last_line(text: &str) -> Option<&str> {

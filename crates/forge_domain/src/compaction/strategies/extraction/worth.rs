@@ -35,6 +35,8 @@ pub(super) struct Candidates {
     asked_by: Vec<Questions>,
     /// True for each that was chosen: what is told once is not weighed again.
     is_chosen: Vec<bool>,
+    /// Those that were chosen as answers, to whichever question.
+    answers: Vec<Answer>,
 }
 
 impl Candidates {
@@ -43,26 +45,31 @@ impl Candidates {
         &self.terms[begin as usize..self.ends[index] as usize]
     }
 
-    /// Checks whether nearly all terms of one passage are among those of `other`, of another message.
-    fn repeats(&self, index: usize, other: &Answer) -> bool {
-        let terms = self.terms(index);
-        let is_new = |term: &&u32| other.terms.binary_search(term).is_err();
-        let most_new = terms.len() * NEW_PERCENT / 100;
-        self.passages[index].message != other.message && terms.iter().filter(is_new).nth(most_new).is_none()
-    }
-
-    /// Returns a chosen passage as an answer.
-    fn answer(&self, index: usize) -> Answer {
-        let mut terms = self.terms(index).to_vec();
-        terms.sort_unstable();
-        Answer { message: self.passages[index].message, terms }
+    /// Checks whether as many other messages as needed say nearly the same as such terms of `message`, as
+    /// answers to any question.
+    fn is_answered(&self, message: u32, terms: &[u32]) -> bool {
+        let others = self.answers.iter().filter(|answer| answer.message != message);
+        others.filter(|answer| answer.has_nearly_all(terms)).nth(MOST_REPEATED - 1).is_some()
     }
 }
 
-/// A passage that was chosen as an answer: its message, and the numbers of its terms, sorted.
+/// What was chosen as an answer: its message, and the numbers of its terms, sorted.
 struct Answer {
     message: u32,
     terms: Vec<u32>,
+}
+
+impl Answer {
+    fn of(message: u32, mut terms: Vec<u32>) -> Self {
+        terms.sort_unstable();
+        Self { message, terms }
+    }
+
+    fn has_nearly_all(&self, terms: &[u32]) -> bool {
+        let is_new = |term: &&u32| self.terms.binary_search(term).is_err();
+        let most_new = terms.len() * NEW_PERCENT / 100;
+        terms.iter().filter(is_new).nth(most_new).is_none()
+    }
 }
 
 /// A set of questions: a bit for each; those after the last bit share it.
@@ -208,6 +215,9 @@ impl<'a> Worth<'a> {
     /// Returns `passages` as candidates.
     pub(super) fn candidates(&self, passages: Vec<Passage>) -> Candidates {
         let mut candidates = Candidates { passages, ..Candidates::default() };
+        candidates.terms.reserve(self.by_message.len());
+        candidates.ends.reserve(candidates.passages.len());
+        candidates.asked_by.reserve(candidates.passages.len());
         // The last passage that has each term, by one more than its index: a passage has each term once.
         let mut last_in = vec![0; self.numbers.len()];
         for (passage, stamp) in candidates.passages.iter().zip(1_u32..) {
@@ -270,9 +280,9 @@ impl<'a> Worth<'a> {
         }
     }
 
-    /// Returns the line of a passage that answers best, for where the passage is too long; `None` if the line
-    /// alone answers little of it. An entry of an earlier record is carried over whole or not at all.
-    fn best_line(&self, passage: &Passage, candidate: &[u32]) -> Option<Passage> {
+    /// Returns the line of a passage that answers best, for where the passage is too long, and the numbers of
+    /// its terms; `None` if the line alone answers little of it. An entry of an earlier record is carried over whole or not at all.
+    fn best_line(&self, passage: &Passage, candidate: &[u32]) -> Option<(Passage, Vec<u32>)> {
         if matches!(passage.origin, Origin::Record(_)) {
             return None;
         }
@@ -289,24 +299,18 @@ impl<'a> Worth<'a> {
         if wanted(line) < of_passage * LEAST_OF_ANSWER {
             return None;
         }
+        let terms = features.places(line).iter().map(|place| numbers[*place as usize]).collect();
         let (start, end) = (line.start, line.end);
-        Some(Passage { start, end, lines_from: nth, lines_to: nth + 1, ..*passage })
+        Some((Passage { start, end, lines_from: nth, lines_to: nth + 1, ..*passage }, terms))
     }
 
-    /// Chooses of the candidates that `is_open`, in the order in which they are worth their tokens, until
-    /// `room` is full; `take` returns the cost of one, or `None` if it cannot be taken. Each is worth what it
-    /// adds to those before it. Returns what is left of the room.
-    pub(super) fn choose(
-        &mut self,
-        candidates: &mut Candidates,
+    /// Returns the candidates that `is_open` and that are worth anything, in no order.
+    fn ranked(
+        &self,
+        candidates: &Candidates,
         purpose: Purpose,
-        mut room: Tokens,
         is_open: impl Fn(&Passage) -> bool,
-        take: &mut dyn FnMut(&Passage, Tokens) -> Option<Tokens>,
-    ) -> Tokens {
-        if room < LEAST_PASSAGE {
-            return room;
-        }
+    ) -> Vec<Ranked> {
         let is_answer = purpose == Purpose::Answer;
         let may_answer = |index: usize| candidates.asked_by[index] & self.answering != 0;
         let ranked = candidates.passages.iter().enumerate();
@@ -324,9 +328,26 @@ impl<'a> Worth<'a> {
             let best = ranked.iter().map(|ranked| ranked.gain).fold(0.0, f64::max);
             ranked.retain(|ranked| ranked.gain >= best * ANSWERS);
         }
-        let mut queue = Queue::of(ranked);
+        ranked
+    }
+
+    /// Chooses of the candidates that `is_open`, in the order in which they are worth their tokens, until
+    /// `room` is full; `take` returns the cost of one, or `None` if it cannot be taken. Each is worth what it
+    /// adds to those before it. Returns what is left of the room.
+    pub(super) fn choose(
+        &mut self,
+        candidates: &mut Candidates,
+        purpose: Purpose,
+        mut room: Tokens,
+        is_open: impl Fn(&Passage) -> bool,
+        take: &mut dyn FnMut(&Passage, Tokens) -> Option<Tokens>,
+    ) -> Tokens {
+        if room < LEAST_PASSAGE {
+            return room;
+        }
+        let is_answer = purpose == Purpose::Answer;
+        let mut queue = Queue::of(self.ranked(candidates, purpose, is_open));
         let mut n_too_long = 0;
-        let mut answers: Vec<Answer> = Vec::new();
         while room >= LEAST_PASSAGE
             && n_too_long < MOST_TOO_LONG
             && let Some(top) = queue.pop()
@@ -346,25 +367,31 @@ impl<'a> Worth<'a> {
                 queue.push(Ranked { gain: now, ..top });
                 continue;
             }
-            let repeats = |answer: &&Answer| candidates.repeats(top.index as usize, answer);
-            if is_answer && answers.iter().filter(repeats).nth(MOST_REPEATED - 1).is_some() {
+            let passage = candidates.passages[top.index as usize];
+            let terms = candidates.terms(top.index as usize);
+            let is_answered = |terms: &[u32]| is_answer && candidates.is_answered(passage.message, terms);
+            if is_answered(terms) {
                 continue;
             }
-            let passage = &candidates.passages[top.index as usize];
-            let line =
-                || is_answer.then(|| self.best_line(passage, candidates.terms(top.index as usize))).flatten();
-            let whole = if may_fit { take(passage, room) } else { None };
-            let Some(tokens) = whole.or_else(|| take(&line()?, room)) else {
+            let line = || is_answer.then(|| self.best_line(&passage, terms)).flatten();
+            let whole = if may_fit { take(&passage, room) } else { None };
+            let taken = match whole {
+                Some(tokens) => Some((tokens, terms.to_vec())),
+                None => line()
+                    .filter(|(_, terms)| !is_answered(terms))
+                    .and_then(|(line, terms)| Some((take(&line, room)?, terms))),
+            };
+            let Some((tokens, told)) = taken else {
                 n_too_long += 1;
                 continue;
             };
             room = room - tokens;
+            for number in terms {
+                self.worth[*number as usize].open *= SAID_AGAIN;
+            }
             candidates.is_chosen[top.index as usize] = whole.is_some();
             if is_answer {
-                answers.push(candidates.answer(top.index as usize));
-            }
-            for number in candidates.terms(top.index as usize) {
-                self.worth[*number as usize].open *= SAID_AGAIN;
+                candidates.answers.push(Answer::of(passage.message, told));
             }
         }
         room
