@@ -53,7 +53,7 @@ impl Candidates {
     }
 }
 
-/// What was chosen as an answer: its message, and the numbers of its terms, sorted.
+/// A passage or a line that was chosen as an answer: its message, and the numbers of its terms, sorted.
 struct Answer {
     message: u32,
     terms: Vec<u32>,
@@ -280,8 +280,9 @@ impl<'a> Worth<'a> {
         }
     }
 
-    /// Returns the line of a passage that answers best, for where the passage is too long, and the numbers of
-    /// its terms; `None` if the line alone answers little of it. An entry of an earlier record is carried over whole or not at all.
+    /// Returns the line of a passage that answers best, for where the passage is too long, and the numbers
+    /// of its terms; `None` if the line alone answers little of it. An entry of an earlier record is carried
+    /// over whole or not at all.
     fn best_line(&self, passage: &Passage, candidate: &[u32]) -> Option<(Passage, Vec<u32>)> {
         if matches!(passage.origin, Origin::Record(_)) {
             return None;
