@@ -88,16 +88,13 @@ impl Common {
 
 /// Returns the lines at the start and the end of a result, without those that the focus names.
 fn edges_not_asked_for<'a>(result: &'a ContextMessage, question: &Question) -> Vec<&'a Edge> {
-    let edges = Edges::of(result);
-    if !question.has_focus() {
-        return edges.edges.iter().collect();
-    }
     let features = result.features();
+    let has_focus = question.has_focus();
     let is_asked_for = |nth: usize| {
         let mut terms = features.places(&features.lines[nth]).iter();
-        terms.any(|term| question.is_focus(features.terms[*term as usize].hash()))
+        has_focus && terms.any(|term| question.is_focus(features.terms[*term as usize].hash()))
     };
-    edges.iter().filter(|(nth, _)| !is_asked_for(*nth)).map(|(_, edge)| edge).collect()
+    Edges::of(result).iter().filter(|(nth, _)| !is_asked_for(*nth)).map(|(_, edge)| edge).collect()
 }
 
 /// Returns the hashes, by `of`, of the lines that most results have at their start or end.

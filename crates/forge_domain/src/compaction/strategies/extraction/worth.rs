@@ -25,7 +25,6 @@ struct Occurrences {
 
 /// The passages that may be chosen, with the numbers of their terms, close together: they are read
 /// repeatedly.
-#[derive(Default)]
 pub(super) struct Candidates {
     pub(super) passages: Vec<Passage>,
     terms: Vec<u32>,
@@ -214,10 +213,15 @@ impl<'a> Worth<'a> {
 
     /// Returns `passages` as candidates.
     pub(super) fn candidates(&self, passages: Vec<Passage>) -> Candidates {
-        let mut candidates = Candidates { passages, ..Candidates::default() };
-        candidates.terms.reserve(self.by_message.len());
-        candidates.ends.reserve(candidates.passages.len());
-        candidates.asked_by.reserve(candidates.passages.len());
+        let n_passages = passages.len();
+        let mut candidates = Candidates {
+            passages,
+            terms: Vec::with_capacity(self.by_message.len()),
+            ends: Vec::with_capacity(n_passages),
+            asked_by: Vec::with_capacity(n_passages),
+            is_chosen: vec![false; n_passages],
+            answers: Vec::new(),
+        };
         // The last passage that has each term, by one more than its index: a passage has each term once.
         let mut last_in = vec![0; self.numbers.len()];
         for (passage, stamp) in candidates.passages.iter().zip(1_u32..) {
@@ -235,7 +239,6 @@ impl<'a> Worth<'a> {
             candidates.asked_by.push(asked_by);
             candidates.ends.push(candidates.terms.len() as u32);
         }
-        candidates.is_chosen = vec![false; candidates.passages.len()];
         candidates
     }
 
@@ -360,8 +363,8 @@ impl<'a> Worth<'a> {
                 continue;
             }
             let now = self.gain(candidates, top.index as usize, purpose);
-            let n_terms = candidates.terms(top.index as usize).len();
-            if now <= 0.0 || n_terms < least_terms(purpose) {
+            let terms = candidates.terms(top.index as usize);
+            if now <= 0.0 || terms.len() < least_terms(purpose) {
                 continue;
             }
             if queue.best().is_some_and(|next| now < next.gain) {
@@ -369,16 +372,16 @@ impl<'a> Worth<'a> {
                 continue;
             }
             let passage = candidates.passages[top.index as usize];
-            let terms = candidates.terms(top.index as usize);
             let is_answered = |terms: &[u32]| is_answer && candidates.is_answered(passage.message, terms);
             if is_answered(terms) {
                 continue;
             }
-            let line = || is_answer.then(|| self.best_line(&passage, terms)).flatten();
             let whole = if may_fit { take(&passage, room) } else { None };
             let taken = match whole {
                 Some(tokens) => Some((tokens, terms.to_vec())),
-                None => line()
+                None if !is_answer => None,
+                None => self
+                    .best_line(&passage, terms)
                     .filter(|(_, terms)| !is_answered(terms))
                     .and_then(|(line, terms)| Some((take(&line, room)?, terms))),
             };
