@@ -157,6 +157,8 @@ fn names(messages: &[ContextMessage]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for name in used.iter().map(|name| name.text).filter(|text| text.chars().count() <= MOST_CHARS) {
         // A part of a name that is demanded already adds nothing.
+        // The last part of a path is a name as well.
+        names.retain(|known| !name.strip_suffix(*known).is_some_and(|folder| folder.ends_with('/')));
         if names.len() < MOST_NAMES && !names.iter().any(|known| known.contains(name)) {
             names.push(name);
         }

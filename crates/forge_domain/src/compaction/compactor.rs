@@ -189,7 +189,8 @@ impl ContextCompactor {
     pub(super) fn strategies(&self, settings: &CompactionSettings) -> Vec<NamedStrategy> {
         let mut strategies: Vec<_> =
             settings.strategies.iter().filter_map(|rung| self.strategy(rung)).collect();
-        let last = strategies.pop_if(|strategy| strategy.id() == Truncation::ID);
+        let last = strategies.iter().position(|strategy| strategy.id() == Truncation::ID);
+        let last = last.map(|at| strategies.remove(at));
         for own in &self.registered {
             if strategies.iter().chain(&last).all(|known| known.id() != own.id()) {
                 strategies.push(Arc::clone(own));
@@ -417,15 +418,19 @@ mod tests {
         assert!(record.starts_with("<record>") && record.ends_with("</record>"), "{record}");
         // Nothing was applied, and nothing replaces what is only shorter.
         assert_eq!(summary("{}", 100_000, "suaa"), None);
-        assert_eq!(summary("{ strategies: [truncation] }", 2_000, "sutRaatr"), None);
+        let shorten =
+            "{ strategies: [truncation], token_threshold: 2000, max_tokens: 1900, retention_window: 0 }";
+        assert_eq!(summary(shorten, 100_000, "suAAaa"), None);
+        let dropped = summary("{ strategies: [truncation] }", 2_000, "sutRaatr");
+        assert_eq!(dropped.as_deref(), Some("[... 2 messages omitted: m2–m3 ...]"));
     }
 
     #[test]
     fn the_first_user_message_yields_last_and_only_where_the_room_does_not_hold_it() {
         for (notation, room, expected, first_yields) in [
             // It stays as long as the room holds it with the least of all else.
-            ("sUaaaaaa", 1_500, "sU[aaaa]aa", false),
-            ("sUaaaa", 1_350, "sU[aaa]a", false),
+            ("sUaaaaaa", 1_500, "sU[aaaaa]a", false),
+            ("sUaaaa", 1_350, "sUa~a~a~a~", false),
             // It alone is larger than the room, or would be with what must stay.
             ("sU", 800, "sU~", true),
             ("U", 500, "U~", true),

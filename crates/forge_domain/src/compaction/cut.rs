@@ -1,5 +1,6 @@
 //! The shortening of single messages: to how much, and how.
 
+use super::asked_lines::AskedLines;
 use super::pin::Pins;
 use super::short_text::{SHORTEST, head_and_tail, readable_text, with_short_arguments};
 use crate::{Context, ContextMessage, Edit, TokenCounter, Tokens};
@@ -48,8 +49,8 @@ pub(crate) fn level(items: &[Item], excess: Tokens, of: CutOf) -> (Vec<Cut>, Tok
     (cuts, saved_at(low))
 }
 
-/// Returns the message with its head and tail alone, in at most the tokens of `cut`. Pinned text in it is cut
-/// last.
+/// Returns the message with its head and tail alone, and the lines between them that are asked for, in at most the tokens
+/// of `cut`. Pinned text in it is cut last.
 pub(crate) fn shorten(context: &Context, pins: &Pins, cut: &Cut, counter: &dyn TokenCounter) -> Option<Edit> {
     let message = &context.messages()[cut.position];
     if cut.of == CutOf::Arguments {
@@ -62,7 +63,11 @@ pub(crate) fn shorten(context: &Context, pins: &Pins, cut: &Cut, counter: &dyn T
     let least = is_pinned.then(|| pins.least(message, counter)).flatten();
     let least = least.filter(|least| least.tokens() <= cut.most);
     let with = match (is_pinned, &least) {
-        (false, _) => shortened_by(message, cut.most, counter, head_and_tail),
+        (false, _) => {
+            let text = readable_text(message.message());
+            let asked = AskedLines::of(context, cut.position, &text);
+            shortened_by(message, cut.most, counter, |_, keep| asked.shortened(keep))
+        }
         (true, Some(_)) => shortened_by(message, cut.most, counter, |text, keep| pins.excerpt(text, keep)),
         (true, None) => None,
     };

@@ -126,7 +126,7 @@ impl Script {
         }
     }
 
-    /// Creates a summarizer that always gives the same good summary.
+    /// Creates a summarizer that always gives the same good summary, with some of the names that it was shown.
     pub(super) fn summarizing() -> Self {
         let summary = format!("thinking <forge_context_summary>{SUMMARY}</forge_context_summary>");
         Self { always: Some(summary), ..Self::new(Vec::new()) }
@@ -157,8 +157,14 @@ pub(super) const SUMMARY: &str = "all went well";
 #[async_trait]
 impl ProviderService for Script {
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
+        let text = prompt.messages().first().map(|message| message.message().to_text()).unwrap_or_default();
         self.asked.lock().unwrap().push(prompt);
-        let left = || self.always.clone().ok_or(ProviderError::RecordingEnded);
+        let left = || {
+            let summary = self.always.as_ref().ok_or(ProviderError::RecordingEnded)?;
+            let names = text.split_whitespace().filter(|word| word.contains('_') && !word.contains('<'));
+            let told = names.take(2).fold(SUMMARY.to_owned(), |told, name| told + " with " + name);
+            Ok(summary.replace(SUMMARY, &told))
+        };
         let reply = self.replies.lock().unwrap().pop_front().unwrap_or_else(left)?;
         let piece = ChatCompletionMessage {
             content: Some(reply),

@@ -8,8 +8,8 @@ use super::named_strategy::NamedStrategy;
 use super::pinned_text::PinnedText;
 use super::rule_check::broken_rule;
 use super::{
-    Attempt, AttemptVerdict, CompactionImpact, CompactionRules, CompactionServices, Selection, StrategyError,
-    Trigger, Truncation,
+    Attempt, AttemptVerdict, ClearToolResults, CompactionImpact, CompactionRules, CompactionServices,
+    Extraction, Selection, StrategyError, Trigger, Truncation,
 };
 use crate::{Context, Cost, StrategyId, Tokens, Usage, added_breach};
 
@@ -88,23 +88,58 @@ impl Ladder<'_> {
         mut reached: Option<Candidate>,
     ) -> Stack {
         let mut stack = Stack::default();
-        for strategy in strategies {
+        for (nth, strategy) in strategies.iter().enumerate() {
             let (attempt, candidate) = self.make_attempt(strategy, original, reached.as_ref()).await;
             let is_kept = is_kept(&attempt.verdict);
             stack.attempts.push(attempt);
             let Some(candidate) = candidate else { continue };
-            if is_kept {
-                reached = Some(candidate.clone());
+            if self.satisfies(&candidate) {
+                let candidate = if strategy.id.as_str() == ClearToolResults::ID {
+                    let rest = &strategies[nth + 1..];
+                    self.fuller(rest, original, reached.as_ref(), candidate, &mut stack.attempts).await
+                } else {
+                    candidate
+                };
+                stack.stages.push(candidate);
+                break;
             }
             // The window may demand even what is not worth it.
             if is_kept || self.trigger == Trigger::Window {
-                stack.stages.push(candidate);
+                stack.stages.push(candidate.clone());
             }
-            if reached.as_ref().is_some_and(|reached| self.satisfies(reached)) {
-                break;
+            if is_kept {
+                reached = Some(candidate);
             }
         }
         stack
+    }
+
+    /// Returns `cleared`, or what extraction makes of `reached` if that is among the `rest` of the strategies and keeps
+    /// more: clearing takes whole results, and one large result less may be far too much.
+    async fn fuller(
+        &self,
+        rest: &[NamedStrategy],
+        original: &Context,
+        reached: Option<&Candidate>,
+        cleared: Candidate,
+        attempts: &mut Vec<Attempt>,
+    ) -> Candidate {
+        let is_over = original.size().tokens > self.rules.target.tokens;
+        let extraction = rest.iter().find(|strategy| strategy.id.as_str() == Extraction::ID);
+        let Some(extraction) = extraction.filter(|_| is_over && !self.fills(&cleared)) else {
+            return cleared;
+        };
+        let (attempt, candidate) = self.make_attempt(extraction, original, reached).await;
+        attempts.push(attempt);
+        let is_fuller = |other: &Candidate| {
+            self.satisfies(other) && other.impact.after.tokens > cleared.impact.after.tokens
+        };
+        candidate.filter(is_fuller).unwrap_or(cleared)
+    }
+
+    /// Checks whether a result uses most of its target.
+    fn fills(&self, candidate: &Candidate) -> bool {
+        candidate.impact.after.tokens >= self.rules.target.tokens.share(FULL_PERCENT, 100)
     }
 
     /// Adds the last strategy's attempt on the original. What others wrote may be in its way, and the window
@@ -245,6 +280,9 @@ impl Ladder<'_> {
             || candidate.impact.is_significant(self.rules.min_reduction)
     }
 }
+
+/// A result of at least this share of the target is full, in percent.
+const FULL_PERCENT: u64 = 85;
 
 /// Checks whether later strategies continue from a result so judged: it saved enough of what it was given, or
 /// was paid for.
@@ -413,6 +451,24 @@ mod tests {
     }
 
     #[test]
+    fn where_clearing_takes_far_too_much_a_record_keeps_more() {
+        for (notation, target, expected) in [
+            // Each result is a fifth of all.
+            ("suatRatRatRatRaaaaaaa", 2_500, "extraction"),
+            ("sutRtRtRtRtRtRtRtRtRtRa", 8_000, "clear_tool_results"),
+        ] {
+            let mut log = conversation(notation);
+            let yaml = format!(
+                "{{ token_threshold: {}, max_tokens: {target}, strategies: [clear_tool_results: {{ keep: 0 }}, \
+                 extraction], retention_window: 1 }}",
+                target + 100
+            );
+            let report = fit_again(&yaml, 100_000, &mut log, &Script::new(Vec::new())).report;
+            assert_eq!(winners(&report), [expected], "{notation}: {:?}", verdicts(&report));
+        }
+    }
+
+    #[test]
     fn truncation_comes_last_and_continues_from_the_others() {
         for (own, expected) in [
             (
@@ -530,7 +586,7 @@ mod tests {
         // At most one message of eleven leaves: 9 %.
         let yaml = "{ strategies: [sliding_window], message_threshold: 10, max_messages: 9, token_threshold: 100%, max_tokens: 99% }";
         let (actual, report) = fit(yaml, 100_000, "suuuuuuuuua", &Script::new(Vec::new()));
-        assert_eq!(actual, "su[uu]uuuuuua", "reaching the target is significant: {report:?}");
+        assert_eq!(actual, "su[uuu]uuuuua", "reaching the target is significant: {report:?}");
         let (actual, report) = fit("{ min_reduction: 90% }", 1_000, "SUaa", &Script::new(Vec::new()));
         assert_eq!((actual.as_str(), report.outcome.name()), ("SUaa", "still_over"));
         let (actual, _) = fit(
@@ -539,7 +595,7 @@ mod tests {
             "SUaaa",
             &Script::new(Vec::new()),
         );
-        assert_eq!(actual, "SU[aa]a");
+        assert_eq!(actual, "SUa~a~a~");
         // A trigger that what must stay exceeds by itself does not fire: it would at every call.
         let yaml = "{ message_threshold: 2, min_reduction: 90% }";
         let (actual, report) = fit(yaml, 100_000, "suaaa", &Script::new(Vec::new()));

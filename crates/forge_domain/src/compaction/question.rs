@@ -37,6 +37,8 @@ const MANY: usize = 10;
 /// At most one of so many messages answers a question, or so few.
 const MANY_ANSWERS: usize = 20;
 const FEW_ANSWERS: usize = 3;
+/// What has this share of what the best answer has is as good.
+const NEARLY_BEST: f32 = 0.85;
 
 impl Question {
     /// Reads what `context` and `focus` ask about.
@@ -62,7 +64,8 @@ impl Question {
     }
 
     /// Returns the question without remarks. Most messages of a talk are remarks: they ask for nothing. A
-    /// message asks for something if a few others have half of its terms, weighted by how rare they are.
+    /// message asks for something if a few others have half of its terms, weighted by how rare they are, and more
+    /// than the rest.
     pub(crate) fn without_remarks(mut self, context: &Context) -> Self {
         let messages = context.messages();
         let most = (messages.len() / MANY_ANSWERS).max(FEW_ANSWERS);
@@ -73,8 +76,11 @@ impl Question {
             let n_messages = n_messages(&named);
             let weight = |term: &u64| (messages.len() as f32 / n_messages[term] as f32).ln_1p().powi(2);
             let all: f32 = n_messages.keys().map(weight).sum();
-            let answers = named.iter().filter(|named| named.iter().map(weight).sum::<f32>() >= all / 2.0);
-            (1..=most).contains(&answers.count())
+            let shares: Vec<f32> = named.iter().map(|named| named.iter().map(weight).sum()).collect();
+            // Many may have half of it; what is asked for has more than nearly all of them.
+            let best = shares.iter().copied().fold(0.0, f32::max);
+            let least = (all / 2.0).max(best * NEARLY_BEST);
+            (1..=most).contains(&shares.iter().filter(|share| **share >= least).count())
         });
         self
     }

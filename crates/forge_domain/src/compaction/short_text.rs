@@ -24,28 +24,37 @@ pub(crate) fn head_and_tail(text: &str, keep: usize) -> String {
     let head = if is_whole { head } else { without_last_word(head) };
     let is_whole = text[..text.len() - tail.len()].ends_with(char::is_whitespace);
     let tail = if is_whole { tail } else { without_first_word(tail) };
-    let n_cut = text[head.len()..text.len() - tail.len()].chars().count();
-    format!("{head}\n[... {n_cut} characters omitted ...]\n{tail}")
+    format!("{head}\n{}\n{tail}", omission(&text[head.len()..text.len() - tail.len()]))
+}
+
+/// Returns the line that stands for a part that was left out.
+pub(crate) fn omission(part: &str) -> String {
+    format!("[... {} characters omitted ...]", part.chars().count())
 }
 
 /// The longest word, in bytes, that is dropped because the cut goes through it. Anything longer is text
 /// without spaces, and is cut anywhere.
 const WORD_BYTES: usize = 40;
 
-/// Returns `head` without the word at its end, unless that is long or all there is.
+/// Returns `head` without the word at its end, unless that is long or all there is. Of a long one, such as a path, the
+/// last part is a word.
 fn without_last_word(head: &str) -> &str {
-    match head.rfind(char::is_whitespace) {
-        Some(at) if head.len() - at <= WORD_BYTES && !head[..at].trim().is_empty() => &head[..at],
-        _ => head,
-    }
+    let is_near = |at: &usize| head.len() - at <= WORD_BYTES && !head[..*at].trim().is_empty();
+    let blank = head.rfind(char::is_whitespace).filter(is_near);
+    let mark = || head.rfind(is_between_words).filter(is_near);
+    blank.or_else(mark).map_or(head, |at| &head[..at])
+}
+
+fn is_between_words(c: char) -> bool {
+    !c.is_alphanumeric() && c != '_'
 }
 
 /// Returns `tail` without the word at its start, unless that is long or all there is.
 fn without_first_word(tail: &str) -> &str {
-    match tail.find(char::is_whitespace) {
-        Some(at) if at <= WORD_BYTES && !tail[at..].trim().is_empty() => tail[at..].trim_start(),
-        _ => tail,
-    }
+    let is_near = |at: &usize| *at <= WORD_BYTES && !tail[*at..].trim().is_empty();
+    let blank = tail.find(char::is_whitespace).filter(is_near);
+    let mark = || tail.find(is_between_words).filter(is_near);
+    blank.or_else(mark).map_or(tail, |at| tail[at..].trim_start())
 }
 
 /// Returns the message with every text of more than `keep` characters in the arguments of its calls shortened
@@ -105,7 +114,7 @@ pub(crate) fn change_texts(value: &mut Value, change: &impl Fn(&mut String) -> b
 /// The text in place of one that was cut to the shortest.
 pub(crate) const SHORTEST: &str = "[cut]";
 
-fn byte_of_char(text: &str, n: usize) -> usize {
+pub(crate) fn byte_of_char(text: &str, n: usize) -> usize {
     text.char_indices().nth(n).map_or(text.len(), |(byte, _)| byte)
 }
 

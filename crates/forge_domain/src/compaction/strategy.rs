@@ -169,6 +169,9 @@ pub enum StrategyError {
     /// The summary says the same again and again.
     #[error("the summary only repeats itself")]
     SummaryRepeats,
+    /// The summary says nothing of what it should sum up: a refusal, or a question.
+    #[error("the summary says nothing of the messages that it should sum up")]
+    SummaryUnrelated,
     /// The provider withheld the rest of the summary.
     #[error("the provider withheld the rest of the summary")]
     SummaryWithheld,

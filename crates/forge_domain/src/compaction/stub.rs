@@ -43,6 +43,9 @@ const BETWEEN_NAMES: &str = " ";
 impl Stub {
     /// Creates the stub for `message`, which holds `result`, the answer to what was `asked`.
     pub(super) fn of(message: &ContextMessage, result: &ToolResult, asked: Option<AnsweredCall<'_>>) -> Self {
+        let failure =
+            asked.filter(|asked| !asked.deed.only_looks).and_then(|asked| asked.deed.failure(message));
+        let failed = result.is_error || failure.is_some();
         Self {
             label: message.id(),
             tool: result
@@ -53,7 +56,7 @@ impl Stub {
             subject: asked.and_then(|asked| asked.deed.subject.clone()).filter(|subject| is_plain(subject)),
             tokens: message.tokens(),
             n_lines: message.features().n_text_lines as usize,
-            failed: if result.is_error { Failed::Yes } else { Failed::No },
+            failed: if failed { Failed::Yes } else { Failed::No },
             names: Vec::new(),
         }
     }

@@ -31,7 +31,8 @@ pub(super) fn superseded_results(context: &Context) -> Vec<Option<Superseded>> {
         let features = message.features();
         let by_call = asked.and_then(|asked| later.supersedes(asked.call, asked.deed));
         found[position] = by_call.or_else(|| later.says_again(features).then_some(Superseded::Again));
-        if message.findings().failure.is_none() {
+        let failed = asked.is_some_and(|asked| asked.deed.failure(message).is_some());
+        if !failed {
             if let Some(asked) = asked {
                 let says = if is_stub(&result.content.text()) { Says::Nothing } else { Says::This };
                 later.take_call(asked.call, asked.deed, says);

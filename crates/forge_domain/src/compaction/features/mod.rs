@@ -3,12 +3,14 @@
 mod signature;
 mod term;
 
+use std::ops::Range;
+
 use serde_json::Value;
 
 pub(crate) use self::signature::Signature;
 pub(crate) use self::term::{ByTerm, Kind, Term, TermHasher, hash};
 use crate::conversation::is_word_by_itself;
-use crate::{Body, ContextMessage, Message, Role};
+use crate::{Body, ContextMessage, Message, Role, ToolCall};
 
 /// The lines of a message and the terms in them.
 #[derive(Debug, Default, PartialEq)]
@@ -40,10 +42,12 @@ pub(crate) struct Line {
     n_places: u16,
     /// True if it is from a tool call.
     pub(crate) is_call: bool,
+    /// True if it is from an argument that holds what another one replaces.
+    pub(crate) is_old: bool,
 }
 
 impl Line {
-    fn range(&self) -> std::ops::Range<usize> {
+    fn range(&self) -> Range<usize> {
         let from = self.places_from as usize;
         from..from + usize::from(self.n_places)
     }
@@ -77,28 +81,21 @@ impl ContextMessage {
 
 impl Features {
     pub(crate) fn of(message: &Message) -> Self {
-        let mut text = message.to_text();
-        let calls_from = text.len();
+        let mut written = Written { text: message.to_text(), old: Vec::new() };
+        let calls_from = written.text.len();
         if let Body::Assistant { calls, .. } = &message.body {
-            for call in calls {
-                if !text.is_empty() {
-                    text.push('\n');
-                }
-                text.push_str(call.name.as_str());
-                match serde_json::from_str::<Value>(&call.arguments) {
-                    Ok(arguments) => push_values(&arguments, &mut text),
-                    Err(_) => push_value(&call.arguments, &mut text),
-                }
-            }
+            calls.iter().for_each(|call| written.push_call(call));
         }
+        let Written { mut text, old } = written;
         let is_assistant = message.role() == Role::Assistant;
         let mut reading = Reading::default();
         let (mut start, mut n_text_lines) = (0, u32::from(!text.is_empty() && !text.ends_with('\n')));
         for line in text.split_inclusive(is_line_break) {
             n_text_lines += u32::from(line.ends_with('\n'));
-            let is_call = |from: usize| is_assistant && start + from >= calls_from;
             for (from, to) in pieces(line) {
-                reading.take(&line[from..to], start + from, is_call(from));
+                let at = start + from;
+                let is_old = old.iter().any(|old| old.contains(&at));
+                reading.take(&line[from..to], at, is_assistant && at >= calls_from, is_old);
             }
             start += line.len();
         }
@@ -141,7 +138,7 @@ struct Reading {
 
 impl Reading {
     /// Adds a line that starts at `start`, if it has any term.
-    fn take(&mut self, piece: &str, start: usize, is_call: bool) {
+    fn take(&mut self, piece: &str, start: usize, is_call: bool, is_old: bool) {
         let places_from = self.features.places.len();
         terms(piece, &mut |word, kind| self.place(piece, word, kind, is_call));
         let n_places = self.features.places.len() - places_from;
@@ -152,6 +149,7 @@ impl Reading {
                 places_from: places_from as u32,
                 n_places: n_places as u16,
                 is_call,
+                is_old,
             });
         }
     }
@@ -176,20 +174,56 @@ impl Reading {
     }
 }
 
-fn push_values(value: &Value, text: &mut String) {
-    match value {
-        Value::String(value) => push_value(value, text),
-        Value::Number(number) => push_value(&number.to_string(), text),
-        Value::Array(values) => values.iter().for_each(|value| push_values(value, text)),
-        Value::Object(fields) => fields.values().for_each(|value| push_values(value, text)),
-        Value::Bool(_) | Value::Null => {}
-    }
+/// The text of a message's features, as far as it is written.
+struct Written {
+    text: String,
+    /// The parts of it that hold what other parts replace.
+    old: Vec<Range<usize>>,
 }
 
-/// Appends a value: one of a single line continues the line; one of several lines starts a new one.
-fn push_value(value: &str, text: &mut String) {
-    text.push(if value.contains(is_line_break) { '\n' } else { ' ' });
-    text.push_str(value);
+/// The beginning of the names of arguments that hold the text which another one replaces.
+const OLD: &str = "old";
+
+impl Written {
+    fn push_call(&mut self, call: &ToolCall) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text.push_str(call.name.as_str());
+        match serde_json::from_str::<Value>(&call.arguments) {
+            Ok(arguments) => self.push_values(&arguments),
+            Err(_) => self.push_value(&call.arguments),
+        }
+    }
+
+    fn push_values(&mut self, value: &Value) {
+        match value {
+            Value::String(value) => self.push_value(value),
+            Value::Number(number) => self.push_value(&number.to_string()),
+            Value::Array(values) => values.iter().for_each(|value| self.push_values(value)),
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    if name.starts_with(OLD) {
+                        // What is replaced stands on lines of its own.
+                        self.text.push('\n');
+                        let start = self.text.len();
+                        self.push_values(value);
+                        self.old.push(start..self.text.len());
+                    } else {
+                        self.push_values(value);
+                    }
+                }
+            }
+            Value::Bool(_) | Value::Null => {}
+        }
+    }
+
+    /// Appends a value: one of a single line continues the line; one of several lines starts a new one.
+    fn push_value(&mut self, value: &str) {
+        let is_behind_old = self.old.last().is_some_and(|old| old.end == self.text.len());
+        self.text.push(if is_behind_old || value.contains(is_line_break) { '\n' } else { ' ' });
+        self.text.push_str(value);
+    }
 }
 
 /// Returns the ranges of a line's pieces, without blanks around them. A piece ends with a sentence if it has
@@ -249,6 +283,10 @@ fn terms(piece: &str, add: &mut impl FnMut(&str, Kind)) {
             let part = part.trim_end_matches(['.', '-', '/']);
             if part.contains('/') && part.len() >= 4 {
                 add(part, Kind::Address);
+                // People name a file by its last part.
+                if let Some((_, name)) = part.rsplit_once('/').filter(|(_, name)| is_file(name)) {
+                    add(name, Kind::Address);
+                }
                 continue;
             }
             if is_file(part) {
@@ -373,15 +411,17 @@ fn kind_of(word: &str) -> Option<Kind> {
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
+    use serde_json::json;
 
     use super::*;
-    use crate::{ToolCall, ToolName};
+    use crate::ToolName;
 
     #[test]
     fn terms_are_known_by_their_looks() {
         for (text, word, expected) in [
             ("see src/a/b.rs:12, please", "src/a/b.rs", Some(Kind::Address)),
             ("open 'main.go' now", "main.go", Some(Kind::Address)),
+            ("open /srv/a/main.go now", "main.go", Some(Kind::Address)),
             ("at https://x.org/a?b=1.", "https://x.org/a?b=1", Some(Kind::Address)),
             ("call fetch_all() twice", "fetch_all", Some(Kind::Symbol)),
             ("call fetchAll twice", "fetchAll", Some(Kind::Symbol)),
@@ -421,6 +461,31 @@ mod tests {
         let expected =
             [("Some words", false), ("Edit a/b.rs", true), ("first line", true), ("second line", true)];
         assert_eq!(actual, expected);
+    }
+
+    #[test]
+    fn what_a_call_replaces_stands_on_lines_of_its_own() {
+        let edit = json!({"path": "a.rs", "old_string": "open_one()", "new_string": "open_two()"});
+        let edits = json!({"path": "a.rs", "edits": [
+            {"oldText": "open_one()\nshut_one()", "newText": "shut_one()"},
+            {"oldText": "read_one()", "newText": "read_two()"},
+        ]});
+        for (arguments, old, new) in [
+            (edit, &["open_one()"][..], &["Edit a.rs", "open_two()"][..]),
+            (edits, &["open_one()", "shut_one()", "read_one()"], &["Edit a.rs", "shut_one()", "read_two()"]),
+        ] {
+            let name = ToolName::new("Edit").unwrap();
+            let call = ToolCall { id: "c".into(), name, arguments: arguments.to_string() };
+            let features = Features::of(&Message::calling(vec![call]));
+            for (is_old, expected) in [(true, old), (false, new)] {
+                let lines = features.lines.iter().filter(|line| line.is_old == is_old);
+                let mut actual: Vec<&str> = lines.map(|line| features.line(line)).collect();
+                actual.sort_unstable();
+                let mut expected = expected.to_vec();
+                expected.sort_unstable();
+                assert_eq!(actual, expected, "{arguments}");
+            }
+        }
     }
 
     #[test]

@@ -1,12 +1,10 @@
 //! The subject and effect of a call, as far as its name and arguments tell.
 
-use std::collections::HashSet;
-
 use serde_json::Value;
 
-use super::MAX_CHARS;
-use crate::ToolCall;
-use crate::compaction::features::{TermHasher, hash, is_line_break};
+use super::{Failure, MAX_CHARS};
+use crate::compaction::features::{hash, is_line_break};
+use crate::{ContextMessage, ToolCall};
 
 /// The effect of a call that succeeds, and the meaning of its failure.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,7 +14,7 @@ pub(crate) struct Deed {
     /// Files by path, in order.
     pub(crate) touches: Vec<(String, Touch)>,
     /// The test, build or check that it runs.
-    pub(crate) check: Option<String>,
+    pub(crate) check: Option<Check>,
     /// The identity of a call: a success of one resolves the error of another with the same key.
     pub(crate) key: Option<String>,
     /// True if it only looks: something that it does not find is not an unresolved error.
@@ -27,8 +25,16 @@ pub(crate) struct Deed {
     pub(crate) subject: Option<String>,
     /// The text that it looks for in its subject, if that is a path.
     pub(crate) sought: Option<String>,
-    /// Hashes of the lines that it replaces and does not write again.
-    replaced: HashSet<u64, TermHasher>,
+    /// True if the status of its command is not that of each of its steps, as behind a pipe.
+    hides_status: bool,
+}
+
+/// A test, build or check.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Check {
+    pub(crate) command: String,
+    /// True if it runs tests: what only builds or reads the code shows less.
+    pub(crate) is_test: bool,
 }
 
 /// The extent of a file that a call reads.
@@ -40,8 +46,6 @@ pub(crate) enum Extent {
     Part,
 }
 
-/// The beginning of the names of arguments that hold the text which another one replaces.
-const REPLACED: &str = "old";
 /// Arguments that name a file.
 const PATHS: &[&str] = &["file_path", "path", "notebook_path", "filePath", "file", "filename"];
 /// Arguments that tell what a call is, if none names a file.
@@ -110,12 +114,12 @@ impl Deed {
             check: command.and_then(check_in),
             key: path.map(|path| format!("{name} {path}")).or_else(|| command.map(identity)),
             only_looks: reads.is_some() || command.is_some_and(only_looks),
+            hides_status: command.is_some_and(hides_status),
             subject: path
                 .or_else(|| argument(SUBJECTS).map(in_its_folder))
                 .map(str::to_owned)
                 .or_else(|| values(&arguments)),
             sought: argument(SOUGHT).filter(|_| path.is_some()).map(str::to_owned),
-            replaced: if touches.is_empty() { HashSet::default() } else { replaced_lines(&arguments) },
             touches,
             reads,
         }
@@ -126,9 +130,13 @@ impl Deed {
         self.reads.zip(self.touches.first()).map(|(extent, (path, _))| (without_dot(path), extent))
     }
 
-    /// Checks whether it replaces a line, without blanks around it, and does not write it again.
-    pub(crate) fn replaces(&self, line: &str) -> bool {
-        !self.replaced.is_empty() && self.replaced.contains(&hash(line))
+    /// Returns the failure that its result reports.
+    pub(crate) fn failure<'a>(&self, result: &'a ContextMessage) -> Option<&'a Failure> {
+        let failure = match self.check {
+            Some(_) => result.failure_of_check(),
+            None => result.findings().failure.as_ref(),
+        };
+        failure.filter(|failure| self.hides_status || !failure.is_denied)
     }
 
     /// Checks whether it changes any file.
@@ -164,28 +172,6 @@ fn values(arguments: &Value) -> Option<String> {
     }
     shown.truncate(VALUES);
     (!shown.is_empty()).then(|| shown.join(", "))
-}
-
-/// Returns the hashes of the lines that arguments replace and do not write again.
-fn replaced_lines(arguments: &Value) -> HashSet<u64, TermHasher> {
-    type Lines = HashSet<u64, TermHasher>;
-    fn read(value: &Value, is_old: bool, old: &mut Lines, new: &mut Lines) {
-        match value {
-            Value::String(text) => {
-                let lines = text.split(is_line_break).map(str::trim).filter(|line| !line.is_empty());
-                (if is_old { old } else { new }).extend(lines.map(hash));
-            }
-            Value::Array(values) => values.iter().for_each(|value| read(value, is_old, old, new)),
-            Value::Object(fields) => {
-                fields.iter().for_each(|(name, value)| read(value, name.starts_with(REPLACED), old, new));
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-    }
-    let (mut old, mut new) = (Lines::default(), Lines::default());
-    read(arguments, false, &mut old, &mut new);
-    old.retain(|line| !new.contains(line));
-    old
 }
 
 /// Returns a command without the change of folder before it.
@@ -281,24 +267,28 @@ const CHECKS: &[&str] = &[
     "ci",
 ];
 
+/// Of the checkers and the checks, those that run tests.
+const TESTS: &[&str] = &["test", "tests", "jest", "vitest", "pytest", "unittest", "tox", "e2e"];
+
 /// Returns the last test, build or check of a command line.
-fn check_in(command: &str) -> Option<String> {
-    let mut steps = steps(command).into_iter();
-    let is_check = |step: &&str| {
-        let mut words =
-            step.split_whitespace().skip_while(|word| word.contains('=') && !word.starts_with('-'));
-        let Some(runner) = words.next() else { return false };
-        if CHECKERS.contains(&runner) {
-            return true;
-        }
-        let told =
-            |word: &str| CHECKS.iter().any(|check| word == *check || word.starts_with(&format!("{check}:")));
-        RUNNERS.contains(&runner) && words.take(4).any(told)
+fn check_in(command: &str) -> Option<Check> {
+    let is_assignment = |word: &&str| word.contains('=') && !word.starts_with('-');
+    let names = |word: &str, task: &str| {
+        word.strip_prefix(task).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
     };
-    let step = steps.rfind(is_check)?;
+    let is_one_of = |tasks: &[&str], word: &str| tasks.iter().any(|task| names(word, task));
+    let found = steps(command).into_iter().rev().find_map(|step| {
+        let words: Vec<&str> = step.split_whitespace().skip_while(is_assignment).take(5).collect();
+        let (runner, told) = words.split_first()?;
+        let is_check = CHECKERS.contains(runner)
+            || RUNNERS.contains(runner) && told.iter().any(|word| is_one_of(CHECKS, word));
+        let is_test = words.iter().any(|word| is_one_of(TESTS, word));
+        is_check.then_some((step, is_test))
+    });
+    let (step, is_test) = found?;
     // What is left of `2>&1`.
     let step = [" 2>", " 1>", ">"].iter().find_map(|end| step.strip_suffix(end)).unwrap_or(step).trim_end();
-    Some(step.chars().take(MAX_CHARS).collect())
+    Some(Check { command: step.chars().take(MAX_CHARS).collect(), is_test })
 }
 
 /// Returns the steps of a command line, split outside quotes; the content of a here-document is not a step.
@@ -325,24 +315,50 @@ fn head(command: &str) -> String {
     in_its_folder(command).split_whitespace().collect::<Vec<_>>().join(" ").chars().take(40).collect()
 }
 
-/// Returns the first two words of a command that are no options: runs of it with other options are attempts
-/// at the same.
+/// Returns the first two words of a command that are no options and set no variable: runs of it with others are
+/// attempts at the same.
 fn identity(command: &str) -> String {
     let head = head(command);
-    head.split_whitespace().filter(|word| !word.starts_with('-')).take(2).collect::<Vec<_>>().join(" ")
+    let sets = |word: &&str| word.contains('=') && !word.contains('/');
+    let words = head.split_whitespace().skip_while(sets).filter(|word| !word.starts_with('-'));
+    words.take(2).collect::<Vec<_>>().join(" ")
 }
 
-/// Checks whether a command only looks: something that it does not find is not an unresolved error.
+/// Checks whether a command only looks, in each of its steps: something that it does not find is not an
+/// unresolved error.
 fn only_looks(command: &str) -> bool {
     const LOOKS: &[&str] = &[
-        "rg", "grep", "ls", "cat", "sed", "find", "head", "tail", "which", "test", "wc", "jq", "echo", "ps",
+        "cd", "rg", "grep", "ls", "cat", "sed", "find", "head", "tail", "which", "test", "wc", "jq", "echo",
+        "ps", "sort", "uniq", "cut", "true",
     ];
-    let head = head(command);
-    let mut words = head.split_whitespace();
-    let first = words.next().unwrap_or_default();
-    LOOKS.contains(&first)
-        || (first == "git"
-            && words.next().is_some_and(|word| ["show", "log", "diff", "grep", "status"].contains(&word)))
+    const LOOKS_OF_GIT: &[&str] = &["show", "log", "diff", "grep", "status", "branch", "blame"];
+    let looks = |step: &str| {
+        let mut words = step.split_whitespace();
+        let first = words.next().unwrap_or_default();
+        let writes = words.clone().any(|word| word == "-i" || word == "-delete");
+        LOOKS.contains(&first) && !writes
+            || first == "git" && words.next().is_some_and(|word| LOOKS_OF_GIT.contains(&word))
+    };
+    let command = QUIET.iter().fold(command.to_owned(), |command, quiet| command.replace(quiet, " "));
+    let steps = steps(&command);
+    !command.contains(['>', '<']) && steps.iter().filter(|step| !step.is_empty()).all(|step| looks(step))
+}
+
+/// Redirections that write no file.
+const QUIET: [&str; 5] = ["2>&1", "2>/dev/null", "2> /dev/null", ">/dev/null", "> /dev/null"];
+
+/// Checks whether the status of a command line is not that of each of its steps: they are in a pipe, or the
+/// next one runs whatever the last one did.
+fn hides_status(command: &str) -> bool {
+    let mut quote = None;
+    command.trim_end().char_indices().any(|(at, c)| {
+        match quote {
+            Some(open) => quote = Some(open).filter(|open| *open != c),
+            None if matches!(c, '\'' | '"') => quote = Some(c),
+            None => return matches!(c, '|' | ';' | '\n') && !command[..at].ends_with('|'),
+        }
+        false
+    })
 }
 
 #[cfg(test)]
@@ -351,33 +367,6 @@ mod tests {
 
     use super::*;
     use crate::ToolName;
-
-    #[test]
-    fn an_edit_replaces_the_lines_that_it_does_not_write_again() {
-        let table: [(&str, &[(&str, bool)]); 4] = [
-            (
-                r#"{"path":"a.rs","old_string":"fn a() {\n  b()\n}","new_string":"fn a() {\n  c()\n}"}"#,
-                &[("b()", true), ("fn a() {", false), ("c()", false), ("}", false)],
-            ),
-            (
-                r#"{"path":"a","edits":[{"oldText":"x = 1","newText":"x = 2"},{"oldText":"y","newText":"x = 1"}]}"#,
-                &[("y", true), ("x = 1", false), ("x = 2", false)],
-            ),
-            (r#"{"path":"a","old_string":"gone","new_string":""}"#, &[("gone", true)]),
-            (r#"{"old_string":"no file","new_string":""}"#, &[("no file", false)]),
-        ];
-        for (arguments, lines) in table {
-            let call = ToolCall {
-                id: "c".into(),
-                name: ToolName::new("edit").unwrap(),
-                arguments: arguments.into(),
-            };
-            let deed = Deed::of(&call);
-            for (line, expected) in lines {
-                assert_eq!(deed.replaces(line), *expected, "{line} of {arguments}");
-            }
-        }
-    }
 
     #[test]
     fn a_call_is_about_a_file_a_command_or_a_question() {

@@ -7,58 +7,137 @@ use regex::Regex;
 use super::MAX_CHARS;
 use crate::ToolResult;
 
-/// A result that failed.
+/// A result that failed, or that reads so.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// The first line that names the error.
     pub(crate) line: Option<String>,
+    /// True if the result states that its command ended well, and still reads like a failure. It is none,
+    /// unless the status is another command's, as behind a pipe.
+    pub(crate) is_denied: bool,
 }
 
 impl Failure {
-    /// Reads the failure; `None` if the result did not fail.
+    /// Reads the failure; `None` if the result did not fail and does not read so.
     pub(super) fn of(result: &ToolResult) -> Option<Self> {
+        Self::read(result, |edges| is_named(edges))
+    }
+
+    /// Reads the failure of a test, a build or another check, which is known by more: a summary with counts
+    /// decides, and places in files are what is wrong there.
+    pub(super) fn of_check(result: &ToolResult) -> Option<Self> {
+        Self::read(result, |edges| {
+            let counts = |pattern: &Pattern| edges.iter().any(|edge| matches(pattern, edge));
+            counts(&BAD_COUNTS)
+                || !counts(&GOOD_COUNTS)
+                    && (is_named(edges) || edges.iter().any(|edge| place(edge).is_some()))
+        })
+    }
+
+    /// Reads the failure of a result whose start and end read so by `reads_failed`.
+    fn read(result: &ToolResult, reads_failed: impl Fn(&[&str; 2]) -> bool) -> Option<Self> {
         let text = result.content.text();
-        (result.is_error || looks_failed(&text)).then(|| Self { line: error_line(&text) })
+        let status = stated_status(&text);
+        let failed = result.is_error || status == Some(Status::Failed);
+        let edges = [
+            text.char_indices().nth(START_CHARS).map_or(&*text, |(at, _)| &text[..at]),
+            text.char_indices().rev().nth(END_CHARS).map_or("", |(at, _)| &text[at..]),
+        ];
+        (failed || reads_failed(&edges))
+            .then(|| Self { line: error_line(&text), is_denied: !failed && status == Some(Status::Passed) })
     }
 }
 
-/// Beginnings of lines that name a failure.
-const STARTS: &[&str] =
-    &["FAIL", "--- FAIL", "error:", "error[E", "Traceback (most recent", "fatal:", "panic:"];
+/// Most characters at the start and at the end of a result that are read.
+const START_CHARS: usize = 4_000;
+const END_CHARS: usize = 2_000;
 
-/// Signs of which at least one is in every text that reads like a failure: most results have none, which one
-/// quick search shows.
-static SIGNS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new("FAIL|error:|error\\[E|Traceback|fatal:|panic:|<tool_use_error>|xit code |exited with code | failed| failing")
+/// The end of a command, as its result states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    Passed,
+    Failed,
+}
+
+/// Most lines at the start and at the end of a result that may state the status: those between are the
+/// command's own.
+const HEAD_LINES: usize = 6;
+const FOOT_LINES: usize = 3;
+
+/// Returns the status that whoever ran the command wrote before its output or, failing that, behind it.
+fn stated_status(text: &str) -> Option<Status> {
+    let status = |line: &str| {
+        let code = STATUS.as_ref()?.captures(line)?.get(1)?.as_str();
+        Some(if code.bytes().all(|b| b == b'0') { Status::Passed } else { Status::Failed })
+    };
+    let mut foot = text.trim_end().rsplit('\n').take(FOOT_LINES);
+    text.lines().take(HEAD_LINES).find_map(status).or_else(|| foot.find_map(status))
+}
+
+type Pattern = LazyLock<Option<Regex>>;
+
+static STATUS: Pattern =
+    LazyLock::new(|| Regex::new(r#"(?i)\bexit(?:ed)?[ _]?(?:with )?(?:code|status)["=: ]{1,4}(-?\d+)"#).ok());
+
+/// Texts of which at least one is in every text that names a failure: most results have none, which one quick
+/// search shows.
+static SIGNS: Pattern = LazyLock::new(|| {
+    Regex::new("FAIL|rror|ERR|xception:|Traceback|fatal:|panic:|not ok |<tool_use_error>| failed| failing")
         .ok()
 });
 
-/// Checks whether a result reads like a failure, by its beginning and its end.
-fn looks_failed(text: &str) -> bool {
-    let beginning = text.char_indices().nth(4_000).map_or(text, |(at, _)| &text[..at]);
-    let end = text.char_indices().rev().nth(2_000).map_or("", |(at, _)| &text[at..]);
-    let has_a_sign = |part: &&&str| SIGNS.as_ref().is_none_or(|signs| signs.is_match(part));
-    [beginning, end].iter().filter(has_a_sign).any(|part| {
-        part.lines().any(|line| STARTS.iter().any(|start| line.starts_with(start)) || says_failed(line))
-    })
+/// The forms of lines by which runners, compilers and interpreters name a failure.
+static FAILURES: Pattern = LazyLock::new(|| {
+    let forms = [
+        r"^(?:--- FAIL|not ok |Traceback \(most recent|fatal:|panic:|npm ERR!|npm error )",
+        r"(?:^|[:=] ?)FAIL(?:ED|URES?)?\b",
+        r"(?:^|[:)] ?)error(?: [A-Z]{1,6}\d+|\[\w+\])?:",
+        r"^(?:Uncaught )?(?:[A-Z]\w*)?(?:Error|Exception): ",
+        r"<tool_use_error>",
+        r"\b[1-9]\d* (?:failed|failing)\b",
+    ];
+    Regex::new(&format!("(?m){}", forms.join("|"))).ok()
+});
+
+/// A text that begins like this is nothing but an error.
+static ONLY_ERROR: Pattern = LazyLock::new(|| Regex::new(r"(?i)\A\s*error\s*(?::|!|\n)").ok());
+
+/// Counts in the summaries of checks.
+static BAD_COUNTS: Pattern = LazyLock::new(|| {
+    let forms = [
+        r"\b[1-9]\d* (?:\w+ )?(?:failed|failing|failures?|errors?)\b",
+        r"\b(?:failures?|errors?|failed)[:=] ?[1-9]",
+    ];
+    Regex::new(&format!("(?i){}", forms.join("|"))).ok()
+});
+static GOOD_COUNTS: Pattern = LazyLock::new(|| {
+    Regex::new(r"(?i)\b0 (?:failed|failing|failures?|errors?)\b|\b[1-9]\d* (?:passed|passing)\b").ok()
+});
+
+/// A line that begins with its place in a file, as most compilers and linters write.
+static PLACE: Pattern = LazyLock::new(|| Regex::new(r"(?m)^\S+\.\w+:\d+(?::\d+)?:? \S.*$").ok());
+/// What stands there may be less than an error.
+static LESS: Pattern = LazyLock::new(|| Regex::new(r"(?i)warning|note|info|remark|hint").ok());
+
+fn matches(pattern: &Pattern, text: &str) -> bool {
+    pattern.as_ref().is_some_and(|pattern| pattern.is_match(text))
 }
 
-fn says_failed(line: &str) -> bool {
-    let code = |mark: &str| {
-        line.find(mark)
-            .is_some_and(|at| line[at + mark.len()..].starts_with(|c: char| ('1'..='9').contains(&c)))
-    };
-    let count = |mark: &str| {
-        line.find(mark).is_some_and(|at| {
-            let number = line[..at].rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
-            number.starts_with(|c: char| ('1'..='9').contains(&c))
-        })
-    };
-    line.contains("<tool_use_error>")
-        || code("xit code ")
-        || code("exited with code ")
-        || count(" failed")
-        || count(" failing")
+/// Checks whether a line at the start or the end of a result names a failure.
+fn is_named(edges: &[&str; 2]) -> bool {
+    matches(&ONLY_ERROR, edges[0])
+        || edges.iter().any(|edge| matches(&SIGNS, edge) && matches(&FAILURES, edge))
+}
+
+/// Returns the first line that counts errors.
+fn count(text: &str) -> Option<&str> {
+    text.lines().find(|line| matches(&BAD_COUNTS, line))
+}
+
+/// Returns the first line that tells the place of an error in a file.
+fn place(text: &str) -> Option<&str> {
+    let places = PLACE.as_ref()?.find_iter(text).map(|found| found.as_str());
+    places.into_iter().find(|line| !matches(&LESS, line))
 }
 
 /// Returns the first line of a failed result that names the error.
@@ -87,6 +166,6 @@ fn error_line(text: &str) -> Option<String> {
             || ["rror:", "RROR:", "xception:", "rror[", "rror TS"].iter().any(|word| line.contains(word));
         says && !noise.iter().any(|word| line.contains(word))
     };
-    let line = text.lines().find(names_error)?.trim();
+    let line = text.lines().find(names_error).or_else(|| place(text)).or_else(|| count(text))?.trim();
     (line.chars().count() >= 8).then(|| line.chars().take(MAX_CHARS).collect())
 }

@@ -3,7 +3,7 @@
 mod deed;
 mod failure;
 
-pub(crate) use self::deed::{Deed, Extent, FileState, Touch};
+pub(crate) use self::deed::{Check, Deed, Extent, FileState, Touch};
 pub(crate) use self::failure::Failure;
 use crate::{Body, ContextMessage, Message};
 
@@ -15,14 +15,32 @@ const MAX_CHARS: usize = 160;
 pub(crate) struct Findings {
     /// The effects of its calls.
     pub(crate) deeds: Vec<Deed>,
-    /// The failure, if it is a result that failed.
-    pub(crate) failure: Option<Failure>,
+    /// The failure, if it is a result that failed or reads so; whether it did is up to the call
+    /// ([`Deed::failure`]).
+    failure: Option<Failure>,
 }
 
 impl ContextMessage {
     /// Returns its findings for a record, computed once.
     pub(crate) fn findings(&self) -> &Findings {
         self.form(Findings::of)
+    }
+
+    /// Returns the failure of the check whose result it is, computed once.
+    fn failure_of_check(&self) -> Option<&Failure> {
+        self.form(FailureOfCheck::of).0.as_ref()
+    }
+}
+
+/// The failure of a check.
+struct FailureOfCheck(Option<Failure>);
+
+impl FailureOfCheck {
+    fn of(message: &Message) -> Self {
+        Self(match &message.body {
+            Body::Tool(result) => Failure::of_check(result),
+            Body::System(_) | Body::User(_) | Body::Assistant { .. } => None,
+        })
     }
 }
 

@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::compaction::omission::{most_for_a_marker, omission_marker};
-use crate::compaction::standing::{Hold, Standing, keeps_opening};
+use crate::compaction::omission::{is_marker, most_for_a_marker, omission_marker};
+use crate::compaction::standing::{Hold, Standing};
 use crate::compaction::{
     CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, StrategyError, Yield,
 };
-use crate::{Context, ContextMessage, Edit, Group, GroupKind, Size, TokenCounter};
+use crate::{Context, ContextMessage, Edit, Group, Size, TokenCounter, Tokens};
 
 /// A strategy that drops the oldest whole groups until the target holds; with `keep_first` or `keep_last`,
 /// the middle at once.
@@ -39,7 +39,7 @@ pub(super) struct Drops {
 /// The choice whether a marker replaces dropped messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marking {
-    /// It does.
+    /// It does, unless it would be no smaller than they are.
     Always,
     /// Only if the first turn would otherwise not be the user's.
     ToOpen,
@@ -80,10 +80,6 @@ impl SlidingWindow {
             .collect();
         Drops { groups, yielded: Vec::new() }
     }
-
-    const fn marking(&self) -> Marking {
-        if self.keep_first.is_some() || self.keep_last.is_some() { Marking::Always } else { Marking::ToOpen }
-    }
 }
 
 #[async_trait]
@@ -109,14 +105,15 @@ impl CompactionStrategy for SlidingWindow {
         let before = context.size();
         let (context, standing) = Standing::with_share_cut(rules, context, services.counter());
         let drops = self.decide(rules, &context, &standing, services.counter());
-        let after = context.edit(folds(&context, &standing, &drops, self.marking(), services.counter()));
+        let after = context.edit(folds(&context, &standing, &drops, Marking::Always, services.counter()));
         let impact = CompactionImpact::new(before, after.size(), drops.yielded);
         Ok((after, impact))
     }
 }
 
-/// Returns the oldest groups whose dropping makes every target hold; all that may leave if none does. The
-/// retention window yields, oldest first, only after everything before it is gone.
+/// Returns the oldest groups whose dropping makes every target hold; all that may leave if none does. A record
+/// or a summary of what came before them tells more than they do, so it goes after them. The retention window
+/// yields, oldest first, only after everything before it is gone.
 pub(super) fn oldest_until(
     rules: &CompactionRules,
     context: &Context,
@@ -126,32 +123,27 @@ pub(super) fn oldest_until(
     let marker = Size { messages: 1, tokens: most_for_a_marker(counter), ..Size::default() };
     let mut drops = Drops::default();
     let mut left = context.size();
-    let may_go = |wanted: Hold| {
-        standing.holds.iter().enumerate().filter(move |(_, hold)| **hold == wanted).map(|(index, _)| index)
-    };
     let groups: Vec<&Group> = standing.groups.iter().collect();
-    let first = |group: &Group| &context.messages()[group.range().start];
-    // The first group of what is left that belongs to a turn.
-    let mut front = 0;
-    let retained = may_go(Hold::Retained).map(|index| (index, Some(Yield::RetentionAge)));
-    for (index, yielded) in may_go(Hold::Free).map(|index| (index, None)).chain(retained) {
-        // Where the user does not open what is left, a marker will.
-        while groups.get(front).is_some_and(|group| group.kind() == GroupKind::System) {
-            front += 1;
-        }
-        let is_opened = keeps_opening(context, groups.get(front).map(|group| first(group)));
-        let is_marked = !drops.groups.is_empty() && !is_opened;
-        let marker = if is_marked { marker } else { Size::default() };
+    let held = |wanted: Hold| (0..groups.len()).filter(move |index| standing.holds[*index] == wanted);
+    let is_compacted = |index: &usize| {
+        let message = context.messages()[groups[*index].range().start].message();
+        message.is_compacted && !is_marker(message)
+    };
+    let (compacted, plain): (Vec<usize>, Vec<usize>) = held(Hold::Free).partition(is_compacted);
+    let free = plain.into_iter().chain(compacted).map(|index| (index, None));
+    let retained = held(Hold::Retained).map(|index| (index, Some(Yield::RetentionAge)));
+    for (index, yielded) in free.chain(retained) {
+        let marker = if drops.groups.is_empty() { Size::default() } else { marker };
         if rules.is_satisfied_by(left + marker) {
             break;
         }
         left = less(left, size_of(context, groups[index]));
         drops.groups.push(index);
-        front += usize::from(index == front);
         if let Some(yielded) = yielded.filter(|yielded| !drops.yielded.contains(yielded)) {
             drops.yielded.push(yielded);
         }
     }
+    drops.groups.sort_unstable();
     drops
 }
 
@@ -168,13 +160,18 @@ pub(super) fn folds(
     let Some(first) = runs.first() else { return Vec::new() };
     let is_in_front = standing.groups.span(first.clone()).range().start == standing.n_leading_system;
     let needed = is_in_front && !standing.opens(context, |index| drops.groups.binary_search(&index).is_err());
-    let is_marked = marking == Marking::Always || (marking == Marking::ToOpen && needed);
     let dropped = || {
         let dropped = drops.groups.iter().filter_map(|index| standing.groups.iter().nth(*index));
         dropped.flat_map(|group| &context.messages()[group.range()])
     };
-    let marker = is_marked.then(|| omission_marker(dropped(), counter));
-    let mut markers = marker.into_iter();
+    let tokens: Tokens = dropped().map(ContextMessage::tokens).sum();
+    let marker = omission_marker(dropped(), counter);
+    let is_marked = match marking {
+        Marking::Always => needed || marker.tokens() < tokens,
+        Marking::ToOpen => needed,
+        Marking::Never => false,
+    };
+    let mut markers = Some(marker).filter(|_| is_marked).into_iter();
     runs.into_iter()
         .map(|run| Edit::Fold { span: standing.groups.span(run), with: markers.next().into_iter().collect() })
         .collect()
@@ -232,20 +229,20 @@ mod tests {
 
     #[test]
     fn the_oldest_whole_groups_go_until_the_target_holds() {
-        // Trigger 800, target 500: five small messages.
+        // Trigger 800, target 500: five small messages, or four and a marker.
         check(SLIDE, "", "");
         check(SLIDE, "s", "s");
         check(SLIDE, "suauauau", "suauauau");
-        check(SLIDE, "suauauaua", "su[auau]aua");
-        check(SLIDE, "uauauauau", "u[auau]auau");
+        check(SLIDE, "suauauaua", "su[auaua]ua");
+        check(SLIDE, "uauauauau", "u[auaua]uau");
         check(SLIDE, "sutrtrtrtr", "su[trtrtr]tr");
         check(SLIDE, "sutrrrtrr", "su[trrr]trr");
-        check(SLIDE, "ssuaaaaaaaaa", "ssu[aaaaaaa]aa");
+        check(SLIDE, "ssuaaaaaaaaa", "ssu[aaaaaaaa]a");
     }
 
     #[test]
     fn the_first_user_message_stays_wherever_it_is() {
-        check(SLIDE, "saaaaauaaa", "s[aaaaa]uaaa");
+        check(SLIDE, "saaaaauaaa", "s[aaaaa]u[a]aa");
     }
 
     #[test]
@@ -272,22 +269,22 @@ mod tests {
 
     #[test]
     fn results_far_from_their_call_leave_with_it() {
-        check(SLIDE, "sutaarauaua", "su[taarau]aua");
+        check(SLIDE, "sutaarauaua", "su[taaraua]ua");
     }
 
     #[test]
     fn system_messages_in_the_middle_stay_unless_they_may_go() {
-        check(SLIDE, "suasaaaaaa", "su[a]s[aaaa]aa");
+        check(SLIDE, "suasaaaaaa", "su[a]s[aaaaa]a");
         check(
             "{ strategies: [sliding_window], preserve_system_messages: false }",
             "suasaaaaaa",
-            "su[asaaa]aaa",
+            "su[asaaaa]aa",
         );
     }
 
     #[test]
     fn the_age_of_the_retention_window_yields_only_where_the_target_demands_it() {
-        check_yield("suaaaaaaaaaaaa", ("su[aaaaaaaaa]aaa", &[Yield::RetentionAge]));
+        check_yield("suaaaaaaaaaaaa", ("su[aaaaaaaaaa]aa", &[Yield::RetentionAge]));
         let (_, report) = fit(
             "{ strategies: [sliding_window], retention_window: 2 }",
             1_020,

@@ -63,7 +63,10 @@ impl CompactionStrategy for Truncation {
             edits.extend(plan.cuts.iter().filter_map(|cut| shorten(&context, &standing.pins, cut, counter)));
             context.edit(edits)
         };
-        let mut after = carried_out(Marking::ToOpen);
+        let mut after = carried_out(Marking::Always);
+        if !rules.is_satisfied_by(after.size()) {
+            after = carried_out(Marking::ToOpen);
+        }
         if !rules.is_satisfied_by(after.size()) && !opens_with_user(&context) {
             // The user did not open it before; if every token and message counts, no user message has to now.
             after = carried_out(Marking::Never);
@@ -96,7 +99,7 @@ fn decide(
         &context.edit(cuts.iter().filter_map(|cut| shorten(context, &standing.pins, cut, counter)).collect());
     let mut plan = Plan { drops: oldest_until(rules, context, standing, counter), cuts };
     let left_behind =
-        |drops: &Drops| context.edit(folds(context, standing, drops, Marking::ToOpen, counter)).size().tokens;
+        |drops: &Drops| context.edit(folds(context, standing, drops, Marking::Always, counter)).size().tokens;
     let mut left = left_behind(&plan.drops);
     let texts = [(Hold::LastGroup, Yield::RetentionSize), (Hold::LatestUser, Yield::LatestUserText)]
         .map(|(held, yielded)| (items(context, standing, held, counter), yielded));

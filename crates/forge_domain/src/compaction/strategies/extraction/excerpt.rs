@@ -125,7 +125,8 @@ fn excerpt(
     let whole = &source.features().text;
     let around =
         [whole[..passage.start as usize].lines().next_back(), whole[passage.end as usize..].lines().nth(1)];
-    Some(match without_numbers(text, around) {
+    let numbered = Some(text).filter(|_| has_line_numbers(whole));
+    Some(match numbered.and_then(|text| without_numbers(text, around)) {
         Some((first, last, text)) if first == last => {
             Entry::labelled(&format!("{label}:{first}"), &text, true)
         }
@@ -197,10 +198,17 @@ fn without_numbers(text: &str, around: [Option<&str>; 2]) -> Option<(u64, u64, S
     is_certain.then(|| (first, last, lines.join("\n")))
 }
 
+/// Checks whether the numbers in front of a text's lines are those of lines. Hours and the keys of a table
+/// count up as well, but no line of them is empty or indented behind its number.
+fn has_line_numbers(text: &str) -> bool {
+    let mut rests = text.lines().filter_map(split_number).map(|(_, rest)| rest);
+    text.contains('→') || rests.any(|rest| rest.is_empty() || rest.starts_with([' ', '\t']))
+}
+
 /// Splits a line into the number in front of it and the rest, as the tools that read files write it.
 fn split_number(line: &str) -> Option<(u64, &str)> {
     let line = line.trim_start_matches(' ');
-    let end = line.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0)?;
+    let end = line.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0 && !line.starts_with('0'))?;
     let rest = &line[end..];
     let rest = ['→', '\t', '|', ':'].iter().find_map(|mark| rest.strip_prefix(*mark))?;
     Some((line[..end].parse().ok()?, rest))
@@ -229,6 +237,21 @@ mod tests {
             let messages: Vec<ContextMessage> = messages.into_iter().cloned().collect();
             let (number, label) = place_of(&messages, position);
             assert_eq!((number, label.as_str()), expected);
+        }
+    }
+
+    #[test]
+    fn hours_and_keys_are_no_line_numbers() {
+        for (text, expected) in [
+            ("  9→fn a() {\n 10→    b()\n 11→}", true),
+            ("[File: a.py]\n9:def a():\n10:    b()\n11:", true),
+            ("41|a {\n42|  color: red;\n43|}", true),
+            ("14:30 wind 12\n15:30 wind 14\n16:30 wind 9", false),
+            ("id\tname\n1217\tCoil\n1218\tLever", false),
+            ("1217|Coil|Ulm\n1218|Lever|Bonn", false),
+            ("00:\n01:", false),
+        ] {
+            assert_eq!(has_line_numbers(text), expected, "{text}");
         }
     }
 

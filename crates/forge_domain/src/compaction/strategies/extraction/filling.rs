@@ -13,11 +13,12 @@ use super::record::{Entry, Record, Section};
 use super::story::{Folder, Step, newest_steps, number, task_list, tasks};
 use super::worth::{Candidates, Purpose, Worth};
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::features::{TermHasher, hash, is_line_break};
+use crate::compaction::features::{Line, TermHasher, hash, is_line_break};
 use crate::compaction::findings::Deed;
 use crate::compaction::omission::is_marker;
 use crate::compaction::record_tag::is_record;
-use crate::{Context, ContextMessage, Role, TokenCounter, Tokens};
+use crate::compaction::strategies::summarization::said_in_summary;
+use crate::{Context, ContextMessage, MessageId, Role, TokenCounter, Tokens};
 
 /// The shares of the record, in percent of what is left beside those before it. What one does not use is
 /// left to those after it.
@@ -74,7 +75,7 @@ struct Placed {
 }
 
 impl Folding<'_> {
-    /// Returns the record in at most `room` tokens; `None` if not even its frame fits.
+    /// Returns the record in at most `room` tokens; `None` if nothing fits beside its frame.
     pub(super) fn fill(
         &self,
         room: Tokens,
@@ -97,7 +98,8 @@ impl Folding<'_> {
             message = counted(&record);
             // Each part was counted alone; if they exceed that together, the least valuable leaves.
             if message.tokens() <= room || !filling.shed(message.tokens() - room) {
-                return Some(message);
+                let is_bare = Record { folder: None, ..record } == Record::default();
+                return (!is_bare).then_some(message);
             }
         }
     }
@@ -132,7 +134,7 @@ impl Folding<'_> {
     ) -> Filling {
         worth.begin_again();
         let newest = self.newest();
-        let steps = newest_steps(self.material.context, self.material.sources, self.leaves, folder);
+        let steps = newest_steps(self.material, self.leaves, folder);
         let mut steps = steps.peekable();
         let contents = Contents::of(self.material.context, self.material.sources, self.leaves, folder);
         let most_contents = (room.share(share::LEFT_OUT, 100).as_u64() / LEAST_CONTENT.as_u64()) as usize;
@@ -164,10 +166,11 @@ impl Folding<'_> {
         let answers = if self.material.is_talk { share::ANSWERS_IN_TALK } else { share::ANSWERS };
         let mut for_answers = choice.left.share(answers, 100);
         for (nth, asked) in self.material.question.asked().enumerate() {
-            choice.worth.take_up(nth, asked);
+            choice.worth.take_up(nth, asked, &choice.candidates);
             let used = choice.fill(for_answers.share(3, 5), Purpose::Answer, &|passage| !is_said(passage));
             for_answers = for_answers - used;
         }
+        choice.take_said(&self.said_in_summaries(), share::SAID);
         let is_stated = |passage: &Passage| is_said(passage) || is_told(passage);
         if self.material.is_talk {
             // What the agent says in talk is as much of it as what the person says.
@@ -204,9 +207,9 @@ impl Folding<'_> {
 
     /// Checks whether a result repeats what the agent wrote into a file.
     fn echoes(&self, position: usize) -> bool {
-        let asked = answered_call(self.material.context, position);
-        let writes = asked.is_some_and(|asked| asked.deed.changes_files());
-        writes && self.material.sources[position].findings().failure.is_none()
+        let result = &self.material.sources[position];
+        answered_call(self.material.context, position)
+            .is_some_and(|asked| asked.deed.changes_files() && asked.deed.failure(result).is_none())
     }
 
     /// Checks whether the agent wrote a passage into a file.
@@ -238,7 +241,13 @@ impl Folding<'_> {
                 Role::Assistant => Origin::Agent,
                 Role::User | Role::System | Role::Tool => Origin::Work,
             };
-            let content = self.material.frames.content(position);
+            let mut content = self.material.frames.content(position);
+            if is_summary(source) {
+                // The quotes in it are the person's words.
+                let (_, length) = said_in_summary(&source.features().text);
+                let of_quotes = |line: &&Line| (line.start as usize) < length;
+                content.start = source.features().lines.iter().take_while(of_quotes).count();
+            }
             let mut found = passages(source, position, origin, content);
             // The answers of other agents in a user message are no words of the person's.
             let said = message.text_without_answers().len();
@@ -278,6 +287,20 @@ impl Folding<'_> {
         all
     }
 
+    /// Returns what the person says in the quotes of the summaries that leave, oldest first, each with the number of
+    /// its message and the position of the summary.
+    fn said_in_summaries(&self) -> Vec<(u64, usize, String)> {
+        let mut all = Vec::new();
+        for (position, source) in self.material.sources.iter().enumerate() {
+            if self.leaves[position] && is_summary(source) {
+                let (said, _) = said_in_summary(&source.features().text);
+                let number = |label: &str| label.parse().map_or(0, MessageId::as_u64);
+                all.extend(said.into_iter().map(|(label, text)| (number(label), position, text)));
+            }
+        }
+        all
+    }
+
     /// Returns the number of the message that the latest request answers, if a record alone quotes it.
     fn antecedent_in_record(&self, passages: &[Passage]) -> Option<u64> {
         let latest = self.material.context.latest_user()?;
@@ -306,6 +329,11 @@ impl Folding<'_> {
         newest.retain(|position| self.leaves[*position]);
         newest
     }
+}
+
+/// Checks whether a message is a summary that a model wrote.
+fn is_summary(message: &ContextMessage) -> bool {
+    message.role() == Role::Assistant && message.message().is_compacted
 }
 
 /// Returns the approximate tokens of the label of a text of such an origin: the person's words have a dash.
@@ -388,6 +416,21 @@ impl Choice<'_, '_> {
         }
     }
 
+    /// Takes the newest of what the person says in summaries until a share of what is left is full.
+    fn take_said(&mut self, said: &[(u64, usize, String)], percent: u64) {
+        let mut room = self.left.share(percent, 100);
+        for (number, position, text) in said.iter().rev() {
+            let entry = Entry::quote(text);
+            let tokens = self.counter.count(entry.as_str()) + Tokens::new(LINE_TOKENS);
+            if tokens <= room && self.filling.learn(text) {
+                room = room - tokens;
+                self.left = self.left - tokens;
+                let placed = Placed { place: (*number, *position), entry };
+                self.filling.entries.push((Section::Said, placed, tokens));
+            }
+        }
+    }
+
     fn take_contents(&mut self, contents: Vec<(usize, Entry, Tokens)>) {
         for (position, entry, tokens) in contents {
             self.take(Section::LeftOut, position, entry, tokens);
@@ -461,7 +504,7 @@ impl Record {
         } else if self.tasks.pop().is_some() {
             true
         } else {
-            self.last_check.take().is_some()
+            self.last_check.take().or_else(|| self.last_test.take()).is_some()
         }
     }
 }

@@ -131,10 +131,11 @@ fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
             "# Files" => {
                 let (state, path) = line.split_once(": ").unwrap_or_default();
                 let path = match state {
-                    "Last test" => path.rsplit_once(" -> ").unwrap_or_default().0,
+                    "Last test" | "Last check" => path.rsplit_once(" -> ").unwrap_or_default().0,
                     _ => path,
                 };
-                prop_assert!(["created", "modified", "deleted", "Last test"].contains(&state), "{}", line);
+                let states = ["created", "modified", "deleted", "Last test", "Last check"];
+                prop_assert!(states.contains(&state), "{}", line);
                 let path = unquote(path);
                 let is_argument = |call: &ToolCall| {
                     let arguments: serde_json::Value =

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::record::{OpenError, Record};
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::findings::{Deed, Failure, FileState, Touch};
+use crate::compaction::findings::{Check, Deed, Failure, FileState, Touch};
 use crate::compaction::short_text::SHORTEST;
 use crate::compaction::stub::is_stub;
 use crate::{Context, ContextMessage, Message};
@@ -16,6 +16,8 @@ pub(super) struct Ledger<'a> {
     files: HashMap<&'a str, (FileState, usize)>,
     /// Files that existed before they were written.
     known: HashSet<&'a str>,
+    /// The last run of tests and the last other check after it, and whether they passed.
+    last_test: Option<(&'a str, bool)>,
     last_check: Option<(&'a str, bool)>,
     /// The failures, by the key of what would fix them, with the line that names the error.
     open: Vec<(&'a str, &'a str)>,
@@ -34,9 +36,10 @@ impl<'a> Ledger<'a> {
         for (path, state) in &earlier.files {
             self.set(path, *state);
         }
-        if let Some((check, passed)) = &earlier.last_check {
-            self.last_check = Some((check, *passed));
-        }
+        let known =
+            |last: &'a Option<(String, bool)>| last.as_ref().map(|(run, passed)| (run.as_str(), *passed));
+        self.last_test = known(&earlier.last_test).or(self.last_test);
+        self.last_check = known(&earlier.last_check).or(self.last_check);
         let open =
             |error: &'a OpenError| (error.mended_by.as_deref().unwrap_or(&error.line), error.line.as_str());
         self.open.extend(earlier.errors.iter().map(open));
@@ -51,7 +54,7 @@ impl<'a> Ledger<'a> {
         let mut answers: Vec<_> = answers.filter(|(_, result)| !is_gone(result.message())).collect();
         answers.sort_unstable_by_key(|(asked, _)| asked.place);
         for (asked, result) in answers {
-            self.take(asked.deed, result.findings().failure.as_ref());
+            self.take(asked.deed, asked.deed.failure(result));
         }
     }
 
@@ -63,20 +66,30 @@ impl<'a> Ledger<'a> {
             }
         }
         if let Some(check) = &deed.check {
-            self.last_check = Some((check, failure.is_none()));
-            // Whatever failed before, the check that counts passes now.
-            if failure.is_none() {
-                self.open.clear();
-            }
+            self.take_check(check, failure.is_none());
         }
         let Some(key) = deed.key.as_deref() else { return };
         match failure {
             None => self.open.retain(|(open, _)| *open != key),
-            Some(Failure { line: Some(line) }) if !deed.only_looks => {
+            Some(Failure { line: Some(line), .. }) if !deed.only_looks => {
                 self.open.retain(|(_, known)| known != line);
                 self.open.push((key, line));
             }
             Some(_) => {}
+        }
+    }
+
+    fn take_check(&mut self, check: &'a Check, passed: bool) {
+        let run = Some((check.command.as_str(), passed));
+        if check.is_test {
+            (self.last_test, self.last_check) = (run, None);
+        } else {
+            self.last_check = run;
+        }
+        // Whatever failed before, the check that counts passes now. What only builds tells nothing about a test.
+        let counts = check.is_test || self.last_test.is_none_or(|(_, passed)| passed);
+        if passed && counts {
+            self.open.clear();
         }
     }
 
@@ -106,7 +119,8 @@ impl<'a> Ledger<'a> {
         let mut files: Vec<_> = self.files.into_iter().collect();
         files.sort_unstable_by_key(|(_, (_, touched))| *touched);
         record.files = files.into_iter().map(|(path, (state, _))| (path.to_owned(), state)).collect();
-        record.last_check = self.last_check.map(|(check, passed)| (check.to_owned(), passed));
+        let owned = |(run, passed): (&str, bool)| (run.to_owned(), passed);
+        (record.last_test, record.last_check) = (self.last_test.map(owned), self.last_check.map(owned));
         // Where nothing was done since, the errors of earlier records stay as they were.
         let most = if self.n_exchanges == 0 { self.open.len() } else { MAX_ERRORS };
         let newest = self.open.len().saturating_sub(most);
@@ -193,20 +207,80 @@ mod tests {
     }
 
     #[test]
-    fn the_last_check_and_its_outcome_are_kept() {
-        let run = |command: &str| json!({"command": command});
-        for (command, result, expected) in [
-            ("cd a && cargo test --all | tail -3", "test result: ok", Some(("cargo test --all", true))),
-            ("go vet ./... && go test ./...", "--- FAIL: TestX", Some(("go test ./...", false))),
-            ("npm run lint", "Exit code 2", Some(("npm run lint", false))),
-            ("CI=1 pytest -q", "3 passed", Some(("pytest -q", true))),
-            ("ls target/test", "a", None),
-            ("git commit -m 'cargo test'", "ok", None),
+    fn the_last_test_and_check_and_their_outcomes_are_kept() {
+        let run = |command: &'static str, result: &'static str| ("Bash", json!({"command": command}), result);
+        let test = run("cargo test", "error: 3 tests");
+        let told = |last: Option<(String, bool)>| last.map(|(run, passed)| format!("{run} {passed}"));
+        for (calls, expected) in [
+            (
+                vec![run("cd a && cargo test --all | tail -3", "test result: ok")],
+                [Some("cargo test --all true"), None],
+            ),
+            (
+                vec![run("go vet ./... && go test ./...", "--- FAIL: TestX")],
+                [Some("go test ./... false"), None],
+            ),
+            (vec![run("npm run lint", "Exit code 2")], [None, Some("npm run lint false")]),
+            (vec![run("CI=1 pytest -q", "3 passed")], [Some("CI=1 pytest -q true"), None]),
+            (vec![run("ls target/test", "a")], [None, None]),
+            (vec![run("git commit -m 'cargo test'", "ok")], [None, None]),
+            // Behind a pipe, the status is that of another command.
+            (
+                vec![run(
+                    "npm run build 2>&1 | tail",
+                    "exit code: 0\na.ts(3,1): error TS2304: Cannot find x",
+                )],
+                [None, Some("npm run build false")],
+            ),
+            (
+                vec![run("npm run build", "exit code: 0\nwarning: error: was renamed")],
+                [None, Some("npm run build true")],
+            ),
+            // What only builds tells nothing about a test.
+            (
+                vec![test.clone(), run("cargo clippy", "ok")],
+                [Some("cargo test false"), Some("cargo clippy true")],
+            ),
+            (
+                vec![run("cargo clippy", "ok"), test.clone(), run("cargo test", "ok")],
+                [Some("cargo test true"), None],
+            ),
         ] {
-            let actual = ledger(&[("Bash", run(command), result)]).last_check;
-            let expected = expected.map(|(command, passed)| (command.to_owned(), passed));
-            assert_eq!(actual.is_some(), expected.is_some(), "{command}: {actual:?}");
-            assert_eq!(actual.map(|(_, passed)| passed), expected.map(|(_, passed)| passed), "{command}");
+            let record = ledger(&calls);
+            let actual = [told(record.last_test), told(record.last_check)];
+            assert_eq!(actual, expected.map(|last| last.map(str::to_owned)), "{calls:?}");
+        }
+        assert_eq!(ledger(&[test.clone(), run("cargo build", "ok")]).errors.len(), 1);
+        assert_eq!(ledger(&[test, run("cargo build", "ok"), run("cargo test -q", "ok")]).errors, []);
+    }
+
+    #[test]
+    fn a_check_that_fails_is_known_whoever_runs_it() {
+        for (command, result, passed) in [
+            ("npx tsc", "src/app.ts(3,5): error TS2304: Cannot find name 'open'.\n\nFound 2 errors.", false),
+            ("mypy src", "src/a.py:3: error: Incompatible return value type", false),
+            ("ruff check .", "src/a.py:1:8: F401 [*] `os` imported but unused\nFound 3 errors.", false),
+            (
+                "npm run lint",
+                "  12:5  error  'open' is never used\n\n✖ 1 problem (1 error, 0 warnings)",
+                false,
+            ),
+            ("pytest -q", "ERROR tests/test_a.py\n1 error in 0.12s", false),
+            ("mvn -q test", "[ERROR] Tests run: 3, Failures: 1, Errors: 0\n[INFO] BUILD FAILURE", false),
+            ("go build ./...", "# example.org/a\n./main.go:5:2: undefined: readTable", false),
+            ("make build", "main.c:3:5: error: expected ';'\nmake: *** [Makefile:4: main.o] Error 1", false),
+            ("dotnet build", "Build FAILED.\n    0 Warning(s)\n    1 Error(s)", false),
+            ("mix test", "3 tests, 1 failure", false),
+            ("swift build", "/a/main.swift:3:5: error: cannot find 'open' in scope", false),
+            ("npm test", "Error: Not implemented: navigation\n Tests  12 passed (12)", true),
+            ("cargo test", "test result: ok. 8 passed; 0 failed; 0 ignored", true),
+            ("make check", "main.c:3:5: warning: unused variable 'x'", true),
+            ("go test ./...", "ok  \texample.org/a\t0.012s", true),
+        ] {
+            let record = ledger(&[("Bash", json!({"command": command}), result)]);
+            let last = record.last_test.or(record.last_check).map(|(_, passed)| passed);
+            assert_eq!(last, Some(passed), "{command}: {result}");
+            assert_eq!(record.errors.is_empty(), passed, "{command}: {result}");
         }
     }
 

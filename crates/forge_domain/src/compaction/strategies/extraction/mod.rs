@@ -14,6 +14,9 @@ mod worth;
 #[cfg(test)]
 mod hostile;
 
+use std::num::NonZeroUsize;
+use std::ops::Add;
+
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,6 +30,7 @@ use self::worth::Worth;
 use super::sliding_window::runs;
 use super::truncation::{argument_items, items};
 use crate::compaction::cut::{Cut, CutOf, Item, level, shorten};
+use crate::compaction::omission::omission_marker;
 use crate::compaction::originals::originals;
 use crate::compaction::question::Question;
 use crate::compaction::record_tag::is_record;
@@ -34,7 +38,7 @@ use crate::compaction::standing::{Hold, Standing, is_even_talk, is_talk};
 use crate::compaction::{
     CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, StrategyError, Yield,
 };
-use crate::{Context, ContextMessage, Edit, Group, Role, TokenCounter, Tokens};
+use crate::{Context, ContextMessage, Edit, Group, Role, Size, TokenCounter, Tokens};
 
 /// A strategy that combines earlier messages into one structured, bounded record that a person can read: what
 /// was asked and concluded, the tasks, files, checks and errors, passages of what was read, and what to ask
@@ -89,11 +93,16 @@ impl CompactionStrategy for Extraction {
         };
         let target = rules.target.tokens;
         let (mut plan, mut after) = attempt(Tokens::ZERO);
+        if plan.folded.is_empty() {
+            // Nothing leaves that a record could stand for: truncation shortens no more than it has to.
+            let impact = CompactionImpact::new(context.size(), context.size(), Vec::new());
+            return Ok((context.clone(), impact));
+        }
         // More of the newest messages take the tokens that the record does not need.
         let mut more = Tokens::ZERO;
         for _ in 0..MOST_ATTEMPTS {
             let unused = target - after.size().tokens;
-            if plan.folded.is_empty() || unused <= target.share(UNUSED_PERCENT, 100) {
+            if unused <= target.share(UNUSED_PERCENT, 100) {
                 break;
             }
             more += unused;
@@ -110,6 +119,11 @@ impl CompactionStrategy for Extraction {
 
 /// Most plans after the first one.
 const MOST_ATTEMPTS: usize = 3;
+/// The most that a record takes of what it stands for, in percent.
+const MOST_OF_FOLDED: u64 = 90;
+/// The share of what is free for the record and the newest messages that summaries of a model may keep, in
+/// percent.
+const SUMMARIES_PERCENT: u64 = 60;
 /// The share of the target that may stay unused, in percent.
 const UNUSED_PERCENT: u64 = 6;
 
@@ -229,11 +243,57 @@ impl Plan {
             }
             plan.give_up(yielding, &mut share, &tokens, context, counter);
         }
+        plan.let_go_for_counts(rules, context);
+        plan.hold_summaries(&mut share, &tokens, context);
         let system = plan.held_tokens(&tokens, |hold| hold == Hold::System);
         let percent = if is_even_talk { TAIL_PERCENT_OF_TALK } else { TAIL_PERCENT };
         let tail = (share.free - system).share(percent, 100) + more - (share.taken - system);
-        plan.fold_all_but_newest(tail, &tokens, context);
+        plan.fold_all_but_newest(tail, &tokens, rules, context);
         plan
+    }
+
+    /// Lets the newest messages leave, the oldest of them first, as far as what stays exceeds the targets for
+    /// messages and turns.
+    fn let_go_for_counts(&mut self, rules: &CompactionRules, context: &Context) {
+        while !self.leaves_room(rules, context) {
+            let oldest = self.standing.holds.iter_mut().find(|hold| **hold == Hold::Retained);
+            let Some(oldest) = oldest else { return };
+            *oldest = Hold::Free;
+            if !self.yielded.contains(&Yield::RetentionAge) {
+                self.yielded.push(Yield::RetentionAge);
+            }
+        }
+    }
+
+    /// Checks whether the targets for messages and turns leave room for a record beside what is held.
+    fn leaves_room(&self, rules: &CompactionRules, context: &Context) -> bool {
+        let [messages, turns] = self.counts_left(rules, context);
+        messages.is_none_or(|messages| messages > 0) && turns.is_none_or(|turns| turns >= 0)
+    }
+
+    /// Returns the messages and turns that the targets leave beside what is held.
+    fn counts_left(&self, rules: &CompactionRules, context: &Context) -> [Option<isize>; 2] {
+        let held = self.standing.groups.iter().zip(&self.standing.holds);
+        let held = held.filter(|(_, hold)| **hold != Hold::Free).flat_map(|(group, _)| group.range());
+        let held = held.map(|at| Size::of(&context.messages()[at])).fold(Size::default(), Add::add);
+        let left = |most: Option<NonZeroUsize>, held: usize| Some(most?.get() as isize - held as isize);
+        [left(rules.target.messages, held.messages), left(rules.target.turns, held.turns)]
+    }
+
+    /// Holds the newest of the summaries that a model wrote, as far as they fit beside a record: they were paid
+    /// for, and say more than quotes of them would.
+    fn hold_summaries(&mut self, share: &mut Share, tokens: &[Tokens], context: &Context) {
+        let mut room = (share.free - share.taken).share(SUMMARIES_PERCENT, 100);
+        for (index, group) in self.standing.groups.iter().enumerate().collect::<Vec<_>>().into_iter().rev() {
+            let message = context.messages()[group.range().start].message();
+            let is_summary = message.is_compacted && message.role() == Role::Assistant;
+            if is_summary && self.standing.holds[index] == Hold::Free && tokens[index] <= room {
+                room = room - tokens[index];
+                self.standing.holds[index] = Hold::System;
+                share.taken += tokens[index];
+                share.folded = share.folded - tokens[index];
+            }
+        }
     }
 
     /// Returns the tokens of all groups held in such a way.
@@ -294,9 +354,18 @@ impl Plan {
         Item { tokens: cut.map_or(item.tokens, |cut| cut.most), ..item }
     }
 
-    /// Keeps the newest of what is free verbatim, up to `tail`; everything else leaves. The first that is too
-    /// large is shortened.
-    fn fold_all_but_newest(&mut self, mut tail: Tokens, tokens: &[Tokens], context: &Context) {
+    /// Keeps the newest of what is free verbatim, up to `tail` and to the targets for messages and turns beside a
+    /// record; everything else leaves. The first that is too large is shortened.
+    fn fold_all_but_newest(
+        &mut self,
+        mut tail: Tokens,
+        tokens: &[Tokens],
+        rules: &CompactionRules,
+        context: &Context,
+    ) {
+        let [mut messages, mut turns] = self.counts_left(rules, context);
+        // The record is one of them.
+        messages = messages.map(|messages| messages - 1);
         let mut is_open = true;
         for index in (0..self.standing.groups.len()).rev() {
             if self.standing.holds[index] != Hold::Free {
@@ -304,6 +373,12 @@ impl Plan {
             }
             let Some(group) = self.standing.groups.iter().nth(index).cloned() else { continue };
             let is_record = has_record(&group, context);
+            let size = context.messages()[group.range()].iter().map(Size::of).fold(Size::default(), Add::add);
+            let within = |left: &mut Option<isize>, size: usize| {
+                *left = left.map(|left| left - size as isize);
+                left.is_none_or(|left| left >= 0)
+            };
+            is_open &= within(&mut messages, size.messages) & within(&mut turns, size.turns);
             if is_open && !is_record && tokens[index] <= tail {
                 tail = tail - tokens[index];
                 continue;
@@ -377,9 +452,16 @@ impl Plan {
             }
         }
         let folding = Folding { material, leaves: &leaves, left: &left };
-        // What stays is measured, not estimated: the record has exactly the rest.
+        // What stays is measured, not estimated: the record has exactly the rest, but if that is not the target's
+        // doing, less than what it stands for.
         let without = edited(None).size().tokens;
-        edited(folding.fill(target - without, worth, counter))
+        let room = (target - without).min((context.size().tokens - without).share(MOST_OF_FOLDED, 100));
+        let marker = || {
+            let folded = self.folded.iter().filter_map(|index| self.standing.groups.iter().nth(*index));
+            let folded = folded.flat_map(|group| &context.messages()[group.range()]);
+            Some(omission_marker(folded, counter)).filter(|marker| marker.tokens() <= room)
+        };
+        edited(folding.fill(room, worth, counter).or_else(marker))
     }
 
     /// Returns the number of the run whose place the record takes: before the newest words of the person,
@@ -580,9 +662,7 @@ mod tests {
         let rules: String = (0..60).map(rule).collect();
         let note = || Message::user(rules.clone()).noted_by("claude-code");
         let summary = || Message::user(rules.clone()).compacted();
-        for (what, opening, label) in
-            [("a note", note(), "m1 note:"), ("a summary", summary(), "m1 summary:")]
-        {
+        for (what, opening) in [("a note", note()), ("a summary", summary())] {
             let mut conversation = Conversation::new();
             let mut append = |message: Message| {
                 conversation.append(ContextMessage::count(message, &Characters));
@@ -609,9 +689,130 @@ mod tests {
             assert_eq!(first, "Fix the parser.");
             assert!(opening.starts_with("Rule 0:") && opening.contains("characters omitted"), "{opening}");
             assert!(opening.len() < 1_400, "{opening}");
-            assert!(record.contains(label) && record.contains("part_31 is never touched"), "{record}");
+            assert!(format!("{opening}\n{record}").contains("part_31 is never touched"), "{record}");
             assert_eq!(latest, "Now write the tests of part_31, please.");
             assert_eq!(last, "I begin with the tests of the module.");
+        }
+    }
+
+    /// Appends exchanges with a tool, each with a result of such a text.
+    fn append_results(log: &mut Conversation, texts: impl IntoIterator<Item = String>) {
+        for (n, text) in texts.into_iter().enumerate() {
+            let name = ToolName::new("read").unwrap();
+            let call =
+                ToolCall { id: "c".into(), name, arguments: format!(r#"{{"path":"docs/part{n}.md"}}"#) };
+            let result = ToolResult::answer(&call, text);
+            for message in [Message::calling(vec![call]), Message::tool(result)] {
+                log.append(ContextMessage::count(message, &Characters));
+            }
+        }
+    }
+
+    #[test]
+    fn a_target_for_messages_or_turns_folds_into_a_record_what_exceeds_it() {
+        for (yaml, most_messages, most_turns) in [
+            ("{ message_threshold: 30, max_messages: 12 }", 12, usize::MAX),
+            ("{ turn_threshold: 10, max_turns: 4 }", usize::MAX, 4),
+        ] {
+            let mut log = Conversation::new();
+            append(&mut log, Message::user("Build the parser of the query language."));
+            for n in 0..20 {
+                append(
+                    &mut log,
+                    Message::user(format!("Rule {n} says that part_{n} of it is never touched.")),
+                );
+                append(&mut log, Message::assistant(format!("I noted rule {n} and went on with part_{n}.")));
+            }
+            append(&mut log, Message::user("Now write the tests, please."));
+            append(&mut log, Message::assistant("I begin with the tests of the module."));
+            let fit = fit_again(yaml, 100_000, &mut log, &Script::new(Vec::new()));
+            let view = log.view();
+            let size = view.size();
+            assert!(size.messages <= most_messages && size.turns <= most_turns, "{yaml}: {size:?}");
+            let text: String = view.plain().map(|message| message.to_text() + "\n").collect();
+            for n in 0..20 {
+                let said = format!("Rule {n} says that part_{n} of it is never touched.");
+                assert!(text.contains(&said), "{yaml}: {said} is lost in {text}\n{:?}", fit.report);
+            }
+        }
+    }
+
+    #[test]
+    fn the_newest_summaries_stay_beside_a_record_and_their_quotes_are_the_persons_words() {
+        let mut log = Conversation::new();
+        append(&mut log, Message::user("Build the parser of the query language."));
+        for n in 0..8 {
+            let text = format!(
+                "<forge_context_summary>\nThe user said, word for word:\n> [m{n}] Rule {n}: never touch part_{n}.\n\nThe \
+                 agent wrote part_{n} and tested it in three ways.{}\n</forge_context_summary>",
+                " It was long work.".repeat(12)
+            );
+            append(&mut log, Message::assistant(text).compacted());
+        }
+        append_results(&mut log, (0..6).map(|n| format!("item_{n}: {}", "and more ".repeat(60))));
+        append(&mut log, Message::user("Now write the tests, please."));
+        append(&mut log, Message::assistant("I begin with the tests of the module."));
+        let fit = fit_again(EXTRACT, 3_400, &mut log, &Script::new(Vec::new()));
+        let view = log.view();
+        let text: String = view.plain().map(|message| message.to_text() + "\n").collect();
+        let record = records(&log).iter().find_map(|text| Record::parse(text));
+        let record = record.unwrap_or_else(|| panic!("{text} {:?}", fit.report));
+        let kept = view.plain().filter(|message| message.is_compacted && message.role() == Role::Assistant);
+        let kept: Vec<String> = kept.map(Message::to_text).collect();
+        assert!(!kept.is_empty() && kept.len() < 8, "{text}");
+        assert!(kept.last().is_some_and(|last| last.contains("Rule 7:")), "{text}");
+        let said: Vec<&str> = record.said.iter().map(Entry::as_str).collect();
+        assert_eq!(said.len() + kept.len(), 8, "{said:?} {text}");
+        assert_eq!(said[0], "- Rule 0: never touch part_0.");
+    }
+
+    #[test]
+    fn an_answer_says_all_that_is_asked_in_one_line_or_stands_below_what_is_asked() {
+        let services: Vec<&str> =
+            "payment shipping billing search login upload export import mail chat".split(' ').collect();
+        let parts: Vec<&str> = "gateway worker server proxy database".split(' ').collect();
+        let line = |n: usize| {
+            let (service, part) = (services[n % 10], parts[(n / 10) % 5]);
+            let says = if n % 3 == 0 { "listens on port" } else { "keeps its data under number" };
+            format!("The {service} {part} {says} {}, which nobody likes.", 1_000 + n)
+        };
+        let documents = (0..5).map(|k| (k * 10..k * 10 + 10).map(line).collect::<Vec<_>>().join("\n"));
+        let chapters = (0..6).map(|k| {
+            let chapter = |n: usize| {
+                format!(
+                    "## {}_{}\n\nIt must be set to {}.\nThis was decided late.\n",
+                    services[n],
+                    parts[k % 5],
+                    7_000 + 10 * k + n
+                )
+            };
+            (0..10).map(chapter).collect::<Vec<_>>().join("\n")
+        });
+        for (texts, question, answer) in [
+            (
+                documents.collect::<Vec<_>>(),
+                "Which port does the mail worker listen on?",
+                "The mail worker listens on port 1018, which",
+            ),
+            (
+                chapters.collect(),
+                "According to the section search_proxy, what must be set?",
+                "It must be set to 7033.",
+            ),
+        ] {
+            let mut log = Conversation::new();
+            append(&mut log, Message::user("Read the documents."));
+            append_results(&mut log, texts);
+            append(&mut log, Message::assistant("That was all of them."));
+            append(&mut log, Message::user(question));
+            let target = log.view().size().tokens.share(60, 100);
+            let yaml = format!(
+                "{{ strategies: [extraction], token_threshold: {}, max_tokens: {target} }}",
+                target + Tokens::new(1)
+            );
+            let fit = fit_again(&yaml, 100_000, &mut log, &Script::new(Vec::new()));
+            let text: String = log.view().plain().map(|message| message.to_text() + "\n").collect();
+            assert!(text.contains(answer), "{question}: {text} {:?}", fit.report);
         }
     }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::record::{Part, Section, parts};
 use crate::ContextMessage;
 use crate::compaction::features::{Features, Line, SENTENCE_ENDS, is_line_break};
+use crate::compaction::findings::Deed;
 
 /// A passage: contiguous lines of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,27 @@ impl Passage {
         &features.lines[self.lines_from as usize..self.lines_to as usize]
     }
 
+    /// Returns the passage of the same message that begins with the line of such a number, as long as one of work may be.
+    pub(super) fn moved(&self, features: &Features, lines_from: u32) -> Self {
+        let lines = &features.lines[lines_from as usize..];
+        let start = indented_start(&features.text, lines[0].start);
+        let fits = |(nth, line): &(usize, &Line)| {
+            (*nth as u32) < WORK_LINES
+                && line.end - start <= WORK_BYTES
+                && line.is_call == lines[0].is_call
+                && !line.is_old
+                && !is_omission(features.line(line))
+        };
+        let n_lines = lines.iter().enumerate().take_while(fits).count().max(1);
+        Self {
+            start,
+            end: lines[n_lines - 1].end,
+            lines_from,
+            lines_to: lines_from + n_lines as u32,
+            ..*self
+        }
+    }
+
     pub(super) const fn n_bytes(&self) -> u32 {
         self.end - self.start
     }
@@ -77,15 +99,14 @@ pub(super) fn passages(
     let features = message.features();
     let mut passages: Vec<Passage> = Vec::new();
     let mut fence = Fence::default();
-    let deeds = &message.findings().deeds;
-    let is_replaced = |line: &str| deeds.iter().any(|deed| deed.replaces(line));
+    let is_edit = message.findings().deeds.iter().any(Deed::changes_files);
     let is_compacted = message.message().is_compacted;
     for (nth, line) in features.lines.iter().enumerate().take(content.end).skip(content.start) {
         if is_omission(features.line(line)) || is_compacted && is_tag(features.line(line)) {
             continue;
         }
-        // A line that is no longer in the file would mislead.
-        if line.is_call && is_replaced(features.line(line)) {
+        // What an edit replaces is no longer in the file, or stands in what it writes.
+        if line.is_old && is_edit {
             continue;
         }
         // The first line of a call is told with how the call ended, unless it is long.

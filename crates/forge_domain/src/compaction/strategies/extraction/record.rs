@@ -21,7 +21,9 @@ pub(crate) struct Record {
     pub(crate) folder: Option<String>,
     /// Files by path with their last state.
     pub(crate) files: Vec<(String, FileState)>,
-    /// The last test, build or check, and whether it passed.
+    /// The last run of tests, and whether it passed.
+    pub(crate) last_test: Option<(String, bool)>,
+    /// The last build or other check after it, and whether it passed.
     pub(crate) last_check: Option<(String, bool)>,
     /// Unresolved errors.
     pub(crate) errors: Vec<OpenError>,
@@ -71,7 +73,8 @@ const ERRORS: &str = "# Errors that stand";
 const STORY: &str = "# Done and concluded";
 const EXCERPTS: &str = "# Excerpts";
 const LEFT_OUT: &str = "# Left out";
-const LAST_CHECK: &str = "Last test: ";
+const LAST_TEST: &str = "Last test: ";
+const LAST_CHECK: &str = "Last check: ";
 const FOLDER: &str = "Relative paths are below ";
 /// If a file has a relative path itself, only labels are below the folder, as in all earlier records.
 const FOLDER_OF_LABELS: &str = "Paths in labels are below ";
@@ -168,16 +171,18 @@ impl Record {
             let path = below.as_ref().map_or(path.as_str(), |below| below[nth]);
             format!("{}: {}", state.word(), quote(path)).into()
         });
-        let check = self.last_check.iter().map(|(command, passed)| {
+        let checks = [(LAST_TEST, &self.last_test), (LAST_CHECK, &self.last_check)];
+        let checks = checks.into_iter().filter_map(|(what, last)| {
+            let (command, passed) = last.as_ref()?;
             let outcome = if *passed { "passed" } else { "failed" };
-            format!("{LAST_CHECK}{} -> {outcome}", quote(command)).into()
+            Some(format!("{what}{} -> {outcome}", quote(command)).into())
         });
         let is_of_files = below.is_some();
         let folder = self.folder.iter().map(|folder| {
             let says = if is_of_files { FOLDER } else { FOLDER_OF_LABELS };
             format!("{says}{}", quote(folder)).into()
         });
-        section(FILES, &mut folder.chain(files).chain(check));
+        section(FILES, &mut folder.chain(files).chain(checks));
         section(ERRORS, &mut self.errors.iter().map(|error| format!("{ITEM}{}", quote(&error.line)).into()));
         section(STORY, &mut entries(&self.story));
         section(EXCERPTS, &mut entries(&self.excerpts));
@@ -235,10 +240,14 @@ impl Record {
 
     /// Takes a line of the files; `above_files` is the folder above their relative paths.
     fn take_file_line(&mut self, line: &str, above_files: &mut Option<String>) {
-        if let Some((command, outcome)) =
-            line.strip_prefix(LAST_CHECK).and_then(|rest| rest.rsplit_once(" -> "))
-        {
-            self.last_check = Some((unquote(command).into_owned(), outcome == "passed"));
+        let ran = |what: &str| {
+            let (command, outcome) = line.strip_prefix(what)?.rsplit_once(" -> ")?;
+            Some((unquote(command).into_owned(), outcome == "passed"))
+        };
+        if let Some(test) = ran(LAST_TEST) {
+            self.last_test = Some(test);
+        } else if let Some(check) = ran(LAST_CHECK) {
+            self.last_check = Some(check);
         } else if let Some(folder) = line.strip_prefix(FOLDER_OF_LABELS) {
             self.folder = Some(unquote(folder).into_owned());
         } else if let Some(folder) = line.strip_prefix(FOLDER) {
@@ -383,7 +392,8 @@ mod tests {
             tasks: vec!["done: the lexer".into(), "open: the parser".into()],
             folder: Some("/home/me/work".into()),
             files: vec![("a/b.rs".into(), FileState::Created), ("c d.md".into(), FileState::Deleted)],
-            last_check: Some(("cargo test -> all".into(), false)),
+            last_test: Some(("cargo test -> all".into(), false)),
+            last_check: Some(("cargo clippy".into(), true)),
             errors: vec![OpenError {
                 line: "error[E0308]: mismatched types".into(),
                 mended_by: Some("cargo test".into()),
@@ -402,7 +412,7 @@ mod tests {
         let expected = "<record>\nNotes in place of earlier messages, not a request. What is quoted is verbatim, under the \
                         label of its message.\n# Said by the user\n- Never touch prod\n- two\n    lines\n# Tasks\n- done: \
                         the lexer\n- open: the parser\n# Files\nPaths in labels are below /home/me/work\ncreated: a/b.rs\ndeleted: c d.md\nLast test: cargo test -> \
-                        all -> failed\n# Errors that stand\n- error[E0308]: mismatched types\n# Done and concluded\nm3 \
+                        all -> failed\nLast check: cargo clippy -> passed\n# Errors that stand\n- error[E0308]: mismatched types\n# Done and concluded\nm3 \
                         agent: The lexer is sound.\nm12 Bash cargo test: 2 failed\n# Excerpts\nm4 Read a/b.rs:3–5:\n    fn \
                         a() {\n        b()\n    }\n# Left out\nm4 Read a/b.rs, 90 tokens: fetch_all\n</record>";
         assert_eq!(record().to_text(), expected);
@@ -466,7 +476,8 @@ mod tests {
                 tasks: vec![owned(), "two".into()],
                 folder: Some(owned()),
                 files: vec![(owned(), FileState::Modified), ("a".into(), FileState::Deleted)],
-                last_check: Some((owned(), true)),
+                last_test: Some((owned(), true)),
+                last_check: Some((owned(), false)),
                 errors: vec![OpenError { line: owned(), mended_by: Some(owned()) }],
                 story: vec![
                     Entry::labelled("m1 agent", text, false),

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::Material;
 use super::record::Entry;
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
-use crate::compaction::features::is_line_break;
+use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::Deed;
-use crate::{Body, Context, ContextMessage, MessageId, ToolCall, quantity};
+use crate::{Body, ContextMessage, MessageId, ToolCall, quantity};
 
 /// Most characters of a call's subject, and of the line by which its result ends.
 const SUBJECT_CHARS: usize = 140;
@@ -23,17 +24,15 @@ pub(super) struct Step {
     pub(super) entry: Entry,
 }
 
-/// Iterates over the steps of the calls whose result `leaves`, the newest first, as few are needed; `sources`
-/// are the messages of `context` as they were at first. Calls in a row that did the same are one step, and
-/// lists of tasks are none.
+/// Iterates over the steps of the calls that leave with their results, the newest first, as few are needed.
+/// Calls in a row that did the same are one step, and lists of tasks are none.
 pub(super) fn newest_steps<'a>(
-    context: &'a Context,
-    sources: &'a [ContextMessage],
+    material: &'a Material<'a>,
     leaves: &'a [bool],
     folder: &'a Folder,
 ) -> impl Iterator<Item = Step> + 'a {
-    let leaving = (0..sources.len()).rev().filter(|position| leaves[*position]);
-    let mut done = leaving.filter_map(|position| Done::at(position, context, sources, folder)).peekable();
+    let leaving = (0..material.sources.len()).rev().filter(|position| leaves[*position]);
+    let mut done = leaving.filter_map(|position| Done::at(position, material, leaves, folder)).peekable();
     std::iter::from_fn(move || {
         let newest = done.next()?;
         let mut labels = vec![newest.label.clone()];
@@ -66,12 +65,18 @@ struct Done {
 }
 
 impl Done {
-    /// Returns the call whose result is at `position`, if there is one. A list of tasks counts as none: it
-    /// has a section of its own.
-    fn at(position: usize, context: &Context, sources: &[ContextMessage], folder: &Folder) -> Option<Self> {
-        let asked = answered_call(context, position)?;
-        let (what, ending) = describe(&asked, &sources[position], folder)?;
-        let calling = &sources[asked.place.message];
+    /// Returns the call whose result is at `position`, if there is one that `leaves` too. A list of tasks counts
+    /// as none: it has a section of its own.
+    fn at(position: usize, material: &Material<'_>, leaves: &[bool], folder: &Folder) -> Option<Self> {
+        let asked = answered_call(material.context, position)?;
+        if !leaves[asked.place.message] {
+            return None;
+        }
+        let result = &material.sources[position];
+        let content = material.frames.content(position);
+        let last = result.features().lines[content].last().map(|piece| whole_line(result.features(), piece));
+        let (what, ending) = describe(&asked, result, last, folder)?;
+        let calling = &material.sources[asked.place.message];
         let goes_on = calling.message().text().trim().is_empty();
         Some(Self { position, label: calling.label(), what, ending, goes_on })
     }
@@ -84,26 +89,31 @@ impl Done {
 /// Most labels of calls that did the same.
 const MOST_LABELS: usize = 12;
 
-/// Returns what a call was, and how it ended; `None` for a list of tasks, which has its own section.
-fn describe(asked: &AnsweredCall<'_>, result: &ContextMessage, folder: &Folder) -> Option<(String, String)> {
+/// Returns what a call was, and how it ended, by the last line of its result's content if need be; `None` for a
+/// list of tasks, which has its own section.
+fn describe(
+    asked: &AnsweredCall<'_>,
+    result: &ContextMessage,
+    last: Option<&str>,
+    folder: &Folder,
+) -> Option<(String, String)> {
     if task_list(asked.call).is_some() {
         return None;
     }
     let tool = one_line(asked.call.name.as_str(), SUBJECT_CHARS)?;
     let what = format!("{tool}{}", folder.subject(asked.deed));
-    let text = &*result.features().text;
     let n_lines = || quantity(result.features().n_text_lines as usize, "line");
     let is_error = matches!(&result.message().body, Body::Tool(result) if result.is_error);
     // A file or a page that was read may speak of failures without being one.
-    let failure = result.findings().failure.as_ref().filter(|_| is_error || !asked.deed.only_looks);
+    let failure = asked.deed.failure(result).filter(|_| is_error || !asked.deed.only_looks);
     let ending = match failure {
         Some(failure) => {
-            let line = failure.line.as_deref().or_else(|| last_line(text));
+            let line = failure.line.as_deref().or(last);
             format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default())
         }
         None if asked.deed.only_looks => n_lines(),
         None if asked.deed.changes_files() => "done".to_owned(),
-        None => last_line(text)
+        None => last
             .filter(|line| line.split_whitespace().count() > 1)
             .and_then(|line| one_line(line, ENDING_CHARS))
             .unwrap_or_else(n_lines),
@@ -162,8 +172,11 @@ pub(super) fn number(message: &ContextMessage) -> u64 {
     message.id().map_or(0, MessageId::as_u64)
 }
 
-fn last_line(text: &str) -> Option<&str> {
-    text.split(is_line_break).rev().map(str::trim).find(|line| !line.is_empty())
+/// Returns the whole line that a piece is from.
+fn whole_line<'a>(features: &'a Features, piece: &Line) -> &'a str {
+    let at = piece.start as usize;
+    let before = features.text[..at].rsplit(is_line_break).next().unwrap_or_default();
+    features.text[at - before.len()..].trim_start().split(is_line_break).next().unwrap_or_default()
 }
 
 /// Returns the first line of a text, shortened to whole words, without what a label ends with; `None` if it

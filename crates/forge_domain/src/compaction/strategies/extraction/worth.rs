@@ -1,6 +1,7 @@
 //! The worth of a passage: the terms in it, by how rare they are, how much the agent worked with them, and
 //! how strongly somebody asks about them.
 
+use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use indexmap::IndexMap;
@@ -42,6 +43,11 @@ impl Candidates {
     fn terms(&self, index: usize) -> &[u32] {
         let begin = if index == 0 { 0 } else { self.ends[index - 1] };
         &self.terms[begin as usize..self.ends[index] as usize]
+    }
+
+    /// Checks whether a candidate names anything that one of `questions` does.
+    fn may_answer(&self, index: usize, questions: Questions) -> bool {
+        self.asked_by[index] & questions != 0
     }
 
     /// Checks whether as many other messages as needed say nearly the same as such terms of `message`, as
@@ -193,15 +199,24 @@ impl<'a> Worth<'a> {
         &self.by_message[self.begins[position]..self.begins[position + 1]]
     }
 
-    /// Takes up a question, the `nth` that a passage may answer, for [`Purpose::Answer`]. What many messages
-    /// have answers nothing.
-    pub(super) fn take_up(&mut self, nth: usize, asked: &Asked) {
-        let n_messages = self.messages.len() as f32;
+    /// Takes up a question, the `nth` that a passage may answer, for [`Purpose::Answer`]. What many lines have
+    /// answers nothing.
+    pub(super) fn take_up(&mut self, nth: usize, asked: &Asked, candidates: &Candidates) {
         self.answering = set_of(nth);
         self.wanted.fill(0.0);
-        for term in asked.terms() {
-            let Some((number, _, of)) = self.numbers.get_full(&term) else { continue };
-            self.wanted[number] = (n_messages / of.n_messages.max(1) as f32).ln_1p().powi(2);
+        let numbers = asked.terms().filter_map(|term| self.numbers.get_index_of(&term));
+        let mut n_lines: HashMap<usize, u32> = numbers.map(|number| (number, 0)).collect();
+        let mut n_all = 0;
+        for (index, passage) in candidates.passages.iter().enumerate() {
+            n_all += passage.lines_to - passage.lines_from;
+            if candidates.may_answer(index, self.answering) {
+                for number in self.numbers_of_lines(passage).flat_map(|(_, numbers)| numbers) {
+                    n_lines.entry(number).and_modify(|n| *n += 1);
+                }
+            }
+        }
+        for (number, n) in n_lines {
+            self.wanted[number] = (n_all as f32 / n.max(1) as f32).ln_1p().powi(2);
         }
     }
 
@@ -248,7 +263,11 @@ impl<'a> Worth<'a> {
         let numbers = || candidates.terms(index).iter().map(|number| *number as usize);
         let terms = || numbers().map(|number| self.worth[number]);
         let (sum, cost): (f32, &Cost) = match purpose {
-            Purpose::Answer => (numbers().map(|number| self.wanted[number]).sum(), &ANSWER_COST),
+            Purpose::Answer => {
+                // What one line says of all that is asked answers more than what is scattered over several.
+                let of_lines = self.wanted_of_lines(passage).map(|(_, wanted)| wanted).fold(0.0, f32::max);
+                (of_lines + numbers().map(|number| self.wanted[number]).sum::<f32>(), &ANSWER_COST)
+            }
             Purpose::Statement | Purpose::Newest => {
                 let says: f32 = terms().map(|term| term.open * term.says).sum();
                 // The newest questions may still be open.
@@ -279,8 +298,41 @@ impl<'a> Worth<'a> {
         match purpose {
             Purpose::Statement => 1.0,
             Purpose::Written => age.powi(NEWNESS),
-            Purpose::Answer | Purpose::Newest | Purpose::Work => OLD + (1.0 - OLD) * age,
+            Purpose::Answer => OLD_ANSWER + (1.0 - OLD_ANSWER) * age,
+            Purpose::Newest | Purpose::Work => OLD + (1.0 - OLD) * age,
         }
+    }
+
+    /// Iterates over the lines of a passage, by their numbers, each with the numbers of its terms.
+    fn numbers_of_lines(
+        &self,
+        passage: &Passage,
+    ) -> impl Iterator<Item = (u32, impl Iterator<Item = usize>)> {
+        let message = passage.message as usize;
+        let features = self.messages[message].features();
+        let numbers = self.numbers_of(message);
+        passage.lines(features).iter().zip(passage.lines_from..).map(move |(line, nth)| {
+            (nth, features.places(line).iter().map(|place| numbers[*place as usize] as usize))
+        })
+    }
+
+    /// Iterates over the lines of a passage, by their numbers, each with the extent to which it tells what is asked.
+    fn wanted_of_lines(&self, passage: &Passage) -> impl Iterator<Item = (u32, f32)> {
+        let lines = self.numbers_of_lines(passage);
+        lines.map(|(nth, numbers)| (nth, numbers.map(|number| self.wanted[number]).sum()))
+    }
+
+    /// Returns the passage of work that begins with the line that answers best, if it is the last or the last but
+    /// one of `passage`: what is asked may be a heading or a key, and the answer stand below it.
+    fn from_best_line(&self, passage: &Passage) -> Option<Passage> {
+        if !matches!(passage.origin, Origin::Work | Origin::Code) {
+            return None;
+        }
+        let (best, _) = self.wanted_of_lines(passage).max_by(|(_, one), (_, other)| one.total_cmp(other))?;
+        let features = self.messages[passage.message as usize].features();
+        let is_near_end = best > passage.lines_from && best + 2 >= passage.lines_to;
+        (is_near_end && (passage.lines_to as usize) < features.lines.len())
+            .then(|| passage.moved(features, best))
     }
 
     /// Returns the line of a passage that answers best, for where the passage is too long, and the numbers
@@ -316,10 +368,9 @@ impl<'a> Worth<'a> {
         is_open: impl Fn(&Passage) -> bool,
     ) -> Vec<Ranked> {
         let is_answer = purpose == Purpose::Answer;
-        let may_answer = |index: usize| candidates.asked_by[index] & self.answering != 0;
         let ranked = candidates.passages.iter().enumerate();
         let ranked = ranked.filter(|(index, _)| !candidates.is_chosen[*index]);
-        let ranked = ranked.filter(|(index, _)| !is_answer || may_answer(*index));
+        let ranked = ranked.filter(|(index, _)| !is_answer || candidates.may_answer(*index, self.answering));
         let ranked = ranked.filter(|(_, passage)| is_open(passage));
         let ranked = ranked.map(|(index, passage)| Ranked {
             gain: self.gain(candidates, index, purpose),
@@ -376,7 +427,8 @@ impl<'a> Worth<'a> {
             if is_answered(terms) {
                 continue;
             }
-            let whole = if may_fit { take(&passage, room) } else { None };
+            let moved = if is_answer { self.from_best_line(&passage) } else { None };
+            let whole = if may_fit { take(moved.as_ref().unwrap_or(&passage), room) } else { None };
             let taken = match whole {
                 Some(tokens) => Some((tokens, terms.to_vec())),
                 None if !is_answer => None,
@@ -416,8 +468,10 @@ const ASKS_BACK: f32 = 0.5;
 const NOTED: f64 = 0.5;
 /// The share of a term's worth that is left once a passage with it was chosen.
 const SAID_AGAIN: f32 = 0.3;
-/// The share of its worth that the oldest passage has beside the newest.
+/// The share of its worth that the oldest passage has beside the newest; of an answer, more: what says nearly the
+/// same later may be the valid value, but what says less is none.
 const OLD: f64 = 0.5;
+const OLD_ANSWER: f64 = 0.8;
 /// The power of a passage's position, from 0 to 1 for the newest, by which its worth falls where the newest
 /// is wanted.
 const NEWNESS: i32 = 8;

@@ -3,6 +3,7 @@
 
 mod plan;
 mod quotes;
+mod relation;
 mod repetition;
 
 use std::ops::Range;
@@ -13,7 +14,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::plan::{Run, decide, shares};
+pub(super) use self::quotes::said_in_summary;
 use self::quotes::{quote, share_of_quotes, split_quotes, with_quotes};
+use self::relation::is_about;
 use self::repetition::before_loop;
 use crate::compaction::atoms::{atoms, with_atoms};
 use crate::compaction::originals::originals;
@@ -162,7 +165,9 @@ impl<'a> Summarizer<'a> {
 
     /// Returns the summary that replaces `run`, of about `most` tokens.
     async fn replace(&self, context: &Context, run: &Run, most: Tokens) -> Replaced {
-        let mut summary = self.summarize(context, run, most).await;
+        // A summary that is hardly smaller than its run would be paid for in vain.
+        let asked = most.min(run.tokens.share(1, 2));
+        let mut summary = self.summarize(context, run, asked).await;
         let edit = summary.n_groups.checked_sub(1).map(|last| {
             let span = context.groups().span(run.groups.start..run.groups.start + last + 1);
             self.edit(context, span, &summary, most)
@@ -189,8 +194,10 @@ impl<'a> Summarizer<'a> {
         let whole = with_atoms(summary.text.clone(), &atoms(messages), most, counter);
         let tokens: Tokens = messages.iter().map(ContextMessage::tokens).sum();
         let tag = self.tag.as_str();
-        let with = [&whole, &summary.text]
+        let beginning = self.beginning_within(&summary.text, tokens);
+        let with = [Some(&whole), Some(&summary.text), beginning.as_ref()]
             .into_iter()
+            .flatten()
             .map(|text| with_quotes(&quotes, text, share_of_quotes(self.rules), counter))
             .map(|text| format!("<{tag}>\n{}\n</{tag}>", within_tag(&text, tag)))
             .map(|text| ContextMessage::count(Message::assistant(text).compacted(), counter))
@@ -219,6 +226,14 @@ impl<'a> Summarizer<'a> {
                 Ok((n_more, prompt)) => self.ask(prompt).await.map(|text| (n_more, text)),
                 Err(error) => Err(error),
             };
+            let asked = asked.and_then(|(n_more, text)| {
+                let read = &self.originals[groups[n_groups].start..groups[n_groups + n_more - 1].end];
+                if is_about(&text, read, so_far) {
+                    Ok((n_more, text))
+                } else {
+                    Err(StrategyError::SummaryUnrelated)
+                }
+            });
             match asked {
                 Ok((n_more, text)) => {
                     n_groups += n_more;
@@ -237,8 +252,12 @@ impl<'a> Summarizer<'a> {
     fn earlier_summaries(&self, context: &Context, groups: &[Range<usize>]) -> Vec<(Vec<String>, String)> {
         let summary = |group: &Range<usize>| {
             let message = context.messages()[group.start].message();
-            let is_summary = message.is_compacted && message.role() == Role::Assistant;
-            let text = is_summary.then(|| message.to_text())?;
+            let text = (message.role() == Role::Assistant).then(|| message.to_text())?;
+            // Only the default tag is recognized when a file is read.
+            let is_written = || message.calls().is_empty() && is_in_tag(&text, self.tag.as_str());
+            if !message.is_compacted && !is_written() {
+                return None;
+            }
             let (quotes, text) = split_quotes(in_tag(&text, self.tag.as_str())?);
             Some((quotes, text.to_owned()))
         };
@@ -336,6 +355,15 @@ impl<'a> Summarizer<'a> {
         }
     }
 
+    /// Returns the whole sentences at the start of a text that take about half of `tokens`; `None` if they are too
+    /// few to be useful.
+    fn beginning_within(&self, text: &str, tokens: Tokens) -> Option<String> {
+        let is_of = self.services.counter().count(text).as_u64().max(1);
+        let keep = text.chars().count() as u64 * tokens.share(1, 2).as_u64() / is_of;
+        let end = text.char_indices().nth(keep as usize).map_or(text.len(), |(end, _)| end);
+        self.beginning(&text[..end])
+    }
+
     /// Returns the whole sentences of a text that is not whole; `None` if they are too few to be useful.
     fn beginning(&self, text: &str) -> Option<String> {
         let whole = up_to_last_end(text);
@@ -381,6 +409,11 @@ fn shorten(message: &Message, keep: usize) -> Message {
 fn smaller(n: usize, over: &StillOver) -> usize {
     let share = n as u64 * over.have.as_u64() / over.need.as_u64().max(1);
     (share as usize).min(n - 1).max(usize::from(n > 1))
+}
+
+/// Checks whether a text is a summary in its tag from beginning to end, as a compaction writes it.
+fn is_in_tag(text: &str, tag: &str) -> bool {
+    text.starts_with(&format!("<{tag}>\n")) && text.ends_with(&format!("\n</{tag}>"))
 }
 
 /// Returns the text between `<tag>` and `</tag>`; `None` if they are not there.
@@ -707,7 +740,8 @@ mod tests {
         let yaml = "{ model: m, retention_window: 2, max_tokens: 1700 }";
         // The target leaves 1,700 − 603 tokens, of which four fifths are shared out by size.
         assert_eq!(shown(yaml, "suAauAAAuaa"), [(text("1"), text("8"), 235), (text("1"), text("8"), 641)]);
-        assert_eq!(shown("{ model: m, retention_window: 2 }", "suaaaaaa"), [(text("1"), None, 2_000)]);
+        assert_eq!(shown("{ model: m, retention_window: 2 }", "suaaaaaa"), [(text("1"), None, 200)]);
+        assert_eq!(shown("{ model: m, retention_window: 2 }", "suAAAAAaa"), [(text("1"), None, 2_000)]);
         let small = "{ model: m, retention_window: 2, summary_max_tokens: 77 }";
         assert_eq!(shown(small, "suaaaaaa"), [(text("1"), None, 77)]);
     }

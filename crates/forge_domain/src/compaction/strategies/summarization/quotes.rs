@@ -34,6 +34,36 @@ pub(super) fn split_quotes(summary: &str) -> (Vec<String>, &str) {
     (quotes, rest.trim_start())
 }
 
+/// Returns what the user said by the quotes at the start of a summary's message, oldest first, each with the label of
+/// its message, and the length of the text up to the end of the quotes.
+pub(in crate::compaction) fn said_in_summary(text: &str) -> (Vec<(&str, String)>, usize) {
+    let opening = text.split_inclusive('\n').next().filter(|line| line.starts_with('<')).map_or(0, str::len);
+    let inner = &text[opening..];
+    let Some(quotes) = inner.strip_prefix(HEADING).and_then(|rest| rest.strip_prefix('\n')) else {
+        return (Vec::new(), 0);
+    };
+    let lines = quotes.split_inclusive('\n').take_while(|line| line.starts_with('>'));
+    let length = text.len() - quotes.len() + lines.clone().map(str::len).sum::<usize>();
+    let mut said: Vec<(&str, String)> = Vec::new();
+    for line in lines.map(|line| line.trim_end_matches('\n')) {
+        let line = line.trim_start_matches('>');
+        let line = line.strip_prefix(' ').unwrap_or(line);
+        let first = line.strip_prefix('[').and_then(|rest| rest.split_once("] "));
+        match (first.filter(|(label, _)| label.starts_with('m')), said.last_mut()) {
+            (Some((label, text)), _) => said.push((label, text.to_owned())),
+            // A line that looked like the start of a quote has one more blank.
+            (None, Some((_, said))) => {
+                let line = line.strip_prefix(' ').filter(|line| line.starts_with("[m")).unwrap_or(line);
+                said.push('\n');
+                said.push_str(line);
+            }
+            // What only counts older ones.
+            (None, None) => {}
+        }
+    }
+    (said, length)
+}
+
 /// Quotes what a user said: each line is marked, so that no content ends the quote.
 pub(super) fn quote(message: &ContextMessage) -> String {
     let label = message.label();
@@ -81,4 +111,35 @@ pub(super) fn with_quotes(
 /// Returns a line of a quote, marked if it was cut within.
 fn marked(line: &str) -> String {
     if line.starts_with('>') { line.to_owned() } else { format!("> {line}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::compaction::fixture::Characters;
+    use crate::{Conversation, Message};
+
+    #[test]
+    fn what_a_summary_quotes_is_read_again() {
+        let mut log = Conversation::new();
+        let said = ["Use tabs.", "one\n\n[m7] is mine\n> so is this", "Third."];
+        for text in said {
+            log.append(ContextMessage::count(Message::user(text), &Characters));
+        }
+        let quotes: Vec<String> = log.messages().map(quote).collect();
+        let expected: Vec<(&str, String)> =
+            ["m0", "m1", "m2"].into_iter().zip(said.map(str::to_owned)).collect();
+        let of = |most: u64| {
+            let text = with_quotes(&quotes, "The parser is done.", Tokens::new(most), &Characters);
+            format!("<note>\n{text}\n</note>")
+        };
+        let text = of(1_000);
+        let (actual, length) = said_in_summary(&text);
+        assert_eq!((actual, text[length..].trim()), (expected.clone(), "The parser is done.\n</note>"));
+        let short = of(30);
+        assert_eq!(said_in_summary(&short).0.last(), expected.last(), "{short}");
+        assert_eq!(said_in_summary("<note>\nNo quotes.\n</note>"), (Vec::new(), 0));
+    }
 }

@@ -1,0 +1,193 @@
+//! The lines of a long text that somebody asks about: they stay where the rest between head and tail leaves.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use super::features::{ByTerm, Features, Line, TermHasher};
+use super::question::Question;
+use super::short_text::{byte_of_char, head_and_tail, omission};
+use crate::{Context, Message};
+
+/// The part of what stays that the lines asked for may take, one of so many.
+const PART: usize = 3;
+/// A line counts if it has this share of what the best one has of a question.
+const OF_BEST: f32 = 0.7;
+/// Fewer lines are no text to look for anything in.
+const LEAST_LINES: usize = 20;
+/// A line answers only with a term that at most one of so many lines has.
+const RARE: usize = 20;
+/// Most characters of a text's end, and of its beginning, that may be a question about the rest of it.
+const QUESTION_CHARS: usize = 400;
+
+/// A long text, and the lines of it that are asked for.
+pub(crate) struct AskedLines<'a> {
+    text: &'a str,
+    /// The lines as parts of the text, those that answer best first.
+    lines: Vec<Range<usize>>,
+}
+
+impl<'a> AskedLines<'a> {
+    /// Reads `text`, the content of the message at `position`: what the newest requests and calls of `context` ask about
+    /// or, if it is the latest request itself, what its end and its beginning do.
+    pub(crate) fn of(context: &Context, position: usize, text: &'a str) -> Self {
+        let features = Features::of(&Message::user(text));
+        if features.lines.len() < LEAST_LINES {
+            return Self { text, lines: Vec::new() };
+        }
+        let is_request = context.latest_user() == Some(position);
+        let questions = if is_request { edges(text) } else { asked_in(context) };
+        let mut answers: Vec<(f32, &Line)> =
+            questions.iter().flat_map(|question| question.answers(&features)).collect();
+        answers.sort_by(|(one, first), (other, second)| {
+            other.total_cmp(one).then(first.start.cmp(&second.start))
+        });
+        let lines = answers.into_iter().map(|(_, line)| line.start as usize..line.end as usize);
+        Self { text, lines: lines.collect() }
+    }
+
+    /// Returns the text shortened to head, tail and the lines between them, with at most about `keep` characters.
+    pub(crate) fn shortened(&self, keep: usize) -> String {
+        let room = keep / PART;
+        let mut left = room;
+        let mut lines: Vec<&Range<usize>> = Vec::new();
+        let (head, tail) = ends(self.text, (keep - room) / 2);
+        for line in self.lines.iter().filter(|line| line.start >= head && line.end <= tail) {
+            let n_chars = self.text[line.clone()].chars().count();
+            if n_chars <= left && !lines.contains(&line) {
+                left -= n_chars;
+                lines.push(line);
+            }
+        }
+        // What the lines do not need is the head's and the tail's.
+        let (head, tail) = ends(self.text, (keep - room + left) / 2);
+        lines.retain(|line| line.start >= head && line.end <= tail);
+        if lines.is_empty() {
+            return head_and_tail(self.text, keep);
+        }
+        lines.sort_by_key(|line| line.start);
+        let mut shortened = self.text[..head].to_owned();
+        let mut at = head;
+        let omit = |shortened: &mut String, part: &str| {
+            shortened.push('\n');
+            if !part.trim().is_empty() {
+                shortened.push_str(&omission(part));
+                shortened.push('\n');
+            }
+        };
+        for line in lines {
+            omit(&mut shortened, &self.text[at..line.start]);
+            shortened.push_str(&self.text[line.clone()]);
+            at = line.end;
+        }
+        omit(&mut shortened, &self.text[at..tail]);
+        shortened.push_str(&self.text[tail..]);
+        shortened
+    }
+}
+
+/// Returns the end of a text's head and the start of its tail, whole lines of about `keep` characters each.
+fn ends(text: &str, keep: usize) -> (usize, usize) {
+    let n_chars = text.chars().count();
+    let (head, tail) = (byte_of_char(text, keep), byte_of_char(text, n_chars - keep.min(n_chars)));
+    let head = text[..head].rfind('\n').filter(|end| end * 2 > head).unwrap_or(head);
+    let tail = text[tail..].find('\n').map_or(tail, |end| tail + end + 1);
+    (head, tail.max(head))
+}
+
+/// A question about a text: its terms, and the part of the text that asks, if it is in there.
+struct Asking {
+    terms: HashSet<u64, TermHasher>,
+    asks: Range<usize>,
+}
+
+/// Returns what the newest requests and calls ask.
+fn asked_in(context: &Context) -> Vec<Asking> {
+    let question = Question::of(context, None);
+    question.asked().map(|asked| Asking { terms: asked.terms().collect(), asks: 0..0 }).collect()
+}
+
+/// Returns what the last and the first line of a text ask.
+fn edges(text: &str) -> Vec<Asking> {
+    let whole = text.trim_end();
+    let n_chars = whole.chars().count();
+    let from = byte_of_char(whole, n_chars.saturating_sub(QUESTION_CHARS));
+    let last = whole[from..].rfind('\n').map_or(from, |end| from + end + 1)..whole.len();
+    let to = byte_of_char(whole, QUESTION_CHARS.min(n_chars));
+    let first = 0..whole[..to].find('\n').unwrap_or(to);
+    let asking = |asks: Range<usize>| {
+        let terms = Features::of(&Message::user(&text[asks.clone()])).terms;
+        Asking { terms: terms.iter().map(|term| term.hash()).collect(), asks }
+    };
+    [last, first].map(asking).into()
+}
+
+impl Asking {
+    /// Returns the lines that answer it best, each with how well it does.
+    fn answers<'a>(&self, features: &'a Features) -> Vec<(f32, &'a Line)> {
+        let named_in = |line: &'a Line| {
+            let terms = features.places(line).iter().map(|place| features.terms[*place as usize].hash());
+            (line, terms.filter(|term| self.terms.contains(term)).collect::<Vec<u64>>())
+        };
+        let others = features.lines.iter().filter(|line| !self.asks.contains(&(line.start as usize)));
+        let found: Vec<(&Line, Vec<u64>)> = others.map(named_in).collect();
+        let mut n_lines: ByTerm<usize> = ByTerm::default();
+        found.iter().flat_map(|(_, terms)| terms).for_each(|term| *n_lines.entry(*term).or_default() += 1);
+        let weight = |term: &u64| (found.len() as f32 / n_lines[term] as f32).ln_1p().powi(2);
+        let is_rare = |term: &u64| n_lines[term] * RARE <= found.len().max(RARE);
+        let told = found.iter().filter(|(_, terms)| terms.iter().any(is_rare));
+        let told: Vec<(f32, &Line)> =
+            told.map(|(line, terms)| (terms.iter().map(weight).sum(), *line)).collect();
+        let best = told.iter().map(|(worth, _)| *worth).fold(0.0, f32::max);
+        told.into_iter().filter(|(worth, _)| *worth >= best * OF_BEST).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compaction::fixture::Characters;
+    use crate::{ContextMessage, Conversation};
+
+    fn log_text() -> String {
+        let line = |n: usize| {
+            format!("10:{:02} chunk ZK-{} of the import was written, {n} rows", n % 60, 77_000 + n)
+        };
+        (0..400).map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn the_line_that_is_asked_for_stays_in_a_long_text() {
+        let log = log_text();
+        let both = format!("{log}\n\nWhy was chunk ZK-77120 written twice?");
+        for (said, position) in [
+            (vec![log.as_str(), "Why was chunk ZK-77120 written twice?"], 0),
+            (vec!["Here comes the log.", both.as_str()], 1),
+        ] {
+            let mut conversation = Conversation::new();
+            for text in &said {
+                conversation.append(ContextMessage::count(Message::user(*text), &Characters));
+            }
+            let short = AskedLines::of(&conversation.view(), position, said[position]).shortened(2_000);
+            assert!(short.chars().count() < 2_300, "{}", short.chars().count());
+            assert!(
+                short.contains("\n10:00 chunk ZK-77120 of the import was written, 120 rows\n"),
+                "{short}"
+            );
+            assert!(
+                short.starts_with("10:00 chunk ZK-77000") && short.matches(" omitted ...]").count() >= 2,
+                "{short}"
+            );
+        }
+    }
+
+    #[test]
+    fn where_nothing_is_asked_head_and_tail_stay() {
+        let log = log_text();
+        let mut conversation = Conversation::new();
+        for text in [log.as_str(), "Thanks!"] {
+            conversation.append(ContextMessage::count(Message::user(text), &Characters));
+        }
+        let short = AskedLines::of(&conversation.view(), 0, &log).shortened(2_000);
+        assert_eq!(short, head_and_tail(&log, 2_000));
+    }
+}
