@@ -123,7 +123,7 @@ const MOST_ATTEMPTS: usize = 3;
 const MOST_OF_FOLDED: u64 = 90;
 /// The share of what is free for the record and the newest messages that summaries of a model may keep, in
 /// percent.
-const SUMMARIES_PERCENT: u64 = 60;
+const SUMMARIES_PERCENT: u64 = 50;
 /// The share of the target that may stay unused, in percent.
 const UNUSED_PERCENT: u64 = 6;
 
@@ -237,6 +237,7 @@ impl Plan {
             taken: tokens.iter().copied().sum::<Tokens>() - fixed - folded,
             folded,
         };
+        plan.hold_summaries(&mut share, &tokens, context);
         for mut yielding in YIELDING {
             if is_even_talk && yielding.what == Yield::RetentionAge {
                 yielding.claim = CLAIM_OF_TALK;
@@ -244,7 +245,6 @@ impl Plan {
             plan.give_up(yielding, &mut share, &tokens, context, counter);
         }
         plan.let_go_for_counts(rules, context);
-        plan.hold_summaries(&mut share, &tokens, context);
         let system = plan.held_tokens(&tokens, |hold| hold == Hold::System);
         let percent = if is_even_talk { TAIL_PERCENT_OF_TALK } else { TAIL_PERCENT };
         let tail = (share.free - system).share(percent, 100) + more - (share.taken - system);
@@ -283,7 +283,7 @@ impl Plan {
     /// Holds the newest of the summaries that a model wrote, as far as they fit beside a record: they were paid
     /// for, and say more than quotes of them would.
     fn hold_summaries(&mut self, share: &mut Share, tokens: &[Tokens], context: &Context) {
-        let mut room = (share.free - share.taken).share(SUMMARIES_PERCENT, 100);
+        let mut room = share.free.share(SUMMARIES_PERCENT, 100);
         for (index, group) in self.standing.groups.iter().enumerate().collect::<Vec<_>>().into_iter().rev() {
             let message = context.messages()[group.range().start].message();
             let is_summary = message.is_compacted && message.role() == Role::Assistant;
@@ -337,7 +337,10 @@ impl Plan {
 
     /// Lets groups held in such a way leave, the oldest first, until the record has all of its claim.
     fn let_go(&mut self, held: Hold, yielding: Yielding, share: &mut Share, tokens: &[Tokens]) {
-        for (hold, tokens) in self.standing.holds.iter_mut().zip(tokens) {
+        let groups = self.standing.groups.iter().zip(&mut self.standing.holds).zip(tokens);
+        // Summaries are held like system messages, and stay.
+        for ((_, hold), tokens) in groups.filter(|((group, _), _)| held != Hold::System || group.has_system())
+        {
             if *hold == held && share.lacks(yielding.claim) > Tokens::ZERO {
                 *hold = Hold::Free;
                 share.fold(*tokens);
@@ -459,7 +462,8 @@ impl Plan {
         let marker = || {
             let folded = self.folded.iter().filter_map(|index| self.standing.groups.iter().nth(*index));
             let folded = folded.flat_map(|group| &context.messages()[group.range()]);
-            Some(omission_marker(folded, counter)).filter(|marker| marker.tokens() <= room)
+            let tokens: Tokens = folded.clone().map(ContextMessage::tokens).sum();
+            Some(omission_marker(folded, counter)).filter(|marker| marker.tokens() < tokens)
         };
         edited(folding.fill(room, worth, counter).or_else(marker))
     }

@@ -10,9 +10,11 @@ const HEADING: &str = "The user said, word for word:";
 /// Fewer tokens than this are no use to a shortened message.
 const LEAST: Tokens = Tokens::new(20);
 
-/// Returns the tokens that the quoted words of users may have: their share of the target.
+/// Returns the tokens that the quoted words of users may have: their share of the target, and as much again, since
+/// what a message of its own cannot hold stands in the record, and a summary of turns is one.
 pub(super) fn share_of_quotes(rules: &CompactionRules) -> Tokens {
-    rules.user_share.of(rules.target.tokens)
+    let share = rules.user_share.of(rules.target.tokens);
+    share + share.min(rules.target.tokens.share(1, 4))
 }
 
 /// Splits a summary into the quotes at its start, oldest first, and the rest.
