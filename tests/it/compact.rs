@@ -148,7 +148,7 @@ fn what_does_not_fit_is_made_to_by_an_independent_count() {
 }
 
 #[test]
-fn what_leaves_is_folded_where_something_stands_for_it_and_dropped_where_nothing_does() {
+fn what_leaves_is_folded_where_something_tells_of_it_and_dropped_where_it_is_only_counted() {
     let mut input = request(30);
     let messages = input["messages"].as_array_mut().unwrap();
     // It stays, so what leaves leaves in two runs.
@@ -157,7 +157,7 @@ fn what_leaves_is_folded_where_something_stands_for_it_and_dropped_where_nothing
     let forge = forge_with(&input.to_string());
     for (strategy, gone, why) in [
         ("extraction", "folded", " stands for it"),
-        ("sliding_window", "dropped", "nothing stands for it"),
+        ("sliding_window", "dropped", " counts it among what was omitted"),
         ("{sliding_window: {keep_first: 1, keep_last: 4}}", "dropped", " counts it among what was omitted"),
     ] {
         let arguments = ["-o", "out.json", "--max-tokens", "1k", "--strategy", strategy, "--json"];

@@ -82,7 +82,9 @@ fn a_replay_asks_no_model_unless_it_is_told_to() {
     // With one it asks; a server that fails is an attempt with its reason, and the next rung takes over.
     let server = ScriptedServer::start(vec![
         Step::status(500, "{}"),
-        Step::text("<forge_context_summary>read some</forge_context_summary>"),
+        Step::text(
+            "<forge_context_summary>read the nights of 2025-09-01 and 2025-09-02</forge_context_summary>",
+        ),
     ]);
     let mut command = forge.command(&[&arguments[..], &["--json"]].concat());
     let actual = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));

@@ -27,8 +27,8 @@ pub(crate) struct AskedLines<'a> {
 }
 
 impl<'a> AskedLines<'a> {
-    /// Reads `text`, the content of the message at `position`: what the newest requests and calls of `context` ask about
-    /// or, if it is the latest request itself, what its end and its beginning do.
+    /// Reads `text`, the content of the message at `position`: what the newest requests and calls of
+    /// `context` ask about or, if it is the latest request itself, what its end and its beginning do.
     pub(crate) fn of(context: &Context, position: usize, text: &'a str) -> Self {
         let features = Features::of(&Message::user(text));
         if features.lines.len() < LEAST_LINES {
@@ -45,7 +45,8 @@ impl<'a> AskedLines<'a> {
         Self { text, lines: lines.collect() }
     }
 
-    /// Returns the text shortened to head, tail and the lines between them, with at most about `keep` characters.
+    /// Returns the text shortened to head, tail and the lines between them, with at most about `keep`
+    /// characters.
     pub(crate) fn shortened(&self, keep: usize) -> String {
         let room = keep / PART;
         let mut left = room;

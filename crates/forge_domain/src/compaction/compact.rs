@@ -31,7 +31,8 @@ pub struct Compact {
     #[schemars(extend("examples" = [40]))]
     pub turn_threshold: Option<NonZeroUsize>,
     /// Target: at most this many tokens remain, and about as many if there is something worth keeping.
-    /// Default a quarter of `token_threshold`, or 4000 tokens if that is more, and at most 5/8 of it.
+    /// Default a quarter of `token_threshold`, or 4000 tokens if that is more, and at most 5/8 of it; or,
+    /// where what must stay takes much of that, a fifth of the rest of `token_threshold` beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["50%", 4000]))]
     pub max_tokens: Option<TokenLimit>,
@@ -157,6 +158,7 @@ impl Compact {
                 turns: self.turn_threshold,
             },
             target: SizeLimits { tokens: target, messages: max_messages, turns: max_turns },
+            is_default_target: self.max_tokens.is_none(),
             min_reduction: self.min_reduction.unwrap_or(Self::MIN_REDUCTION),
             user_share: self.user_share.unwrap_or(Self::USER_SHARE),
             retention_window: self.retention_window.unwrap_or(Self::RETENTION_WINDOW),

@@ -287,7 +287,12 @@ fn whole(context: &Context) -> Vec<Term> {
 /// least, and the room at most, and its target half-way between.
 fn within_reach(rules: &CompactionRules, least: Size, room: Tokens) -> CompactionRules {
     let mut reachable = rules.clone();
-    if least.tokens > rules.target.tokens {
+    if rules.is_default_target {
+        let beside = least.tokens + (rules.trigger.tokens - least.tokens).share(1, LEAST_BESIDE);
+        let most = rules.trigger.tokens.share(5, 8);
+        reachable.target.tokens = rules.target.tokens.max(beside.min(most));
+    }
+    if least.tokens > reachable.target.tokens {
         let trigger = rules.trigger.tokens.max(least.tokens + least.tokens).min(room);
         let target = least.tokens + (trigger - least.tokens).share(1, 2);
         reachable = reachable.with_token_limits(trigger, target);
@@ -307,6 +312,10 @@ fn within_reach(rules: &CompactionRules, least: Size, room: Tokens) -> Compactio
     }
     reachable
 }
+
+/// A target that nobody set leaves at least one of so many parts of what the trigger leaves beside what must
+/// stay: else a long system prompt would leave nothing of the work in a small window.
+const LEAST_BESIDE: u64 = 5;
 
 /// Returns a target for turns that is at least two below its trigger, if there is such a number: a trigger
 /// fires at as many turns, so the next turn would be compacted again.

@@ -49,8 +49,8 @@ pub(crate) fn level(items: &[Item], excess: Tokens, of: CutOf) -> (Vec<Cut>, Tok
     (cuts, saved_at(low))
 }
 
-/// Returns the message with its head and tail alone, and the lines between them that are asked for, in at most the tokens
-/// of `cut`. Pinned text in it is cut last.
+/// Returns the message with its head and tail alone, and the lines between them that are asked for, in at
+/// most the tokens of `cut`. Pinned text in it is cut last.
 pub(crate) fn shorten(context: &Context, pins: &Pins, cut: &Cut, counter: &dyn TokenCounter) -> Option<Edit> {
     let message = &context.messages()[cut.position];
     if cut.of == CutOf::Arguments {

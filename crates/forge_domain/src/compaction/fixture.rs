@@ -126,7 +126,8 @@ impl Script {
         }
     }
 
-    /// Creates a summarizer that always gives the same good summary, with some of the names that it was shown.
+    /// Creates a summarizer that always gives the same good summary, with some of the names that it was
+    /// shown.
     pub(super) fn summarizing() -> Self {
         let summary = format!("thinking <forge_context_summary>{SUMMARY}</forge_context_summary>");
         Self { always: Some(summary), ..Self::new(Vec::new()) }

@@ -114,8 +114,9 @@ impl Ladder<'_> {
         stack
     }
 
-    /// Returns `cleared`, or what extraction makes of `reached` if that is among the `rest` of the strategies and keeps
-    /// more: clearing takes whole results, and one large result less may be far too much.
+    /// Returns `cleared`, or what extraction makes of `reached` if that is among the `rest` of the
+    /// strategies and keeps more: clearing takes whole results, and one large result less may be far too
+    /// much.
     async fn fuller(
         &self,
         rest: &[NamedStrategy],

@@ -37,7 +37,7 @@ const MANY: usize = 10;
 /// At most one of so many messages answers a question, or so few.
 const MANY_ANSWERS: usize = 20;
 const FEW_ANSWERS: usize = 3;
-/// What has this share of what the best answer has is as good.
+/// An answer with this share of the best one is as good.
 const NEARLY_BEST: f32 = 0.85;
 
 impl Question {
@@ -64,8 +64,8 @@ impl Question {
     }
 
     /// Returns the question without remarks. Most messages of a talk are remarks: they ask for nothing. A
-    /// message asks for something if a few others have half of its terms, weighted by how rare they are, and more
-    /// than the rest.
+    /// message asks for something if a few others have half of its terms, weighted by how rare they are, and
+    /// more than the rest.
     pub(crate) fn without_remarks(mut self, context: &Context) -> Self {
         let messages = context.messages();
         let most = (messages.len() / MANY_ANSWERS).max(FEW_ANSWERS);

@@ -13,6 +13,8 @@ pub struct CompactionRules {
     pub trigger: SizeLimits,
     /// The limits within which its result should be.
     pub target: SizeLimits,
+    /// True if nobody set the target in tokens: it then is above what must stay in any case.
+    pub is_default_target: bool,
     /// Share of messages or of tokens below which an attempt is not worth its cost.
     pub min_reduction: Percent,
     /// Share of the target for the person's words, which stay verbatim.

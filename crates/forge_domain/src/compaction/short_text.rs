@@ -36,8 +36,8 @@ pub(crate) fn omission(part: &str) -> String {
 /// without spaces, and is cut anywhere.
 const WORD_BYTES: usize = 40;
 
-/// Returns `head` without the word at its end, unless that is long or all there is. Of a long one, such as a path, the
-/// last part is a word.
+/// Returns `head` without the word at its end, unless that is long or all there is. Of a long one, such as a
+/// path, the last part is a word.
 fn without_last_word(head: &str) -> &str {
     let is_near = |at: &usize| head.len() - at <= WORD_BYTES && !head[..*at].trim().is_empty();
     let blank = head.rfind(char::is_whitespace).filter(is_near);

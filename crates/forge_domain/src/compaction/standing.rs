@@ -404,9 +404,9 @@ fn said(context: &Context) -> Tokens {
 const WORK: usize = 8;
 /// The least part of a talk that the person says if both sides say about as much, in percent.
 const EVEN_PERCENT: u64 = 30;
-/// The share that the notes of the opening may take of what the system messages leave of the target, in percent:
-/// project rules fit in it, and a long summary by another program must not displace the work that came after
-/// it.
+/// The share that the notes of the opening may take of what the system messages leave of the target, in
+/// percent: project rules fit in it, and a long summary by another program must not displace the work that
+/// came after it.
 const NOTES_PERCENT: u64 = 33;
 /// The part of their share that the person's words have in such talk, in percent.
 const PERSON_PERCENT_OF_TALK: u64 = 30;

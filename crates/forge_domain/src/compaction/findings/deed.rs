@@ -15,8 +15,9 @@ pub(crate) struct Deed {
     pub(crate) touches: Vec<(String, Touch)>,
     /// The test, build or check that it runs.
     pub(crate) check: Option<Check>,
-    /// The identity of a call: a success of one resolves the error of another with the same key.
-    pub(crate) key: Option<String>,
+    /// The identities of a call, of each of its commands one: a success resolves the errors of others whose
+    /// last one is among them.
+    pub(crate) keys: Vec<String>,
     /// True if it only looks: something that it does not find is not an unresolved error.
     pub(crate) only_looks: bool,
     /// The extent of the file that it reads; `None` if it reads none.
@@ -112,7 +113,10 @@ impl Deed {
         Self {
             call_hash: hash(call.name.as_str()).rotate_left(1) ^ hash(&call.arguments),
             check: command.and_then(check_in),
-            key: path.map(|path| format!("{name} {path}")).or_else(|| command.map(identity)),
+            keys: match path {
+                Some(path) => vec![format!("{name} {path}")],
+                None => command.into_iter().flat_map(|command| command.split("&&")).map(identity).collect(),
+            },
             only_looks: reads.is_some() || command.is_some_and(only_looks),
             hides_status: command.is_some_and(hides_status),
             subject: path
@@ -312,11 +316,17 @@ fn steps(command: &str) -> Vec<&str> {
 
 /// Returns the beginning of a command, without a change of folder before it, by which two runs are the same.
 fn head(command: &str) -> String {
-    in_its_folder(command).split_whitespace().collect::<Vec<_>>().join(" ").chars().take(40).collect()
+    in_its_folder(command.trim_start())
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .chars()
+        .take(40)
+        .collect()
 }
 
-/// Returns the first two words of a command that are no options and set no variable: runs of it with others are
-/// attempts at the same.
+/// Returns the first two words of a command that are no options and set no variable: runs of it with others
+/// are attempts at the same.
 fn identity(command: &str) -> String {
     let head = head(command);
     let sets = |word: &&str| word.contains('=') && !word.contains('/');

@@ -116,7 +116,7 @@ static GOOD_COUNTS: Pattern = LazyLock::new(|| {
 
 /// A line that begins with its place in a file, as most compilers and linters write.
 static PLACE: Pattern = LazyLock::new(|| Regex::new(r"(?m)^\S+\.\w+:\d+(?::\d+)?:? \S.*$").ok());
-/// What stands there may be less than an error.
+/// Words for less than an error.
 static LESS: Pattern = LazyLock::new(|| Regex::new(r"(?i)warning|note|info|remark|hint").ok());
 
 fn matches(pattern: &Pattern, text: &str) -> bool {

@@ -111,9 +111,9 @@ impl CompactionStrategy for SlidingWindow {
     }
 }
 
-/// Returns the oldest groups whose dropping makes every target hold; all that may leave if none does. A record
-/// or a summary of what came before them tells more than they do, so it goes after them. The retention window
-/// yields, oldest first, only after everything before it is gone.
+/// Returns the oldest groups whose dropping makes every target hold; all that may leave if none does. A
+/// record or a summary of what came before them tells more than they do, so it goes after them. The
+/// retention window yields, oldest first, only after everything before it is gone.
 pub(super) fn oldest_until(
     rules: &CompactionRules,
     context: &Context,

@@ -27,6 +27,8 @@ mod share {
     pub(super) const STATE: u64 = 35;
     /// The person's words.
     pub(super) const SAID: u64 = 65;
+    /// Those in the quotes of summaries, of which no message is left.
+    pub(super) const SAID_IN_SUMMARIES: u64 = 80;
     /// The agent's newest texts, and that which the latest request answers.
     pub(super) const NEWEST: u64 = 42;
     /// Answers to the question; in talk, a question is often a remark.
@@ -170,7 +172,7 @@ impl Folding<'_> {
             let used = choice.fill(for_answers.share(3, 5), Purpose::Answer, &|passage| !is_said(passage));
             for_answers = for_answers - used;
         }
-        choice.take_said(&self.said_in_summaries(), share::SAID);
+        choice.take_said(&self.said_in_summaries(), share::SAID_IN_SUMMARIES);
         let is_stated = |passage: &Passage| is_said(passage) || is_told(passage);
         if self.material.is_talk {
             // What the agent says in talk is as much of it as what the person says.
@@ -287,8 +289,8 @@ impl Folding<'_> {
         all
     }
 
-    /// Returns what the person says in the quotes of the summaries that leave, oldest first, each with the number of
-    /// its message and the position of the summary.
+    /// Returns what the person says in the quotes of the summaries that leave, oldest first, each with the
+    /// number of its message and the position of the summary.
     fn said_in_summaries(&self) -> Vec<(u64, usize, String)> {
         let mut all = Vec::new();
         for (position, source) in self.material.sources.iter().enumerate() {

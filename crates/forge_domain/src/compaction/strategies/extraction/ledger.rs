@@ -68,9 +68,9 @@ impl<'a> Ledger<'a> {
         if let Some(check) = &deed.check {
             self.take_check(check, failure.is_none());
         }
-        let Some(key) = deed.key.as_deref() else { return };
+        let Some(key) = deed.keys.last() else { return };
         match failure {
-            None => self.open.retain(|(open, _)| *open != key),
+            None => self.open.retain(|(open, _)| deed.keys.iter().all(|key| key != open)),
             Some(Failure { line: Some(line), .. }) if !deed.only_looks => {
                 self.open.retain(|(_, known)| known != line);
                 self.open.push((key, line));
@@ -86,7 +86,8 @@ impl<'a> Ledger<'a> {
         } else {
             self.last_check = run;
         }
-        // Whatever failed before, the check that counts passes now. What only builds tells nothing about a test.
+        // Whatever failed before, the check that counts passes now. What only builds tells nothing about a
+        // test.
         let counts = check.is_test || self.last_test.is_none_or(|(_, passed)| passed);
         if passed && counts {
             self.open.clear();
@@ -297,6 +298,12 @@ mod tests {
         assert_eq!(ledger(&[failed, ("Bash", run("ls"), "a")]).errors.len(), 1);
         let missing = "grep: y: No such file or directory\nExit code 2";
         assert_eq!(ledger(&[("Bash", run("grep x y"), missing)]).errors, []);
+        let rebase = [
+            ("Bash", run("git rebase main"), "error: could not apply 66923\nExit code 1"),
+            ("Bash", run("git add a.md && GIT_EDITOR=true git rebase --continue"), "Successfully rebased"),
+        ];
+        assert_eq!(ledger(&rebase[..1]).errors.len(), 1);
+        assert_eq!(ledger(&rebase).errors, []);
         // An error in an earlier record is resolved as well.
         assert_eq!(ledger_after(&earlier, &[("Bash", run("ls"), "a")]).errors, earlier.errors);
         assert_eq!(ledger_after(&earlier, &[mended]).errors, []);

@@ -280,8 +280,8 @@ impl Plan {
         [left(rules.target.messages, held.messages), left(rules.target.turns, held.turns)]
     }
 
-    /// Holds the newest of the summaries that a model wrote, as far as they fit beside a record: they were paid
-    /// for, and say more than quotes of them would.
+    /// Holds the newest of the summaries that a model wrote, as far as they fit beside a record: they were
+    /// paid for, and say more than quotes of them would.
     fn hold_summaries(&mut self, share: &mut Share, tokens: &[Tokens], context: &Context) {
         let mut room = share.free.share(SUMMARIES_PERCENT, 100);
         for (index, group) in self.standing.groups.iter().enumerate().collect::<Vec<_>>().into_iter().rev() {
@@ -357,8 +357,8 @@ impl Plan {
         Item { tokens: cut.map_or(item.tokens, |cut| cut.most), ..item }
     }
 
-    /// Keeps the newest of what is free verbatim, up to `tail` and to the targets for messages and turns beside a
-    /// record; everything else leaves. The first that is too large is shortened.
+    /// Keeps the newest of what is free verbatim, up to `tail` and to the targets for messages and turns
+    /// beside a record; everything else leaves. The first that is too large is shortened.
     fn fold_all_but_newest(
         &mut self,
         mut tail: Tokens,
@@ -455,8 +455,8 @@ impl Plan {
             }
         }
         let folding = Folding { material, leaves: &leaves, left: &left };
-        // What stays is measured, not estimated: the record has exactly the rest, but if that is not the target's
-        // doing, less than what it stands for.
+        // What stays is measured, not estimated: the record has exactly the rest, but if that is not the
+        // target's doing, less than what it stands for.
         let without = edited(None).size().tokens;
         let room = (target - without).min((context.size().tokens - without).share(MOST_OF_FOLDED, 100));
         let marker = || {

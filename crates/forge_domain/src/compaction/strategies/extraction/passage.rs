@@ -62,7 +62,8 @@ impl Passage {
         &features.lines[self.lines_from as usize..self.lines_to as usize]
     }
 
-    /// Returns the passage of the same message that begins with the line of such a number, as long as one of work may be.
+    /// Returns the passage of the same message that begins with the line of such a number, as long as one of
+    /// work may be.
     pub(super) fn moved(&self, features: &Features, lines_from: u32) -> Self {
         let lines = &features.lines[lines_from as usize..];
         let start = indented_start(&features.text, lines[0].start);

@@ -65,8 +65,8 @@ struct Done {
 }
 
 impl Done {
-    /// Returns the call whose result is at `position`, if there is one that `leaves` too. A list of tasks counts
-    /// as none: it has a section of its own.
+    /// Returns the call whose result is at `position`, if there is one that `leaves` too. A list of tasks
+    /// counts as none: it has a section of its own.
     fn at(position: usize, material: &Material<'_>, leaves: &[bool], folder: &Folder) -> Option<Self> {
         let asked = answered_call(material.context, position)?;
         if !leaves[asked.place.message] {
@@ -89,8 +89,8 @@ impl Done {
 /// Most labels of calls that did the same.
 const MOST_LABELS: usize = 12;
 
-/// Returns what a call was, and how it ended, by the last line of its result's content if need be; `None` for a
-/// list of tasks, which has its own section.
+/// Returns what a call was, and how it ended, by the last line of its result's content if need be; `None`
+/// for a list of tasks, which has its own section.
 fn describe(
     asked: &AnsweredCall<'_>,
     result: &ContextMessage,

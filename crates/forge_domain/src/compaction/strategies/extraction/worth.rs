@@ -199,8 +199,8 @@ impl<'a> Worth<'a> {
         &self.by_message[self.begins[position]..self.begins[position + 1]]
     }
 
-    /// Takes up a question, the `nth` that a passage may answer, for [`Purpose::Answer`]. What many lines have
-    /// answers nothing.
+    /// Takes up a question, the `nth` that a passage may answer, for [`Purpose::Answer`]. What many lines
+    /// have answers nothing.
     pub(super) fn take_up(&mut self, nth: usize, asked: &Asked, candidates: &Candidates) {
         self.answering = set_of(nth);
         self.wanted.fill(0.0);
@@ -316,14 +316,15 @@ impl<'a> Worth<'a> {
         })
     }
 
-    /// Iterates over the lines of a passage, by their numbers, each with the extent to which it tells what is asked.
+    /// Iterates over the lines of a passage, by their numbers, each with the extent to which it tells what
+    /// is asked.
     fn wanted_of_lines(&self, passage: &Passage) -> impl Iterator<Item = (u32, f32)> {
         let lines = self.numbers_of_lines(passage);
         lines.map(|(nth, numbers)| (nth, numbers.map(|number| self.wanted[number]).sum()))
     }
 
-    /// Returns the passage of work that begins with the line that answers best, if it is the last or the last but
-    /// one of `passage`: what is asked may be a heading or a key, and the answer stand below it.
+    /// Returns the passage of work that begins with the line that answers best, if it is the last or the
+    /// last but one of `passage`: what is asked may be a heading or a key, and the answer stand below it.
     fn from_best_line(&self, passage: &Passage) -> Option<Passage> {
         if !matches!(passage.origin, Origin::Work | Origin::Code) {
             return None;
@@ -468,8 +469,8 @@ const ASKS_BACK: f32 = 0.5;
 const NOTED: f64 = 0.5;
 /// The share of a term's worth that is left once a passage with it was chosen.
 const SAID_AGAIN: f32 = 0.3;
-/// The share of its worth that the oldest passage has beside the newest; of an answer, more: what says nearly the
-/// same later may be the valid value, but what says less is none.
+/// The share of its worth that the oldest passage has beside the newest; of an answer, more: what says
+/// nearly the same later may be the valid value, but what says less is none.
 const OLD: f64 = 0.5;
 const OLD_ANSWER: f64 = 0.8;
 /// The power of a passage's position, from 0 to 1 for the newest, by which its worth falls where the newest

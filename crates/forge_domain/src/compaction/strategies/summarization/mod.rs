@@ -355,8 +355,8 @@ impl<'a> Summarizer<'a> {
         }
     }
 
-    /// Returns the whole sentences at the start of a text that take about half of `tokens`; `None` if they are too
-    /// few to be useful.
+    /// Returns the whole sentences at the start of a text that take about half of `tokens`; `None` if they
+    /// are too few to be useful.
     fn beginning_within(&self, text: &str, tokens: Tokens) -> Option<String> {
         let is_of = self.services.counter().count(text).as_u64().max(1);
         let keep = text.chars().count() as u64 * tokens.share(1, 2).as_u64() / is_of;

@@ -10,8 +10,8 @@ const HEADING: &str = "The user said, word for word:";
 /// Fewer tokens than this are no use to a shortened message.
 const LEAST: Tokens = Tokens::new(20);
 
-/// Returns the tokens that the quoted words of users may have: their share of the target, and as much again, since
-/// what a message of its own cannot hold stands in the record, and a summary of turns is one.
+/// Returns the tokens that the quoted words of users may have: their share of the target, and as much again,
+/// since what a message of its own cannot hold stands in the record, and a summary of turns is one.
 pub(super) fn share_of_quotes(rules: &CompactionRules) -> Tokens {
     let share = rules.user_share.of(rules.target.tokens);
     share + share.min(rules.target.tokens.share(1, 4))
@@ -36,8 +36,8 @@ pub(super) fn split_quotes(summary: &str) -> (Vec<String>, &str) {
     (quotes, rest.trim_start())
 }
 
-/// Returns what the user said by the quotes at the start of a summary's message, oldest first, each with the label of
-/// its message, and the length of the text up to the end of the quotes.
+/// Returns what the user said by the quotes at the start of a summary's message, oldest first, each with the
+/// label of its message, and the length of the text up to the end of the quotes.
 pub(in crate::compaction) fn said_in_summary(text: &str) -> (Vec<(&str, String)>, usize) {
     let opening = text.split_inclusive('\n').next().filter(|line| line.starts_with('<')).map_or(0, str::len);
     let inner = &text[opening..];

@@ -12,8 +12,8 @@ const COMMON: u32 = 4;
 /// Among fewer messages, no word is common.
 const LEAST_MESSAGES: usize = 8;
 
-/// Checks whether `summary` says something of `messages` or of the summary `so_far`: some of their names, or several
-/// of their less common words.
+/// Checks whether `summary` says something of `messages` or of the summary `so_far`: some of their names, or
+/// several of their less common words.
 pub(super) fn is_about(summary: &str, messages: &[ContextMessage], so_far: Option<&str>) -> bool {
     let mut known: ByTerm<u32> = ByTerm::default();
     let mut learn = |terms: &[Term]| {
