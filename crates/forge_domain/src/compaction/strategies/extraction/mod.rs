@@ -124,6 +124,7 @@ const MOST_OF_FOLDED: u64 = 90;
 /// The share of what is free for the record and the newest messages that summaries of a model may keep, in
 /// percent.
 const SUMMARIES_PERCENT: u64 = 50;
+const NEWEST_SUMMARY_PERCENT: u64 = 90;
 /// The share of the target that may stay unused, in percent.
 const UNUSED_PERCENT: u64 = 6;
 
@@ -284,11 +285,14 @@ impl Plan {
     /// paid for, and say more than quotes of them would.
     fn hold_summaries(&mut self, share: &mut Share, tokens: &[Tokens], context: &Context) {
         let mut room = share.free.share(SUMMARIES_PERCENT, 100);
+        // The newest may need nearly all.
+        let mut most = share.free.share(NEWEST_SUMMARY_PERCENT, 100);
         for (index, group) in self.standing.groups.iter().enumerate().collect::<Vec<_>>().into_iter().rev() {
             let message = context.messages()[group.range().start].message();
             let is_summary = message.is_compacted && message.role() == Role::Assistant;
-            if is_summary && self.standing.holds[index] == Hold::Free && tokens[index] <= room {
+            if is_summary && self.standing.holds[index] == Hold::Free && tokens[index] <= most {
                 room = room - tokens[index];
+                most = room;
                 self.standing.holds[index] = Hold::System;
                 share.taken += tokens[index];
                 share.folded = share.folded - tokens[index];
