@@ -39,7 +39,7 @@ pub(super) enum Origin {
 /// Most bytes of a passage of work.
 const WORK_BYTES: u32 = 420;
 /// Most lines of it.
-const WORK_LINES: u32 = 8;
+pub(super) const WORK_LINES: u32 = 8;
 /// Most bytes and lines of a passage of what the agent wrote in a call: its newest work is told in one piece.
 const WRITTEN_BYTES: u32 = 900;
 const WRITTEN_LINES: u32 = 20;
@@ -62,13 +62,13 @@ impl Passage {
         &features.lines[self.lines_from as usize..self.lines_to as usize]
     }
 
-    /// Returns the passage of the same message that begins with the line of such a number, as long as one of
-    /// work may be.
-    pub(super) fn moved(&self, features: &Features, lines_from: u32) -> Self {
+    /// Returns the passage of the same message that begins with the line of such a number, of at most so many
+    /// lines, and as long as one of work may be.
+    pub(super) fn moved(&self, features: &Features, lines_from: u32, most_lines: u32) -> Self {
         let lines = &features.lines[lines_from as usize..];
         let start = indented_start(&features.text, lines[0].start);
         let fits = |(nth, line): &(usize, &Line)| {
-            (*nth as u32) < WORK_LINES
+            (*nth as u32) < most_lines
                 && line.end - start <= WORK_BYTES
                 && line.is_call == lines[0].is_call
                 && !line.is_old

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use indexmap::IndexMap;
 
-use super::passage::{Origin, Passage};
+use super::passage::{Origin, Passage, WORK_LINES};
 use super::queue::{Queue, Ranked};
 use crate::compaction::features::{Kind, Line, SENTENCE_ENDS, TermHasher};
 use crate::compaction::question::{Asked, Question};
@@ -333,7 +333,7 @@ impl<'a> Worth<'a> {
         let features = self.messages[passage.message as usize].features();
         let is_near_end = best > passage.lines_from && best + 2 >= passage.lines_to;
         (is_near_end && (passage.lines_to as usize) < features.lines.len())
-            .then(|| passage.moved(features, best))
+            .then(|| passage.moved(features, best, WORK_LINES))
     }
 
     /// Returns the line of a passage that answers best, for where the passage is too long, and the numbers
@@ -359,6 +359,13 @@ impl<'a> Worth<'a> {
         let terms = features.places(line).iter().map(|place| numbers[*place as usize]).collect();
         let (start, end) = (line.start, line.end);
         Some((Passage { start, end, lines_from: nth, lines_to: nth + 1, ..*passage }, terms))
+    }
+
+    /// Returns a short line of work with the next two: it may be a heading or a key whose answer stands below.
+    fn with_what_is_below(&self, line: &Passage) -> Option<Passage> {
+        let is_short = line.n_bytes() <= SHORT_BYTES && matches!(line.origin, Origin::Work | Origin::Code);
+        let features = self.messages[line.message as usize].features();
+        is_short.then(|| line.moved(features, line.lines_from, BELOW_LINES))
     }
 
     /// Returns the candidates that `is_open` and that are worth anything, in no order.
@@ -433,10 +440,12 @@ impl<'a> Worth<'a> {
             let taken = match whole {
                 Some(tokens) => Some((tokens, terms.to_vec())),
                 None if !is_answer => None,
-                None => self
-                    .best_line(&passage, terms)
-                    .filter(|(_, terms)| !is_answered(terms))
-                    .and_then(|(line, terms)| Some((take(&line, room)?, terms))),
+                None => self.best_line(&passage, terms).filter(|(_, terms)| !is_answered(terms)).and_then(
+                    |(line, terms)| {
+                        let below = self.with_what_is_below(&line).and_then(|lines| take(&lines, room));
+                        Some((below.or_else(|| take(&line, room))?, terms))
+                    },
+                ),
             };
             let Some((tokens, told)) = taken else {
                 n_too_long += 1;
@@ -484,6 +493,9 @@ const NEW_PERCENT: usize = 25;
 const MOST_REPEATED: usize = 2;
 /// The least share of a passage's answer that one of its lines has to have to stand for it.
 const LEAST_OF_ANSWER: f32 = 0.5;
+/// Most bytes of a line that may need those below it, and the number of lines with it.
+const SHORT_BYTES: u32 = 60;
+const BELOW_LINES: u32 = 3;
 /// The exponents by which the length of a passage reduces its worth. Of work, less than in proportion: whole
 /// passages say more than their best words.
 static WORK_COST: Cost = Cost::with(0.6);
