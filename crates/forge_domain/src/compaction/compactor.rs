@@ -237,7 +237,7 @@ fn plan(
         (First::Cut, cut)
     };
     let least = Size { tokens, ..standing.least_counts(context) };
-    let rules = within_reach(rules, least, budget.room());
+    let rules = within_reach(rules, least, budget.room(), trigger);
     match trigger {
         Trigger::Asked if rules.is_satisfied_by(context.size()) => {
             Plan::Leave(Outcome::NothingToCut, Some(trigger))
@@ -285,9 +285,10 @@ fn whole(context: &Context) -> Vec<Term> {
 /// Returns the block with limits that can be reached. If the least that must remain exceeds a target, no
 /// strategy can reach it, and stripping the rest would gain nothing: its trigger is then at least twice that
 /// least, and the room at most, and its target half-way between.
-fn within_reach(rules: &CompactionRules, least: Size, room: Tokens) -> CompactionRules {
+fn within_reach(rules: &CompactionRules, least: Size, room: Tokens, trigger: Trigger) -> CompactionRules {
     let mut reachable = rules.clone();
-    if rules.is_default_target {
+    // Who asks for a compaction wants one.
+    if rules.is_default_target && trigger != Trigger::Asked {
         let beside = least.tokens + (rules.trigger.tokens - least.tokens).share(1, LEAST_BESIDE);
         let most = rules.trigger.tokens.share(5, 8);
         reachable.target.tokens = rules.target.tokens.max(beside.min(most));

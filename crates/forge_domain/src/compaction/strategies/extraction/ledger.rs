@@ -86,7 +86,8 @@ impl<'a> Ledger<'a> {
         } else {
             self.last_check = run;
         }
-        // Whatever failed before, what checks the work passes now. A test that failed is told as the last one.
+        // Whatever failed before, what checks the work passes now. A test that failed is told as the last
+        // one.
         if passed {
             self.open.clear();
         }
