@@ -30,14 +30,17 @@ impl<'a> AskedLines<'a> {
     /// Reads `text`, the content of the message at `position`: what the newest requests and calls of
     /// `context` ask about or, if it is the latest request itself, what its end and its beginning do.
     pub(crate) fn of(context: &Context, position: usize, text: &'a str) -> Self {
-        let features = Features::of(&Message::user(text));
+        let known = context.messages()[position].features();
+        // What is known of the message is mostly that of its text.
+        let own = (known.text != text).then(|| Features::of(&Message::user(text)));
+        let features = own.as_ref().unwrap_or(known);
         if features.lines.len() < LEAST_LINES {
             return Self { text, lines: Vec::new() };
         }
         let is_request = context.latest_user() == Some(position);
         let questions = if is_request { edges(text) } else { asked_in(context) };
         let mut answers: Vec<(f32, &Line)> =
-            questions.iter().flat_map(|question| question.answers(&features)).collect();
+            questions.iter().flat_map(|question| question.answers(features)).collect();
         answers.sort_by(|(one, first), (other, second)| {
             other.total_cmp(one).then(first.start.cmp(&second.start))
         });

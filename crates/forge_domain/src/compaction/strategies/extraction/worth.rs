@@ -1,7 +1,6 @@
 //! The worth of a passage: the terms in it, by how rare they are, how much the agent worked with them, and
 //! how strongly somebody asks about them.
 
-use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use indexmap::IndexMap;
@@ -204,19 +203,18 @@ impl<'a> Worth<'a> {
     pub(super) fn take_up(&mut self, nth: usize, asked: &Asked, candidates: &Candidates) {
         self.answering = set_of(nth);
         self.wanted.fill(0.0);
-        let numbers = asked.terms().filter_map(|term| self.numbers.get_index_of(&term));
-        let mut n_lines: HashMap<usize, u32> = numbers.map(|number| (number, 0)).collect();
+        let mut n_lines = vec![0_u32; self.numbers.len()];
         let mut n_all = 0;
         for (index, passage) in candidates.passages.iter().enumerate() {
             n_all += passage.lines_to - passage.lines_from;
             if candidates.may_answer(index, self.answering) {
                 for number in self.numbers_of_lines(passage).flat_map(|(_, numbers)| numbers) {
-                    n_lines.entry(number).and_modify(|n| *n += 1);
+                    n_lines[number] += u32::from(self.asked_by[number] & self.answering != 0);
                 }
             }
         }
-        for (number, n) in n_lines {
-            self.wanted[number] = (n_all as f32 / n.max(1) as f32).ln_1p().powi(2);
+        for number in asked.terms().filter_map(|term| self.numbers.get_index_of(&term)) {
+            self.wanted[number] = (n_all as f32 / n_lines[number].max(1) as f32).ln_1p().powi(2);
         }
     }
 
