@@ -20,7 +20,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// Reads the failure; `None` if the result did not fail and does not read so.
     pub(super) fn of(result: &ToolResult) -> Option<Self> {
-        Self::read(result, |edges| is_named(edges))
+        Self::read(result, is_named)
     }
 
     /// Reads the failure of a test, a build or another check, which is known by more: a summary with counts

@@ -781,7 +781,7 @@ mod tests {
         let parts: Vec<&str> = "gateway worker server proxy database".split(' ').collect();
         let line = |n: usize| {
             let (service, part) = (services[n % 10], parts[(n / 10) % 5]);
-            let says = if n % 3 == 0 { "listens on port" } else { "keeps its data under number" };
+            let says = if n.is_multiple_of(3) { "listens on port" } else { "keeps its data under number" };
             format!("The {service} {part} {says} {}, which nobody likes.", 1_000 + n)
         };
         let documents = (0..5).map(|k| (k * 10..k * 10 + 10).map(line).collect::<Vec<_>>().join("\n"));

@@ -323,7 +323,7 @@ impl<'a> Worth<'a> {
 
     /// Returns the passage of work that begins with the line that answers best, if it is the last or the
     /// last but one of `passage`: what is asked may be a heading or a key, and the answer stand below it.
-    fn from_best_line(&self, passage: &Passage) -> Option<Passage> {
+    fn begun_at_best_line(&self, passage: &Passage) -> Option<Passage> {
         if !matches!(passage.origin, Origin::Work | Origin::Code) {
             return None;
         }
@@ -434,7 +434,7 @@ impl<'a> Worth<'a> {
             if is_answered(terms) {
                 continue;
             }
-            let moved = if is_answer { self.from_best_line(&passage) } else { None };
+            let moved = if is_answer { self.begun_at_best_line(&passage) } else { None };
             let whole = if may_fit { take(moved.as_ref().unwrap_or(&passage), room) } else { None };
             let taken = match whole {
                 Some(tokens) => Some((tokens, terms.to_vec())),
