@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use super::features::{ByTerm, Features, Line, TermHasher};
-use super::question::Question;
+use super::question::{Question, rarity};
 use super::short_text::{byte_of_char, head_and_tail, omission};
 use crate::{Context, Message};
 
@@ -31,7 +31,7 @@ impl<'a> AskedLines<'a> {
     /// `context` ask about or, if it is the latest request itself, what its end and its beginning do.
     pub(crate) fn of(context: &Context, position: usize, text: &'a str) -> Self {
         let known = context.messages()[position].features();
-        // What is known of the message is mostly that of its text.
+        // The features of the message are usually those of this text.
         let own = (known.text != text).then(|| Features::of(&Message::user(text)));
         let features = own.as_ref().unwrap_or(known);
         if features.lines.len() < LEAST_LINES {
@@ -62,7 +62,7 @@ impl<'a> AskedLines<'a> {
                 lines.push(line);
             }
         }
-        // What the lines do not need is the head's and the tail's.
+        // Head and tail share the room that the lines do not need.
         let (head, tail) = ends(self.text, (keep - room + left) / 2);
         lines.retain(|line| line.start >= head && line.end <= tail);
         if lines.is_empty() {
@@ -136,7 +136,7 @@ impl Asking {
         let found: Vec<(&Line, Vec<u64>)> = others.map(named_in).collect();
         let mut n_lines: ByTerm<usize> = ByTerm::default();
         found.iter().flat_map(|(_, terms)| terms).for_each(|term| *n_lines.entry(*term).or_default() += 1);
-        let weight = |term: &u64| (found.len() as f32 / n_lines[term] as f32).ln_1p().powi(2);
+        let weight = |term: &u64| rarity(found.len(), n_lines[term]);
         let is_rare = |term: &u64| n_lines[term] * RARE <= found.len().max(RARE);
         let told = found.iter().filter(|(_, terms)| terms.iter().any(is_rare));
         let told: Vec<(f32, &Line)> =

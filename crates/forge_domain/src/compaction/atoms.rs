@@ -156,8 +156,7 @@ fn names(messages: &[ContextMessage]) -> Vec<&str> {
     used.sort_by(|one, other| worth(other).cmp(&worth(one)).then(one.text.cmp(other.text)));
     let mut names: Vec<&str> = Vec::new();
     for name in used.iter().map(|name| name.text).filter(|text| text.chars().count() <= MOST_CHARS) {
-        // A part of a name that is demanded already adds nothing.
-        // The last part of a path is a name as well.
+        // The last part of a path is a name as well, but a part of a name that is demanded adds nothing.
         names.retain(|known| !name.strip_suffix(*known).is_some_and(|folder| folder.ends_with('/')));
         if names.len() < MOST_NAMES && !names.iter().any(|known| known.contains(name)) {
             names.push(name);

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use super::compact::most_default_target;
 use super::ladder::{Candidate, Ladder};
 use super::named_strategy::NamedStrategy;
 use super::pinned_text::PinnedText;
@@ -285,12 +286,12 @@ fn whole(context: &Context) -> Vec<Term> {
 /// Returns the block with limits that can be reached. If the least that must remain exceeds a target, no
 /// strategy can reach it, and stripping the rest would gain nothing: its trigger is then at least twice that
 /// least, and the room at most, and its target half-way between.
-fn within_reach(rules: &CompactionRules, least: Size, room: Tokens, trigger: Trigger) -> CompactionRules {
+fn within_reach(rules: &CompactionRules, least: Size, room: Tokens, reason: Trigger) -> CompactionRules {
     let mut reachable = rules.clone();
-    // Who asks for a compaction wants one.
-    if rules.is_default_target && trigger != Trigger::Asked {
+    // Somebody who asks for a compaction expects one.
+    if rules.is_default_target && reason != Trigger::Asked {
         let beside = least.tokens + (rules.trigger.tokens - least.tokens).share(1, LEAST_BESIDE);
-        let most = rules.trigger.tokens.share(5, 8);
+        let most = most_default_target(rules.trigger.tokens);
         reachable.target.tokens = rules.target.tokens.max(beside.min(most));
     }
     if least.tokens > reachable.target.tokens {

@@ -43,6 +43,15 @@ pub(crate) fn omission_marker<'a>(
     omission.to_marker(counter)
 }
 
+/// Returns the user message that replaces `dropped`, unless it would be no smaller.
+pub(crate) fn smaller_marker<'a>(
+    dropped: impl Iterator<Item = &'a ContextMessage> + Clone,
+    counter: &dyn TokenCounter,
+) -> Option<ContextMessage> {
+    let tokens: Tokens = dropped.clone().map(ContextMessage::tokens).sum();
+    Some(omission_marker(dropped, counter)).filter(|marker| marker.tokens() < tokens)
+}
+
 /// Returns the most tokens of a marker, whatever it counts: what must stay is the same before and after a
 /// compaction.
 pub(crate) fn most_for_a_marker(counter: &dyn TokenCounter) -> Tokens {

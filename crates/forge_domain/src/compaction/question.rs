@@ -74,7 +74,7 @@ impl Question {
             let others = messages.iter().enumerate().filter(|(other, _)| *other != position);
             let named: Vec<Vec<u64>> = others.map(|(_, message)| asked.named_by(message)).collect();
             let n_messages = n_messages(&named);
-            let weight = |term: &u64| (messages.len() as f32 / n_messages[term] as f32).ln_1p().powi(2);
+            let weight = |term: &u64| rarity(messages.len(), n_messages[term]);
             let all: f32 = n_messages.keys().map(weight).sum();
             let shares: Vec<f32> = named.iter().map(|named| named.iter().map(weight).sum()).collect();
             // Many may have half of it; what is asked for has more than nearly all of them.
@@ -173,6 +173,11 @@ impl Asked {
         let terms = message.features().terms.iter().map(|term| term.hash());
         terms.filter(|term| self.names(*term)).collect()
     }
+}
+
+/// Returns the weight of a term in a question, by how many of all texts have it.
+pub(crate) fn rarity(n_all: usize, n_having: usize) -> f32 {
+    (n_all as f32 / n_having.max(1) as f32).ln_1p().powi(2)
 }
 
 /// Returns for each of the terms that messages have how many of them have it.

@@ -204,7 +204,7 @@ impl Written {
             Value::Object(fields) => {
                 for (name, value) in fields {
                     if name.starts_with(OLD) {
-                        // What is replaced stands on lines of its own.
+                        // Replaced text gets lines of its own.
                         self.text.push('\n');
                         let start = self.text.len();
                         self.push_values(value);

@@ -298,17 +298,10 @@ fn check_in(command: &str) -> Option<Check> {
 /// Returns the steps of a command line, split outside quotes; the content of a here-document is not a step.
 fn steps(command: &str) -> Vec<&str> {
     let command = command.split("<<").next().unwrap_or_default();
-    let (mut steps, mut start, mut quote) = (Vec::new(), 0, None);
-    for (at, c) in command.char_indices() {
-        match quote {
-            Some(open) => quote = Some(open).filter(|open| *open != c),
-            None if matches!(c, '\'' | '"') => quote = Some(c),
-            None if matches!(c, '\n' | ';' | '|' | '&') => {
-                steps.push(command[start..at].trim());
-                start = at + 1;
-            }
-            None => {}
-        }
+    let (mut steps, mut start) = (Vec::new(), 0);
+    for (at, _) in outside_quotes(command).filter(|(_, c)| matches!(c, '\n' | ';' | '|' | '&')) {
+        steps.push(command[start..at].trim());
+        start = at + 1;
     }
     steps.push(command[start..].trim());
     steps
@@ -360,14 +353,19 @@ const QUIET: [&str; 5] = ["2>&1", "2>/dev/null", "2> /dev/null", ">/dev/null", "
 /// Checks whether the status of a command line is not that of each of its steps: they are in a pipe, or the
 /// next one runs whatever the last one did.
 fn hides_status(command: &str) -> bool {
+    outside_quotes(command.trim_end()).any(|(_, c)| matches!(c, '|' | ';' | '\n'))
+}
+
+/// Iterates over the characters of a command line that are not in quotes, with their positions.
+fn outside_quotes(command: &str) -> impl Iterator<Item = (usize, char)> {
     let mut quote = None;
-    command.trim_end().char_indices().any(|(at, c)| {
-        match quote {
-            Some(open) => quote = Some(open).filter(|open| *open != c),
-            None if matches!(c, '\'' | '"') => quote = Some(c),
-            None => return matches!(c, '|' | ';' | '\n') && !command[..at].ends_with('|'),
-        }
-        false
+    command.char_indices().filter(move |(_, c)| {
+        let is_outside = quote.is_none() && !matches!(c, '\'' | '"');
+        quote = match quote {
+            Some(open) => Some(open).filter(|open| open != c),
+            None => (!is_outside).then_some(*c),
+        };
+        is_outside
     })
 }
 

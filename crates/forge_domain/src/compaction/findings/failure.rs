@@ -12,8 +12,8 @@ use crate::ToolResult;
 pub(crate) struct Failure {
     /// The first line that names the error.
     pub(crate) line: Option<String>,
-    /// True if the result states that its command ended well, and still reads like a failure. It is none,
-    /// unless the status is another command's, as behind a pipe.
+    /// True if the result states that its command succeeded although it reads like a failure. Such a result
+    /// is a success, unless the status belongs to another command, as behind a pipe.
     pub(crate) is_denied: bool,
 }
 
@@ -64,7 +64,7 @@ enum Status {
 const HEAD_LINES: usize = 6;
 const FOOT_LINES: usize = 3;
 
-/// Returns the status that whoever ran the command wrote before its output or, failing that, behind it.
+/// Returns the status that is stated before the command's output, or else behind it.
 fn stated_status(text: &str) -> Option<Status> {
     let status = |line: &str| {
         let code = STATUS.as_ref()?.captures(line)?.get(1)?.as_str();
@@ -136,8 +136,8 @@ fn count(text: &str) -> Option<&str> {
 
 /// Returns the first line that tells the place of an error in a file.
 fn place(text: &str) -> Option<&str> {
-    let places = PLACE.as_ref()?.find_iter(text).map(|found| found.as_str());
-    places.into_iter().find(|line| !matches(&LESS, line))
+    let mut places = PLACE.as_ref()?.find_iter(text).map(|found| found.as_str());
+    places.find(|line| !matches(&LESS, line))
 }
 
 /// Returns the first line of a failed result that names the error.

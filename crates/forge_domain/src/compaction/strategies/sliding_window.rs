@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::compaction::omission::{is_marker, most_for_a_marker, omission_marker};
+use crate::compaction::omission::{is_marker, most_for_a_marker, omission_marker, smaller_marker};
 use crate::compaction::standing::{Hold, Standing};
 use crate::compaction::{
     CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, StrategyError, Yield,
 };
-use crate::{Context, ContextMessage, Edit, Group, Size, TokenCounter, Tokens};
+use crate::{Context, ContextMessage, Edit, Group, Size, TokenCounter};
 
 /// A strategy that drops the oldest whole groups until the target holds; with `keep_first` or `keep_last`,
 /// the middle at once.
@@ -164,14 +164,12 @@ pub(super) fn folds(
         let dropped = drops.groups.iter().filter_map(|index| standing.groups.iter().nth(*index));
         dropped.flat_map(|group| &context.messages()[group.range()])
     };
-    let tokens: Tokens = dropped().map(ContextMessage::tokens).sum();
-    let marker = omission_marker(dropped(), counter);
-    let is_marked = match marking {
-        Marking::Always => needed || marker.tokens() < tokens,
-        Marking::ToOpen => needed,
-        Marking::Never => false,
+    let marker = match marking {
+        Marking::Always | Marking::ToOpen if needed => Some(omission_marker(dropped(), counter)),
+        Marking::Always => smaller_marker(dropped(), counter),
+        Marking::ToOpen | Marking::Never => None,
     };
-    let mut markers = Some(marker).filter(|_| is_marked).into_iter();
+    let mut markers = marker.into_iter();
     runs.into_iter()
         .map(|run| Edit::Fold { span: standing.groups.span(run), with: markers.next().into_iter().collect() })
         .collect()
@@ -188,7 +186,7 @@ pub(super) fn runs(groups: &[usize]) -> Vec<Range<usize>> {
     runs
 }
 
-fn size_of(context: &Context, group: &Group) -> Size {
+pub(super) fn size_of(context: &Context, group: &Group) -> Size {
     let messages = &context.messages()[group.range()];
     Size {
         messages: messages.len(),

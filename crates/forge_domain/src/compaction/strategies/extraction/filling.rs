@@ -334,7 +334,7 @@ impl Folding<'_> {
 }
 
 /// Checks whether a message is a summary that a model wrote.
-fn is_summary(message: &ContextMessage) -> bool {
+pub(super) fn is_summary(message: &ContextMessage) -> bool {
     message.role() == Role::Assistant && message.message().is_compacted
 }
 
@@ -426,9 +426,7 @@ impl Choice<'_, '_> {
             let tokens = self.counter.count(entry.as_str()) + Tokens::new(LINE_TOKENS);
             if tokens <= room && self.filling.learn(text) {
                 room = room - tokens;
-                self.left = self.left - tokens;
-                let placed = Placed { place: (*number, *position), entry };
-                self.filling.entries.push((Section::Said, placed, tokens));
+                self.take_at((*number, *position), Section::Said, entry, tokens);
             }
         }
     }
@@ -440,9 +438,12 @@ impl Choice<'_, '_> {
     }
 
     fn take(&mut self, section: Section, position: usize, entry: Entry, tokens: Tokens) {
+        self.take_at((entry.number(), position), section, entry, tokens);
+    }
+
+    fn take_at(&mut self, place: (u64, usize), section: Section, entry: Entry, tokens: Tokens) {
         self.left = self.left - tokens;
-        let placed = Placed { place: (entry.number(), position), entry };
-        self.filling.entries.push((section, placed, tokens));
+        self.filling.entries.push((section, Placed { place, entry }, tokens));
     }
 }
 

@@ -236,7 +236,7 @@ mod tests {
                 vec![run("npm run build", "exit code: 0\nwarning: error: was renamed")],
                 [None, Some("npm run build true")],
             ),
-            // What only builds tells nothing about a test.
+            // A build says nothing about a failed test.
             (
                 vec![test.clone(), run("cargo clippy", "ok")],
                 [Some("cargo test false"), Some("cargo clippy true")],

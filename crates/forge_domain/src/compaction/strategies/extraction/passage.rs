@@ -106,7 +106,7 @@ pub(super) fn passages(
         if is_omission(features.line(line)) || is_compacted && is_tag(features.line(line)) {
             continue;
         }
-        // What an edit replaces is no longer in the file, or stands in what it writes.
+        // Replaced text is no longer in the file, or the edit writes it again.
         if line.is_old && is_edit {
             continue;
         }

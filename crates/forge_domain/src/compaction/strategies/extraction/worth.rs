@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use super::passage::{Origin, Passage, WORK_LINES};
 use super::queue::{Queue, Ranked};
 use crate::compaction::features::{Kind, Line, SENTENCE_ENDS, TermHasher};
-use crate::compaction::question::{Asked, Question};
+use crate::compaction::question::{Asked, Question, rarity};
 use crate::{ContextMessage, Role, Tokens};
 
 /// The occurrences of a term over the whole context.
@@ -203,18 +203,18 @@ impl<'a> Worth<'a> {
     pub(super) fn take_up(&mut self, nth: usize, asked: &Asked, candidates: &Candidates) {
         self.answering = set_of(nth);
         self.wanted.fill(0.0);
-        let mut n_lines = vec![0_u32; self.numbers.len()];
+        let mut n_lines = vec![0_usize; self.numbers.len()];
         let mut n_all = 0;
         for (index, passage) in candidates.passages.iter().enumerate() {
-            n_all += passage.lines_to - passage.lines_from;
+            n_all += (passage.lines_to - passage.lines_from) as usize;
             if candidates.may_answer(index, self.answering) {
                 for number in self.numbers_of_lines(passage).flat_map(|(_, numbers)| numbers) {
-                    n_lines[number] += u32::from(self.asked_by[number] & self.answering != 0);
+                    n_lines[number] += usize::from(self.asked_by[number] & self.answering != 0);
                 }
             }
         }
         for number in asked.terms().filter_map(|term| self.numbers.get_index_of(&term)) {
-            self.wanted[number] = (n_all as f32 / n_lines[number].max(1) as f32).ln_1p().powi(2);
+            self.wanted[number] = rarity(n_all, n_lines[number]);
         }
     }
 
@@ -262,7 +262,7 @@ impl<'a> Worth<'a> {
         let terms = || numbers().map(|number| self.worth[number]);
         let (sum, cost): (f32, &Cost) = match purpose {
             Purpose::Answer => {
-                // What one line says of all that is asked answers more than what is scattered over several.
+                // One line that names all that is asked answers better than words spread over several lines.
                 let of_lines = self.wanted_of_lines(passage).map(|(_, wanted)| wanted).fold(0.0, f32::max);
                 (of_lines + numbers().map(|number| self.wanted[number]).sum::<f32>(), &ANSWER_COST)
             }
