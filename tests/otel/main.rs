@@ -22,7 +22,7 @@ agents:
     tools: [read]
     system_prompt: Planted in the system prompt.
     temperature: 0.5
-    compact: { message_threshold: 6, max_messages: 4, retention_window: 1, strategies: [sliding_window], min_reduction: 5% }
+    compact: { message_threshold: 6, max_messages: 5, retention_window: 1, strategies: [sliding_window], min_reduction: 5% }
 models: { openai:scripted: { window: 8000, max_output: 1000 } }
 providers: { openai: { retries: 0 } }
 hooks: { pre_tool_call: [{ command: 'true # planted-in-a-command' }] }
