@@ -32,6 +32,9 @@ pub(super) struct Candidates {
     ends: Vec<u32>,
     /// The questions that name any term of each passage.
     asked_by: Vec<Questions>,
+    /// The terms that any question names, line by line of each passage, and the ends of each passage's.
+    asked_terms: Vec<AskedTerm>,
+    asked_ends: Vec<u32>,
     /// True for each that was chosen: what is told once is not weighed again.
     is_chosen: Vec<bool>,
     /// Those that were chosen as answers, to whichever question.
@@ -40,8 +43,11 @@ pub(super) struct Candidates {
 
 impl Candidates {
     fn terms(&self, index: usize) -> &[u32] {
-        let begin = if index == 0 { 0 } else { self.ends[index - 1] };
-        &self.terms[begin as usize..self.ends[index] as usize]
+        part(&self.terms, &self.ends, index)
+    }
+
+    fn asked_terms(&self, index: usize) -> &[AskedTerm] {
+        part(&self.asked_terms, &self.asked_ends, index)
     }
 
     /// Checks whether a candidate names anything that one of `questions` does.
@@ -55,6 +61,21 @@ impl Candidates {
         let others = self.answers.iter().filter(|answer| answer.message != message);
         others.filter(|answer| answer.has_nearly_all(terms)).nth(MOST_REPEATED - 1).is_some()
     }
+}
+
+/// The occurrence of a term that a question names: the number of its line, and its own.
+#[derive(Clone, Copy, Debug)]
+struct AskedTerm {
+    line: u32,
+    number: u32,
+    /// True for the first occurrence in its passage.
+    is_first: bool,
+}
+
+/// Returns the part of `all` that belongs to the passage at `index`, by the ends of the parts.
+fn part<'a, T>(all: &'a [T], ends: &[u32], index: usize) -> &'a [T] {
+    let begin = if index == 0 { 0 } else { ends[index - 1] };
+    &all[begin as usize..ends[index] as usize]
 }
 
 /// A passage or a line that was chosen as an answer: its message, and the numbers of its terms, sorted.
@@ -202,19 +223,19 @@ impl<'a> Worth<'a> {
     /// have answers nothing.
     pub(super) fn take_up(&mut self, nth: usize, asked: &Asked, candidates: &Candidates) {
         self.answering = set_of(nth);
+        // First the number of lines that have each term, then what that is worth.
         self.wanted.fill(0.0);
-        let mut n_lines = vec![0_usize; self.numbers.len()];
         let mut n_all = 0;
         for (index, passage) in candidates.passages.iter().enumerate() {
             n_all += (passage.lines_to - passage.lines_from) as usize;
             if candidates.may_answer(index, self.answering) {
-                for number in self.numbers_of_lines(passage).flat_map(|(_, numbers)| numbers) {
-                    n_lines[number] += usize::from(self.asked_by[number] & self.answering != 0);
-                }
+                let numbers = candidates.asked_terms(index).iter().map(|term| term.number as usize);
+                let is_asked = |number: &usize| self.asked_by[*number] & self.answering != 0;
+                numbers.filter(is_asked).for_each(|number| self.wanted[number] += 1.0);
             }
         }
         for number in asked.terms().filter_map(|term| self.numbers.get_index_of(&term)) {
-            self.wanted[number] = rarity(n_all, n_lines[number]);
+            self.wanted[number] = rarity(n_all, self.wanted[number] as usize);
         }
     }
 
@@ -232,6 +253,8 @@ impl<'a> Worth<'a> {
             terms: Vec::with_capacity(self.by_message.len()),
             ends: Vec::with_capacity(n_passages),
             asked_by: Vec::with_capacity(n_passages),
+            asked_terms: Vec::new(),
+            asked_ends: Vec::with_capacity(n_passages),
             is_chosen: vec![false; n_passages],
             answers: Vec::new(),
         };
@@ -242,14 +265,22 @@ impl<'a> Worth<'a> {
             let features = self.messages[message].features();
             let numbers = self.numbers_of(message);
             let mut asked_by = 0;
-            for place in passage.lines(features).iter().flat_map(|line| features.places(line)) {
-                let number = numbers[*place as usize];
-                if std::mem::replace(&mut last_in[number as usize], stamp) != stamp {
-                    candidates.terms.push(number);
-                    asked_by |= self.asked_by[number as usize];
+            for (line, nth) in passage.lines(features).iter().zip(passage.lines_from..) {
+                for place in features.places(line) {
+                    let number = numbers[*place as usize];
+                    let is_first = std::mem::replace(&mut last_in[number as usize], stamp) != stamp;
+                    if is_first {
+                        candidates.terms.push(number);
+                    }
+                    let by = self.asked_by[number as usize];
+                    if by != 0 {
+                        candidates.asked_terms.push(AskedTerm { line: nth, number, is_first });
+                        asked_by |= by;
+                    }
                 }
             }
             candidates.asked_by.push(asked_by);
+            candidates.asked_ends.push(candidates.asked_terms.len() as u32);
             candidates.ends.push(candidates.terms.len() as u32);
         }
         candidates
@@ -258,13 +289,16 @@ impl<'a> Worth<'a> {
     /// Returns the worth of a candidate beside the chosen ones.
     fn gain(&self, candidates: &Candidates, index: usize, purpose: Purpose) -> f64 {
         let passage = &candidates.passages[index];
-        let numbers = || candidates.terms(index).iter().map(|number| *number as usize);
-        let terms = || numbers().map(|number| self.worth[number]);
+        let terms = || candidates.terms(index).iter().map(|number| self.worth[*number as usize]);
         let (sum, cost): (f32, &Cost) = match purpose {
             Purpose::Answer => {
                 // One line that names all that is asked answers better than words spread over several lines.
-                let of_lines = self.wanted_of_lines(passage).map(|(_, wanted)| wanted).fold(0.0, f32::max);
-                (of_lines + numbers().map(|number| self.wanted[number]).sum::<f32>(), &ANSWER_COST)
+                let terms = candidates.asked_terms(index);
+                let wanted = |term: &AskedTerm| self.wanted[term.number as usize];
+                let lines = terms.chunk_by(|one, next| one.line == next.line);
+                let of_lines = lines.map(|line| line.iter().map(wanted).sum()).fold(0.0, f32::max);
+                let of_all: f32 = terms.iter().filter(|term| term.is_first).map(wanted).sum();
+                (of_lines + of_all, &ANSWER_COST)
             }
             Purpose::Statement | Purpose::Newest => {
                 let says: f32 = terms().map(|term| term.open * term.says).sum();
@@ -301,24 +335,17 @@ impl<'a> Worth<'a> {
         }
     }
 
-    /// Iterates over the lines of a passage, by their numbers, each with the numbers of its terms.
-    fn numbers_of_lines(
-        &self,
-        passage: &Passage,
-    ) -> impl Iterator<Item = (u32, impl Iterator<Item = usize>)> {
-        let message = passage.message as usize;
-        let features = self.messages[message].features();
-        let numbers = self.numbers_of(message);
-        passage.lines(features).iter().zip(passage.lines_from..).map(move |(line, nth)| {
-            (nth, features.places(line).iter().map(|place| numbers[*place as usize] as usize))
-        })
-    }
-
     /// Iterates over the lines of a passage, by their numbers, each with the extent to which it tells what
     /// is asked.
     fn wanted_of_lines(&self, passage: &Passage) -> impl Iterator<Item = (u32, f32)> {
-        let lines = self.numbers_of_lines(passage);
-        lines.map(|(nth, numbers)| (nth, numbers.map(|number| self.wanted[number]).sum()))
+        let message = passage.message as usize;
+        let features = self.messages[message].features();
+        let numbers = self.numbers_of(message);
+        let wanted = move |line: &Line| {
+            let numbers = features.places(line).iter().map(|place| numbers[*place as usize]);
+            numbers.map(|number| self.wanted[number as usize]).sum()
+        };
+        passage.lines(features).iter().zip(passage.lines_from..).map(move |(line, nth)| (nth, wanted(line)))
     }
 
     /// Returns the passage of work that begins with the line that answers best, if it is the last or the
@@ -343,17 +370,15 @@ impl<'a> Worth<'a> {
         }
         let message = passage.message as usize;
         let features = self.messages[message].features();
-        let numbers = self.numbers_of(message);
-        let wanted = |line: &Line| -> f32 {
-            features.places(line).iter().map(|place| self.wanted[numbers[*place as usize] as usize]).sum()
-        };
-        let lines = passage.lines(features).iter().zip(passage.lines_from..);
-        let lines = lines.filter(|(line, _)| features.places(line).len() >= least_terms(Purpose::Answer));
-        let (line, nth) = lines.max_by(|(one, _), (other, _)| wanted(one).total_cmp(&wanted(other)))?;
+        let line_at = |nth: u32| &features.lines[nth as usize];
+        let says_enough = |nth: u32| features.places(line_at(nth)).len() >= least_terms(Purpose::Answer);
+        let lines = self.wanted_of_lines(passage).filter(|(nth, _)| says_enough(*nth));
+        let (nth, wanted) = lines.max_by(|(_, one), (_, other)| one.total_cmp(other))?;
         let of_passage: f32 = candidate.iter().map(|number| self.wanted[*number as usize]).sum();
-        if wanted(line) < of_passage * LEAST_OF_ANSWER {
+        if wanted < of_passage * LEAST_OF_ANSWER {
             return None;
         }
+        let (line, numbers) = (line_at(nth), self.numbers_of(message));
         let terms = features.places(line).iter().map(|place| numbers[*place as usize]).collect();
         let (start, end) = (line.start, line.end);
         Some((Passage { start, end, lines_from: nth, lines_to: nth + 1, ..*passage }, terms))
