@@ -71,7 +71,8 @@ pub(crate) struct Standing {
     latest_user: Option<usize>,
     /// The most tokens that one message of the person's words has.
     person_most: Tokens,
-    /// The notes of the opening after its first message, by position, and the most tokens that one has.
+    /// The notes of the opening that do not stand for the goal, by position, and the most tokens that one
+    /// has.
     notes: Vec<usize>,
     note_most: Tokens,
 }
@@ -86,6 +87,7 @@ impl Standing {
         let last = groups.len().checked_sub(1);
         let pins = rules.pins();
         let opening = end_of_opening(context, n_leading_system);
+        let has_request = first_user.is_some_and(|position| position < opening);
         let mut notes = Vec::new();
         let holds = groups
             .iter()
@@ -104,8 +106,9 @@ impl Standing {
                 } else if messages.iter().any(|message| pins.hold(message)) {
                     Hold::Pinned
                 } else if group.range().end <= opening && !messages.iter().any(ContextMessage::starts_turn) {
-                    // The first message is the goal, or stands for it, even if a harness wrote it.
-                    if group.range().start > n_leading_system {
+                    // Where nobody asks for anything, the first message stands for the goal, even if a
+                    // harness wrote it.
+                    if has_request || group.range().start > n_leading_system {
                         notes.push(group.range().start);
                     }
                     Hold::Pinned
@@ -121,7 +124,11 @@ impl Standing {
         let sizes: Vec<Tokens> =
             notes.iter().map(|position| context.messages()[*position].tokens()).collect();
         let system: Tokens = context.messages()[..n_leading_system].iter().map(ContextMessage::tokens).sum();
-        let for_notes = (rules.target.tokens - system).share(NOTES_PERCENT, 100);
+        let free = rules.target.tokens - system;
+        let request = first_user
+            .map_or(Tokens::ZERO, |position| context.messages()[position].tokens())
+            .min(free.share(1, 2));
+        let for_notes = (free - request).share(NOTES_PERCENT, 100);
         let note_most = level_of(sizes, for_notes).max(LEAST_OF_PERSON);
         let person_most = Tokens::MAX;
         let mut standing = Self {
@@ -404,9 +411,9 @@ fn said(context: &Context) -> Tokens {
 const WORK: usize = 8;
 /// The least part of a talk that the person says if both sides say about as much, in percent.
 const EVEN_PERCENT: u64 = 30;
-/// The share that the notes of the opening may take of what the system messages leave of the target, in
-/// percent: project rules fit in it, and a long summary by another program must not displace the work that
-/// came after it.
+/// The share that the notes of the opening may take of what the system messages and the first request leave
+/// of the target, in percent: project rules fit in it, and a long summary by another program must not
+/// displace the work that came after it.
 const NOTES_PERCENT: u64 = 33;
 /// The part of their share that the person's words have in such talk, in percent.
 const PERSON_PERCENT_OF_TALK: u64 = 30;

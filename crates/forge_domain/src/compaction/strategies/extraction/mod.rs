@@ -668,13 +668,17 @@ mod tests {
         let rules: String = (0..60).map(rule).collect();
         let note = || Message::user(rules.clone()).noted_by("claude-code");
         let summary = || Message::user(rules.clone()).compacted();
-        for (what, opening) in [("a note", note()), ("a summary", summary())] {
+        let request = || Message::user("Fix the parser.");
+        for (what, opening) in [
+            ("a note", [request(), note()]),
+            ("a summary", [request(), summary()]),
+            ("a note before the request", [note(), request()]),
+        ] {
             let mut conversation = Conversation::new();
             let mut append = |message: Message| {
                 conversation.append(ContextMessage::count(message, &Characters));
             };
-            append(Message::user("Fix the parser."));
-            append(opening);
+            opening.into_iter().for_each(&mut append);
             for n in 0..20 {
                 let call =
                     ToolCall { id: "c".into(), name: ToolName::new("read").unwrap(), arguments: "{}".into() };
@@ -691,8 +695,9 @@ mod tests {
             let _ = fit_again(EXTRACT, 4_000, &mut conversation, &Script::new(Vec::new()));
             let view = conversation.view();
             let texts: Vec<String> = view.plain().map(Message::to_text).collect();
-            let [first, opening, record, .., latest, last] = &texts[..] else { panic!("{what}: {texts:#?}") };
-            assert_eq!(first, "Fix the parser.");
+            let [one, other, record, .., latest, last] = &texts[..] else { panic!("{what}: {texts:#?}") };
+            let (request, opening) = if one.starts_with("Rule") { (other, one) } else { (one, other) };
+            assert_eq!(request, "Fix the parser.", "{what}");
             assert!(opening.starts_with("Rule 0:") && opening.contains("characters omitted"), "{opening}");
             assert!(opening.len() < 1_400, "{opening}");
             assert!(format!("{opening}\n{record}").contains("part_31 is never touched"), "{record}");
