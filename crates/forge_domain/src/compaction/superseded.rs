@@ -77,7 +77,7 @@ impl<'a> Later<'a> {
     }
 
     fn take_call(&mut self, call: &'a ToolCall, deed: &'a Deed, says: Says) {
-        self.changed.extend(deed.changed_paths());
+        self.changed.extend(deed.changes().map(|(path, _)| path));
         if says == Says::This {
             let whole = deed.read().filter(|(_, extent)| *extent == Extent::Whole);
             self.read.extend(whole.map(|(path, _)| (call.name.as_str(), path)));

@@ -47,6 +47,9 @@ pub(crate) enum Extent {
     Part,
 }
 
+/// The beginning of a patch in the form that some agents apply.
+pub(crate) const PATCH_START: &str = "*** Begin Patch";
+
 /// Arguments that name a file.
 const PATHS: &[&str] = &["file_path", "path", "notebook_path", "filePath", "file", "filename"];
 /// Arguments that tell what a call is, if none names a file.
@@ -95,7 +98,7 @@ impl Deed {
         let command = argument(&["command", "cmd", "script", "input"]).filter(|_| path.is_none());
         let told = argument(&["command"]).filter(|_| path.is_some());
         let fields = || arguments.as_object().into_iter().flat_map(|fields| fields.values());
-        let is_patch = |text: &&str| text.contains("*** Begin Patch");
+        let is_patch = |text: &&str| text.contains(PATCH_START);
         let patch = match path {
             None => fields().filter_map(Value::as_str).find(is_patch),
             Some(_) => argument(&["input", "patch"]).filter(is_patch),
@@ -145,13 +148,13 @@ impl Deed {
 
     /// Checks whether it changes any file.
     pub(crate) fn changes_files(&self) -> bool {
-        self.changed_paths().next().is_some()
+        self.changes().next().is_some()
     }
 
-    /// Iterates over the files that it changes.
-    pub(crate) fn changed_paths(&self) -> impl Iterator<Item = &str> {
+    /// Iterates over the files that it changes, each with what becomes of it.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (&str, Touch)> {
         let changed = self.touches.iter().filter(|(_, touch)| *touch != Touch::Looks);
-        changed.map(|(path, _)| without_dot(path))
+        changed.map(|(path, touch)| (without_dot(path), *touch))
     }
 }
 
@@ -402,7 +405,7 @@ mod tests {
             let call =
                 ToolCall { id: "c".into(), name: ToolName::new(name).unwrap(), arguments: arguments.into() };
             let deed = Deed::of(&call);
-            let changed: Vec<&str> = deed.changed_paths().collect();
+            let changed: Vec<&str> = deed.changes().map(|(path, _)| path).collect();
             let actual = (deed.read(), changed.as_slice(), deed.subject.as_deref());
             assert_eq!(actual, expected, "{name} {arguments}");
         }

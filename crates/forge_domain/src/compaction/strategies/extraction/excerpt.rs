@@ -206,7 +206,7 @@ fn has_line_numbers(text: &str) -> bool {
 }
 
 /// Splits a line into the number in front of it and the rest, as the tools that read files write it.
-fn split_number(line: &str) -> Option<(u64, &str)> {
+pub(super) fn split_number(line: &str) -> Option<(u64, &str)> {
     let line = line.trim_start_matches(' ');
     let end = line.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0 && !line.starts_with('0'))?;
     let rest = &line[end..];

@@ -278,6 +278,10 @@ impl Folding<'_> {
             if message.calls().iter().any(|call| task_list(call).is_some()) {
                 found.retain(|passage| passage.origin != Origin::Work);
             }
+            let is_work = |passage: &&mut Passage| passage.origin == Origin::Work;
+            for passage in found.iter_mut().filter(is_work) {
+                passage.is_outdated = self.material.changes.outdate(passage, self.material.context, source);
+            }
             match left {
                 Some(left) => {
                     let messages = self.material.sources;

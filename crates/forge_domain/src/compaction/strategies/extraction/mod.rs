@@ -5,6 +5,7 @@ mod excerpt;
 mod filling;
 mod frames;
 mod ledger;
+mod outdated;
 mod passage;
 mod queue;
 mod record;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use self::filling::{Folding, is_summary};
 use self::frames::Frames;
+use self::outdated::Changes;
 #[cfg(test)]
 pub(crate) use self::record::Entry;
 pub(crate) use self::record::{Record, record_length};
@@ -83,8 +85,15 @@ impl CompactionStrategy for Extraction {
         }
         let sources = originals(&context, services);
         let frames = Frames::of(&context, &sources, &question);
-        let material =
-            Material { context: &context, sources: &sources, question: &question, frames: &frames, is_talk };
+        let changes = Changes::of(&context, &sources);
+        let material = Material {
+            context: &context,
+            sources: &sources,
+            question: &question,
+            frames: &frames,
+            changes: &changes,
+            is_talk,
+        };
         let mut worth = Worth::of(&sources, &question, is_talk);
         let mut attempt = |more: Tokens| {
             let plan = Plan::of(rules, &material, more, services.counter());
@@ -137,6 +146,7 @@ struct Material<'a> {
     sources: &'a [ContextMessage],
     question: &'a Question,
     frames: &'a Frames,
+    changes: &'a Changes<'a>,
     /// True if hardly any tool is used.
     is_talk: bool,
 }

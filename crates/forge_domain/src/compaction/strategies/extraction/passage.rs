@@ -19,6 +19,8 @@ pub(super) struct Passage {
     pub(super) lines_from: u32,
     pub(super) lines_to: u32,
     pub(super) origin: Origin,
+    /// True if most of it is no longer in the file that it is of.
+    pub(super) is_outdated: bool,
 }
 
 /// The author of a passage.
@@ -155,6 +157,7 @@ pub(super) fn passages(
                 lines_from: nth as u32,
                 lines_to: nth as u32 + 1,
                 origin,
+                is_outdated: false,
             }),
         }
     }
@@ -305,6 +308,7 @@ pub(super) fn passages_of_record(record: &ContextMessage, position: usize) -> Ve
                 lines_from: from as u32,
                 lines_to: next as u32,
                 origin: Origin::Record(section),
+                is_outdated: false,
             }
         })
         .collect()

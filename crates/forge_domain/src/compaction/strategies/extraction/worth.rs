@@ -320,6 +320,8 @@ impl<'a> Worth<'a> {
         let is_note =
             passage.origin == Origin::Work && self.messages[passage.message as usize].role() == Role::User;
         let sum = f64::from(sum) * if is_note { NOTED } else { 1.0 };
+        // What was asked for may be how it was.
+        let sum = sum * if passage.is_outdated && purpose != Purpose::Answer { OUTDATED } else { 1.0 };
         sum * self.lateness(passage, purpose) / cost.of(passage.n_bytes())
     }
 
@@ -500,6 +502,8 @@ const ASKED_IN_TALK: f32 = 5.0;
 const ASKS_BACK: f32 = 0.5;
 /// The share of its worth that a note of a harness has: it tells how to work, not what was found.
 const NOTED: f64 = 0.5;
+/// The share of its worth that a part of a file has as it no longer is.
+const OUTDATED: f64 = 0.25;
 /// The share of a term's worth that is left once a passage with it was chosen.
 const SAID_AGAIN: f32 = 0.3;
 /// The share of its worth that the oldest passage has beside the newest; of an answer, more: what says

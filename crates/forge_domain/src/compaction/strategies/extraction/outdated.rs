@@ -1,0 +1,164 @@
+//! Passages of files as they no longer are: a later call replaced the lines, or the file is gone.
+
+use std::collections::HashMap;
+
+use super::excerpt::split_number;
+use super::passage::Passage;
+use crate::compaction::answered_call::answered_call;
+use crate::compaction::features::{ByTerm, Features, Line, hash};
+use crate::compaction::findings::{Deed, FileState, PATCH_START, Touch};
+use crate::{Context, ContextMessage, Role};
+
+/// The latest changes of files, each by the position of its message. Calls that failed changed nothing.
+#[derive(Default)]
+pub(super) struct Changes<'a> {
+    /// By path.
+    files: HashMap<&'a str, Changed>,
+    /// By hashes of lines, of whichever file: a line that moved to another one is not gone.
+    removed: ByTerm<usize>,
+    added: ByTerm<usize>,
+}
+
+/// The latest changes of one file.
+#[derive(Clone, Copy, Default)]
+struct Changed {
+    any: usize,
+    /// It was deleted, or written as a whole.
+    whole: Option<usize>,
+}
+
+impl<'a> Changes<'a> {
+    /// Reads the calls of `context`, whose messages were `sources` at first.
+    pub(super) fn of(context: &'a Context, sources: &[ContextMessage]) -> Self {
+        let mut changes = Self::default();
+        let mut last_read = None;
+        for (position, result) in sources.iter().enumerate() {
+            let Some(asked) = answered_call(context, position) else { continue };
+            if asked.deed.changes_files() && asked.deed.failure(result).is_none() {
+                let caller = asked.place.message;
+                changes.take(asked.deed, caller);
+                if last_read.replace(caller) != Some(caller) {
+                    changes.take_lines(sources[caller].features(), caller);
+                }
+            }
+        }
+        changes
+    }
+
+    fn take(&mut self, deed: &'a Deed, position: usize) {
+        for (path, touch) in deed.changes() {
+            let changed = self.files.entry(path).or_default();
+            changed.any = changed.any.max(position);
+            if matches!(touch, Touch::Writes | Touch::Leaves(FileState::Deleted)) {
+                changed.whole = changed.whole.max(Some(position));
+            }
+        }
+    }
+
+    fn take_lines(&mut self, features: &Features, position: usize) {
+        let is_patch = features.text.contains(PATCH_START);
+        for line in features.lines.iter().filter(|line| line.is_call) {
+            let text = features.line(line);
+            let (lines, text) = match text.strip_prefix(['-', '+']).filter(|_| is_patch) {
+                Some(rest) if text.starts_with('-') => (&mut self.removed, rest),
+                Some(rest) => (&mut self.added, rest),
+                None if line.is_old => (&mut self.removed, text),
+                None => (&mut self.added, text),
+            };
+            let latest = lines.entry(hash(text.trim())).or_default();
+            *latest = position.max(*latest);
+        }
+    }
+
+    /// Checks whether most lines of a passage are no longer in the file that they are of; `source` is its
+    /// message.
+    pub(super) fn outdate(&self, passage: &Passage, context: &Context, source: &ContextMessage) -> bool {
+        let position = passage.message as usize;
+        let changed = |path: &str| self.files.get(path).filter(|changed| changed.any > position);
+        let changed = match source.role() {
+            Role::Tool => answered_call(context, position).and_then(|asked| changed(asked.deed.read()?.0)),
+            Role::Assistant => {
+                source.findings().deeds.iter().flat_map(Deed::changes).find_map(|(path, _)| changed(path))
+            }
+            Role::System | Role::User => None,
+        };
+        let Some(changed) = changed else { return false };
+        let features = source.features();
+        let is_gone = |line: &&Line| {
+            let text = features.line(line);
+            let text = split_number(text).map_or(text, |(_, rest)| rest);
+            let line = hash(text.trim());
+            let gone = self.removed.get(&line).copied().max(changed.whole).filter(|gone| *gone > position);
+            gone.is_some_and(|gone| self.added.get(&line).is_none_or(|added| *added < gone))
+        };
+        let lines = passage.lines(features);
+        lines.iter().filter(is_gone).count() * 2 > lines.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::frames::Frames;
+    use super::super::passage::{Origin, passages};
+    use super::*;
+    use crate::compaction::fixture::Characters;
+    use crate::compaction::question::Question;
+    use crate::{Conversation, Message, ToolCall, ToolName, ToolResult};
+
+    const FILE: &str = "  1→fn open_door() {\n  2→    turn_key(left);\n  3→    push(door);\n";
+
+    #[test]
+    fn lines_that_a_later_call_replaced_are_outdated() {
+        let edit = |old: &str, new: &str| {
+            ("Edit", json!({"file_path": "a.rs", "old_string": old, "new_string": new}))
+        };
+        let whole = "fn open_door() {\n    turn_key(left);\n    push(door);\n";
+        let patch = "*** Begin Patch\n*** Update File: a.rs\n-fn open_door() {\n-    turn_key(left);\n+fn open_gate() {\n+    lift(gate);\n*** End Patch";
+        for (what, calls, expected) in [
+            ("nothing", vec![], false),
+            ("most lines", vec![edit("fn open_door() {\n    turn_key(left);", "fn open_gate() {")], true),
+            ("one of three", vec![edit("    turn_key(left);", "    turn_key(right);")], false),
+            ("and back", vec![edit(whole, "fn open_gate() {"), edit("fn open_gate() {", whole)], false),
+            (
+                "as a whole",
+                vec![("Write", json!({"file_path": "a.rs", "content": "fn open_gate() {\n"}))],
+                true,
+            ),
+            ("the same again", vec![("Write", json!({"file_path": "a.rs", "content": whole}))], false),
+            (
+                "another file",
+                vec![("Write", json!({"file_path": "b.rs", "content": "fn open_gate()"}))],
+                false,
+            ),
+            ("deleted", vec![("delete_file", json!({"path": "a.rs"}))], true),
+            ("by a patch", vec![("apply_patch", json!({"input": patch}))], true),
+            ("a failure", vec![("Edit fails", edit(whole, "fn open_gate() {").1)], false),
+        ] {
+            let mut log = Conversation::new();
+            let mut add = |name: &str, arguments: Value, content: &str| {
+                let name = ToolName::new(name).unwrap();
+                let call = ToolCall { id: "c".into(), name, arguments: arguments.to_string() };
+                let result = ToolResult {
+                    is_error: content.starts_with("Error"),
+                    ..ToolResult::answer(&call, content)
+                };
+                for message in [Message::calling(vec![call]), Message::tool(result)] {
+                    log.append(ContextMessage::count(message, &Characters));
+                }
+            };
+            add("Read", json!({"file_path": "a.rs"}), FILE);
+            for (name, arguments) in calls {
+                let content = if name.ends_with("fails") { "Error: not found" } else { "Done." };
+                add(name.trim_end_matches(" fails"), arguments, content);
+            }
+            let context = log.view();
+            let changes = Changes::of(&context, context.messages());
+            let content = Frames::of(&context, context.messages(), &Question::default()).content(1);
+            let source = &context.messages()[1];
+            let [passage] = passages(source, 1, Origin::Work, content)[..] else { panic!("{what}") };
+            assert_eq!(changes.outdate(&passage, &context, source), expected, "{what}");
+        }
+    }
+}
