@@ -71,8 +71,7 @@ pub(crate) struct Standing {
     latest_user: Option<usize>,
     /// The most tokens that one message of the person's words has.
     person_most: Tokens,
-    /// The notes of the opening that do not stand for the goal, by position, and the most tokens that one
-    /// has.
+    /// The notes of the opening, by position, and the most tokens that one has.
     notes: Vec<usize>,
     note_most: Tokens,
 }
@@ -87,7 +86,6 @@ impl Standing {
         let last = groups.len().checked_sub(1);
         let pins = rules.pins();
         let opening = end_of_opening(context, n_leading_system);
-        let has_request = first_user.is_some_and(|position| position < opening);
         let mut notes = Vec::new();
         let holds = groups
             .iter()
@@ -106,11 +104,7 @@ impl Standing {
                 } else if messages.iter().any(|message| pins.hold(message)) {
                     Hold::Pinned
                 } else if group.range().end <= opening && !messages.iter().any(ContextMessage::starts_turn) {
-                    // Where nobody asks for anything, the first message stands for the goal, even if a
-                    // harness wrote it.
-                    if has_request || group.range().start > n_leading_system {
-                        notes.push(group.range().start);
-                    }
+                    notes.push(group.range().start);
                     Hold::Pinned
                 } else if rules.preserve_system_messages && group.has_system() {
                     Hold::System
@@ -125,10 +119,17 @@ impl Standing {
             notes.iter().map(|position| context.messages()[*position].tokens()).collect();
         let system: Tokens = context.messages()[..n_leading_system].iter().map(ContextMessage::tokens).sum();
         let free = rules.target.tokens - system;
-        let request = first_user
-            .map_or(Tokens::ZERO, |position| context.messages()[position].tokens())
-            .min(free.share(1, 2));
-        let for_notes = (free - request).share(NOTES_PERCENT, 100);
+        let for_notes = match first_user.filter(|position| *position < opening) {
+            Some(position) => {
+                let request = context.messages()[position].tokens().min(free.share(1, 2));
+                (free - request).share(NOTES_PERCENT, 100)
+            }
+            // Where nobody asks for anything, they stand for the goal, even if a harness wrote them.
+            None => free.share(GOAL_PERCENT, 100),
+        };
+        // What everything else leaves is theirs as well.
+        let noted: Tokens = sizes.iter().copied().sum();
+        let for_notes = for_notes.max(rules.target.tokens + noted - context.size().tokens);
         let note_most = level_of(sizes, for_notes).max(LEAST_OF_PERSON);
         let person_most = Tokens::MAX;
         let mut standing = Self {
@@ -415,6 +416,8 @@ const EVEN_PERCENT: u64 = 30;
 /// of the target, in percent: project rules fit in it, and a long summary by another program must not
 /// displace the work that came after it.
 const NOTES_PERCENT: u64 = 33;
+/// The share of what the system messages leave that they may take if no request is beside them, in percent.
+const GOAL_PERCENT: u64 = 50;
 /// The part of their share that the person's words have in such talk, in percent.
 const PERSON_PERCENT_OF_TALK: u64 = 30;
 /// A message of the person's is shortened to no less than this: older ones leave first.

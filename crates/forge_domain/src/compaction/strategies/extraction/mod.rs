@@ -680,9 +680,10 @@ mod tests {
         let summary = || Message::user(rules.clone()).compacted();
         let request = || Message::user("Fix the parser.");
         for (what, opening) in [
-            ("a note", [request(), note()]),
-            ("a summary", [request(), summary()]),
-            ("a note before the request", [note(), request()]),
+            ("a note", vec![request(), note()]),
+            ("a summary", vec![request(), summary()]),
+            ("a note before the request", vec![note(), request()]),
+            ("a summary alone", vec![summary()]),
         ] {
             let mut conversation = Conversation::new();
             let mut append = |message: Message| {
@@ -705,12 +706,14 @@ mod tests {
             let _ = fit_again(EXTRACT, 4_000, &mut conversation, &Script::new(Vec::new()));
             let view = conversation.view();
             let texts: Vec<String> = view.plain().map(Message::to_text).collect();
-            let [one, other, record, .., latest, last] = &texts[..] else { panic!("{what}: {texts:#?}") };
-            let (request, opening) = if one.starts_with("Rule") { (other, one) } else { (one, other) };
-            assert_eq!(request, "Fix the parser.", "{what}");
+            let n_opening = texts.iter().take_while(|text| !text.contains("<record>")).count();
+            let (mut opening, rest) = (texts[..n_opening].to_vec(), &texts[n_opening..]);
+            let [record, .., latest, last] = rest else { panic!("{what}: {texts:#?}") };
+            opening.retain(|text| text != "Fix the parser.");
+            let [opening] = &opening[..] else { panic!("{what}: {texts:#?}") };
             assert!(opening.starts_with("Rule 0:") && opening.contains("characters omitted"), "{opening}");
-            assert!(opening.len() < 1_400, "{opening}");
-            assert!(format!("{opening}\n{record}").contains("part_31 is never touched"), "{record}");
+            assert!(opening.len() < 2_100, "{what}: {opening}");
+            assert!(format!("{opening}\n{record}").contains("part_31 is never touched"), "{what}: {record}");
             assert_eq!(latest, "Now write the tests of part_31, please.");
             assert_eq!(last, "I begin with the tests of the module.");
         }
