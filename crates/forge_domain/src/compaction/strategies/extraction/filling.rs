@@ -218,7 +218,7 @@ impl Folding<'_> {
     fn is_written(&self, passage: &Passage) -> bool {
         let source = &self.material.sources[passage.message as usize];
         let writes = || source.findings().deeds.iter().any(Deed::changes_files);
-        passage.origin == Origin::Work && source.role() == Role::Assistant && writes()
+        passage.origin == Origin::Work && !passage.is_outdated && source.role() == Role::Assistant && writes()
     }
 
     /// Returns the passages of everything that leaves; `newest` are the agent's newest texts, which are kept

@@ -1,6 +1,7 @@
-//! Passages of files as they no longer are: a later call replaced the lines, or the file is gone.
+//! Passages of files as they no longer are, or never were: a later call replaced the lines, the file is gone,
+//! or the call that was to write them failed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::excerpt::split_number;
 use super::passage::Passage;
@@ -17,6 +18,9 @@ pub(super) struct Changes<'a> {
     /// By hashes of lines, of whichever file: a line that moved to another one is not gone.
     removed: ByTerm<usize>,
     added: ByTerm<usize>,
+    /// The positions of messages of whose calls one changed a file, and one was to and failed.
+    changing: HashSet<usize>,
+    failing: HashSet<usize>,
 }
 
 /// The latest changes of one file.
@@ -31,15 +35,19 @@ impl<'a> Changes<'a> {
     /// Reads the calls of `context`, whose messages were `sources` at first.
     pub(super) fn of(context: &'a Context, sources: &[ContextMessage]) -> Self {
         let mut changes = Self::default();
-        let mut last_read = None;
         for (position, result) in sources.iter().enumerate() {
             let Some(asked) = answered_call(context, position) else { continue };
-            if asked.deed.changes_files() && asked.deed.failure(result).is_none() {
-                let caller = asked.place.message;
-                changes.take(asked.deed, caller);
-                if last_read.replace(caller) != Some(caller) {
-                    changes.take_lines(sources[caller].features(), caller);
-                }
+            let caller = asked.place.message;
+            if !asked.deed.changes_files() {
+                continue;
+            }
+            if asked.deed.failure(result).is_some() {
+                changes.failing.insert(caller);
+                continue;
+            }
+            changes.take(asked.deed, caller);
+            if changes.changing.insert(caller) {
+                changes.take_lines(sources[caller].features(), caller);
             }
         }
         changes
@@ -70,10 +78,13 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Checks whether most lines of a passage are no longer in the file that they are of; `source` is its
-    /// message.
+    /// Checks whether most lines of a passage are not, or no longer, in the file that they are of; `source`
+    /// is its message.
     pub(super) fn outdate(&self, passage: &Passage, context: &Context, source: &ContextMessage) -> bool {
         let position = passage.message as usize;
+        if self.failing.contains(&position) && !self.changing.contains(&position) {
+            return true;
+        }
         let changed = |path: &str| self.files.get(path).filter(|changed| changed.any > position);
         let changed = match source.role() {
             Role::Tool => answered_call(context, position).and_then(|asked| changed(asked.deed.read()?.0)),
@@ -100,65 +111,72 @@ impl<'a> Changes<'a> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::frames::Frames;
     use super::super::passage::{Origin, passages};
     use super::*;
     use crate::compaction::fixture::Characters;
-    use crate::compaction::question::Question;
     use crate::{Conversation, Message, ToolCall, ToolName, ToolResult};
 
     const FILE: &str = "  1→fn open_door() {\n  2→    turn_key(left);\n  3→    push(door);\n";
+    const WHOLE: &str = "fn open_door() {\n    turn_key(left);\n    push(door);\n";
+    const PATCH: &str = "*** Begin Patch\n*** Update File: a.rs\n-fn open_door() {\n-    turn_key(left);\n\
+                         +fn open_gate() {\n+    lift(gate);\n*** End Patch";
+
+    /// Checks whether the one passage of the message at `position` is outdated, after calls of these tools
+    /// with these arguments and results.
+    fn is_outdated(position: usize, calls: Vec<(&str, Value, &str)>) -> bool {
+        let mut log = Conversation::new();
+        for (name, arguments, content) in calls {
+            let name = ToolName::new(name).unwrap();
+            let call = ToolCall { id: "c".into(), name, arguments: arguments.to_string() };
+            let is_error = content.starts_with("Error");
+            let result = ToolResult { is_error, ..ToolResult::answer(&call, content) };
+            for message in [Message::calling(vec![call]), Message::tool(result)] {
+                log.append(ContextMessage::count(message, &Characters));
+            }
+        }
+        let context = log.view();
+        let changes = Changes::of(&context, context.messages());
+        let source = &context.messages()[position];
+        let all = 0..source.features().lines.len();
+        let [passage] = passages(source, position, Origin::Work, all)[..] else { panic!("not one passage") };
+        changes.outdate(&passage, &context, source)
+    }
+
+    fn edit(old: &str, new: &str) -> (&'static str, Value) {
+        ("Edit", json!({"file_path": "a.rs", "old_string": old, "new_string": new}))
+    }
+
+    fn write(path: &str, content: &str) -> (&'static str, Value) {
+        ("Write", json!({"file_path": path, "content": content}))
+    }
 
     #[test]
     fn lines_that_a_later_call_replaced_are_outdated() {
-        let edit = |old: &str, new: &str| {
-            ("Edit", json!({"file_path": "a.rs", "old_string": old, "new_string": new}))
-        };
-        let whole = "fn open_door() {\n    turn_key(left);\n    push(door);\n";
-        let patch = "*** Begin Patch\n*** Update File: a.rs\n-fn open_door() {\n-    turn_key(left);\n+fn open_gate() {\n+    lift(gate);\n*** End Patch";
         for (what, calls, expected) in [
             ("nothing", vec![], false),
             ("most lines", vec![edit("fn open_door() {\n    turn_key(left);", "fn open_gate() {")], true),
             ("one of three", vec![edit("    turn_key(left);", "    turn_key(right);")], false),
-            ("and back", vec![edit(whole, "fn open_gate() {"), edit("fn open_gate() {", whole)], false),
-            (
-                "as a whole",
-                vec![("Write", json!({"file_path": "a.rs", "content": "fn open_gate() {\n"}))],
-                true,
-            ),
-            ("the same again", vec![("Write", json!({"file_path": "a.rs", "content": whole}))], false),
-            (
-                "another file",
-                vec![("Write", json!({"file_path": "b.rs", "content": "fn open_gate()"}))],
-                false,
-            ),
+            ("and back", vec![edit(WHOLE, "fn open_gate() {"), edit("fn open_gate() {", WHOLE)], false),
+            ("as a whole", vec![write("a.rs", "fn open_gate() {\n")], true),
+            ("the same again", vec![write("a.rs", WHOLE)], false),
+            ("another file", vec![write("b.rs", "fn open_gate()")], false),
             ("deleted", vec![("delete_file", json!({"path": "a.rs"}))], true),
-            ("by a patch", vec![("apply_patch", json!({"input": patch}))], true),
-            ("a failure", vec![("Edit fails", edit(whole, "fn open_gate() {").1)], false),
+            ("by a patch", vec![("apply_patch", json!({"input": PATCH}))], true),
         ] {
-            let mut log = Conversation::new();
-            let mut add = |name: &str, arguments: Value, content: &str| {
-                let name = ToolName::new(name).unwrap();
-                let call = ToolCall { id: "c".into(), name, arguments: arguments.to_string() };
-                let result = ToolResult {
-                    is_error: content.starts_with("Error"),
-                    ..ToolResult::answer(&call, content)
-                };
-                for message in [Message::calling(vec![call]), Message::tool(result)] {
-                    log.append(ContextMessage::count(message, &Characters));
-                }
-            };
-            add("Read", json!({"file_path": "a.rs"}), FILE);
-            for (name, arguments) in calls {
-                let content = if name.ends_with("fails") { "Error: not found" } else { "Done." };
-                add(name.trim_end_matches(" fails"), arguments, content);
-            }
-            let context = log.view();
-            let changes = Changes::of(&context, context.messages());
-            let content = Frames::of(&context, context.messages(), &Question::default()).content(1);
-            let source = &context.messages()[1];
-            let [passage] = passages(source, 1, Origin::Work, content)[..] else { panic!("{what}") };
-            assert_eq!(changes.outdate(&passage, &context, source), expected, "{what}");
+            let read = ("Read", json!({"file_path": "a.rs"}), FILE);
+            let done = calls.into_iter().map(|(name, arguments)| (name, arguments, "Done."));
+            assert_eq!(is_outdated(1, [read].into_iter().chain(done).collect()), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_a_call_that_failed_was_to_write_is_in_no_file() {
+        for (content, expected) in [("Done.", false), ("Error: the user said no", true)] {
+            let (name, arguments) = edit("fn open_gate()", WHOLE);
+            assert_eq!(is_outdated(0, vec![(name, arguments, content)]), expected, "{content}");
+            let read = ("Read", json!({"file_path": "a.rs"}), FILE);
+            let (name, arguments) = edit(WHOLE, "fn open_gate() {");
+            assert_eq!(is_outdated(1, vec![read, (name, arguments, content)]), !expected, "{content}");
         }
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Passage {
     pub(super) lines_from: u32,
     pub(super) lines_to: u32,
     pub(super) origin: Origin,
-    /// True if most of it is no longer in the file that it is of.
+    /// True if most of it is not, or no longer, in the file that it is of.
     pub(super) is_outdated: bool,
 }
 

@@ -502,7 +502,7 @@ const ASKED_IN_TALK: f32 = 5.0;
 const ASKS_BACK: f32 = 0.5;
 /// The share of its worth that a note of a harness has: it tells how to work, not what was found.
 const NOTED: f64 = 0.5;
-/// The share of its worth that a part of a file has as it no longer is.
+/// The share of its worth that a part of a file has as it is not, or no longer.
 const OUTDATED: f64 = 0.25;
 /// The share of a term's worth that is left once a passage with it was chosen.
 const SAID_AGAIN: f32 = 0.3;
