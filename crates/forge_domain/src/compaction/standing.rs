@@ -71,7 +71,7 @@ pub(crate) struct Standing {
     latest_user: Option<usize>,
     /// The most tokens that one message of the person's words has.
     person_most: Tokens,
-    /// The notes of the opening, by position, and the most tokens that one has.
+    /// The notes of the opening that may be shortened, by position, and the most tokens that one has.
     notes: Vec<usize>,
     note_most: Tokens,
 }
@@ -115,22 +115,7 @@ impl Standing {
                 }
             })
             .collect();
-        let sizes: Vec<Tokens> =
-            notes.iter().map(|position| context.messages()[*position].tokens()).collect();
-        let system: Tokens = context.messages()[..n_leading_system].iter().map(ContextMessage::tokens).sum();
-        let free = rules.target.tokens - system;
-        let for_notes = match first_user.filter(|position| *position < opening) {
-            Some(position) => {
-                let request = context.messages()[position].tokens().min(free.share(1, 2));
-                (free - request).share(NOTES_PERCENT, 100)
-            }
-            // Where nobody asks for anything, they stand for the goal, even if a harness wrote them.
-            None => free.share(GOAL_PERCENT, 100),
-        };
-        // What everything else leaves is theirs as well.
-        let noted: Tokens = sizes.iter().copied().sum();
-        let for_notes = for_notes.max(rules.target.tokens + noted - context.size().tokens);
-        let note_most = level_of(sizes, for_notes).max(LEAST_OF_PERSON);
+        let note_most = notes_share(rules, context, opening, &mut notes);
         let person_most = Tokens::MAX;
         let mut standing = Self {
             groups,
@@ -382,6 +367,32 @@ impl Standing {
     }
 }
 
+/// Returns the most tokens that each of the `notes` of the opening has, and takes the first message out of
+/// them if it can stay whole.
+fn notes_share(rules: &CompactionRules, context: &Context, opening: usize, notes: &mut Vec<usize>) -> Tokens {
+    let (messages, target) = (context.messages(), rules.target.tokens);
+    let tokens_of = |position: &usize| messages[*position].tokens();
+    let system: Tokens = messages[..context.n_leading_system()].iter().map(ContextMessage::tokens).sum();
+    let free = target - REQUEST_TOKENS - system;
+    let request = context.first_user().filter(|position| *position < opening);
+    let asked = request.as_ref().map_or(Tokens::ZERO, tokens_of);
+    let first = notes.first().filter(|position| **position == context.n_leading_system());
+    if first.is_some_and(|first| {
+        free - asked - tokens_of(first) >= target.share(1, LEAST_BESIDE).max(LEAST_OF_WORK)
+    }) {
+        notes.remove(0);
+    }
+    let share = match request {
+        Some(_) => (free - asked.min(free.share(1, 2))).share(NOTES_PERCENT, 100),
+        // Where nobody asks for anything, they stand for the goal, even if a harness wrote them.
+        None => free.share(GOAL_PERCENT, 100),
+    };
+    let sizes: Vec<Tokens> = notes.iter().map(tokens_of).collect();
+    // What everything else leaves is theirs as well.
+    let noted: Tokens = sizes.iter().copied().sum();
+    level_of(sizes, share.max(target + noted - context.size().tokens)).max(LEAST_OF_PERSON)
+}
+
 /// Returns the end of the opening: with the first request come the notes of a harness, such as a project's
 /// rules, and a summary of what another program folded. All of the work rests on them.
 fn end_of_opening(context: &Context, start: usize) -> usize {
@@ -412,6 +423,10 @@ fn said(context: &Context) -> Tokens {
 const WORK: usize = 8;
 /// The least part of a talk that the person says if both sides say about as much, in percent.
 const EVEN_PERCENT: u64 = 30;
+/// The least that the first message leaves for the newest messages and the record where it stays whole: one
+/// of so many parts of the target, and so many tokens.
+const LEAST_BESIDE: u64 = 40;
+const LEAST_OF_WORK: Tokens = Tokens::new(384);
 /// The share that the notes of the opening may take of what the system messages and the first request leave
 /// of the target, in percent: project rules fit in it, and a long summary by another program must not
 /// displace the work that came after it.
