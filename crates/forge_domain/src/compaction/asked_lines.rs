@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use super::answered_call::answered_call;
 use super::features::{ByTerm, Features, Line, TermHasher};
 use super::question::{Question, rarity};
 use super::short_text::{byte_of_char, head_and_tail, omission};
@@ -38,7 +39,7 @@ impl<'a> AskedLines<'a> {
             return Self { text, lines: Vec::new() };
         }
         let is_request = context.latest_user() == Some(position);
-        let questions = if is_request { edges(text) } else { asked_in(context) };
+        let questions = if is_request { edges(text) } else { asked_in(context, position) };
         let mut answers: Vec<(f32, &Line)> =
             questions.iter().flat_map(|question| question.answers(features)).collect();
         answers.sort_by(|(one, first), (other, second)| {
@@ -104,10 +105,13 @@ struct Asking {
     asks: Range<usize>,
 }
 
-/// Returns what the newest requests and calls ask.
-fn asked_in(context: &Context) -> Vec<Asking> {
+/// Returns what the newest requests and calls ask about the message at `position`. A result answers its own
+/// call with all that it says.
+fn asked_in(context: &Context, position: usize) -> Vec<Asking> {
     let question = Question::of(context, None);
-    question.asked().map(|asked| Asking { terms: asked.terms().collect(), asks: 0..0 }).collect()
+    let call = answered_call(context, position).map(|asked| asked.place.message);
+    let others = question.asked().filter(|asked| call.is_none_or(|call| !asked.is_of(call)));
+    others.map(|asked| Asking { terms: asked.terms().collect(), asks: 0..0 }).collect()
 }
 
 /// Returns what the last and the first line of a text ask.
@@ -150,7 +154,7 @@ impl Asking {
 mod tests {
     use super::*;
     use crate::compaction::fixture::Characters;
-    use crate::{ContextMessage, Conversation};
+    use crate::{ContextMessage, Conversation, ToolCall, ToolName, ToolResult};
 
     fn log_text() -> String {
         let line = |n: usize| {
@@ -181,6 +185,28 @@ mod tests {
                 short.starts_with("10:00 chunk ZK-77000") && short.matches(" omitted ...]").count() >= 2,
                 "{short}"
             );
+        }
+    }
+
+    #[test]
+    fn a_result_answers_its_own_call_with_all_that_it_says() {
+        let call = |pattern: &str| ToolCall {
+            id: "c".into(),
+            name: ToolName::new("grep").unwrap(),
+            arguments: format!(r#"{{"pattern":"{pattern}"}}"#),
+        };
+        let log = log_text();
+        for (own, later, expected) in [("ZK-77120", None, false), ("import", Some("ZK-77120"), true)] {
+            let mut conversation = Conversation::new();
+            let mut add = |message: Message| {
+                conversation.append(ContextMessage::count(message, &Characters));
+            };
+            add(Message::user("Find out what is wrong."));
+            add(Message::calling(vec![call(own)]));
+            add(Message::tool(ToolResult::answer(&call(own), log.as_str())));
+            later.into_iter().for_each(|later| add(Message::calling(vec![call(later)])));
+            let short = AskedLines::of(&conversation.view(), 2, &log).shortened(2_000);
+            assert_eq!(short.contains("\n10:00 chunk ZK-77120"), expected, "{own}: {short}");
         }
     }
 

@@ -163,6 +163,11 @@ impl Asked {
         self.terms.iter().copied()
     }
 
+    /// Checks whether the message at `position` asks it.
+    pub(crate) fn is_of(&self, position: usize) -> bool {
+        self.position == Some(position)
+    }
+
     /// Checks whether the question names a term.
     fn names(&self, term: u64) -> bool {
         self.terms.contains(&term)
