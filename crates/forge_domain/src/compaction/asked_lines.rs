@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::answered_call::answered_call;
 use super::features::{ByTerm, Features, Line, TermHasher};
 use super::question::{Question, rarity};
 use super::short_text::{byte_of_char, head_and_tail, omission};
@@ -105,13 +104,13 @@ struct Asking {
     asks: Range<usize>,
 }
 
-/// Returns what the newest requests and calls ask about the message at `position`. A result answers its own
-/// call with all that it says.
+/// Returns what the newest requests and the calls after it ask about the message at `position`. Earlier
+/// calls ask nothing about it: a result answers its own with all that it says.
 fn asked_in(context: &Context, position: usize) -> Vec<Asking> {
+    let asks = |at: usize| at > position || context.messages()[at].starts_turn();
     let question = Question::of(context, None);
-    let call = answered_call(context, position).map(|asked| asked.place.message);
-    let others = question.asked().filter(|asked| call.is_none_or(|call| !asked.is_of(call)));
-    others.map(|asked| Asking { terms: asked.terms().collect(), asks: 0..0 }).collect()
+    let asked = question.asked().filter(|asked| asked.position().is_none_or(asks));
+    asked.map(|asked| Asking { terms: asked.terms().collect(), asks: 0..0 }).collect()
 }
 
 /// Returns what the last and the first line of a text ask.

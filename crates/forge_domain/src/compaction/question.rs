@@ -163,9 +163,9 @@ impl Asked {
         self.terms.iter().copied()
     }
 
-    /// Checks whether the message at `position` asks it.
-    pub(crate) fn is_of(&self, position: usize) -> bool {
-        self.position == Some(position)
+    /// Returns the position of the message that asks; `None` for the focus.
+    pub(crate) const fn position(&self) -> Option<usize> {
+        self.position
     }
 
     /// Checks whether the question names a term.
