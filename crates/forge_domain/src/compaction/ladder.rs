@@ -146,8 +146,9 @@ impl Ladder<'_> {
     /// Adds the last strategy's attempt on the original. What others wrote may be in its way, and the window
     /// demands a fit if there is one.
     async fn add_last_resort(&self, stack: &mut Stack, strategies: &[NamedStrategy], original: &Context) {
-        let is_stacked = stack.stages.iter().any(|stage| stage.strategies.len() > 1);
-        if let Some(last) = strategies.last().filter(|_| is_stacked) {
+        let n_base = self.base.as_ref().map_or(0, |base| base.strategies.len());
+        let was_stacked = stack.attempts.last().is_some_and(|attempt| attempt.after.len() > n_base);
+        if let Some(last) = strategies.last().filter(|_| was_stacked) {
             let (attempt, candidate) = self.make_attempt(last, original, self.base.as_ref()).await;
             stack.attempts.push(attempt);
             stack.stages.extend(candidate);
@@ -626,5 +627,20 @@ mod tests {
         let (actual, report) =
             fit("{ auto_compact: false }", 1_020, "suaaaaaaaaaa", &Script::new(Vec::new()));
         assert_eq!((actual.as_str(), report.outcome.name()), ("suaaaaaaaaaa", "still_over"));
+    }
+
+    #[test]
+    fn where_the_least_fits_there_is_a_way() {
+        for yaml in ["{}", "strategies: [extraction]"] {
+            for notation in ["trtrtrtr", "trrtra", "aatrtr", "utrtrtr", "sutrtra"] {
+                let fit_in = |room| {
+                    fit_again(yaml, room, &mut conversation(notation), &Script::new(Vec::new())).result
+                };
+                let need = fit_in(4).unwrap_err().need.as_u64();
+                for room in need..need + 100 {
+                    assert!(fit_in(room).is_ok(), "{yaml} {notation}: {room}, {need} were needed");
+                }
+            }
+        }
     }
 }
