@@ -384,11 +384,11 @@ fn notes_share(rules: &CompactionRules, context: &Context, opening: usize, notes
     }
     let share = match request {
         Some(_) => (free - asked.min(free.share(1, 2))).share(NOTES_PERCENT, 100),
-        // Where nobody asks for anything, they stand for the goal, even if a harness wrote them.
+        // Without a request, only the notes say what the goal is.
         None => free.share(GOAL_PERCENT, 100),
     };
     let sizes: Vec<Tokens> = notes.iter().map(tokens_of).collect();
-    // What everything else leaves is theirs as well.
+    // If everything else fits, the notes may take the rest of the target.
     let noted: Tokens = sizes.iter().copied().sum();
     level_of(sizes, share.max(target + noted - context.size().tokens)).max(LEAST_OF_PERSON)
 }

@@ -64,7 +64,7 @@ enum Status {
 const HEAD_LINES: usize = 6;
 const FOOT_LINES: usize = 3;
 
-/// Returns the status that is stated before the command's output, or else behind it.
+/// Returns the status that the result states before the command's output or, without one there, after it.
 fn stated_status(text: &str) -> Option<Status> {
     let status = |line: &str| {
         let code = STATUS.as_ref()?.captures(line)?.get(1)?.as_str();

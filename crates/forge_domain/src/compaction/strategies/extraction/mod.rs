@@ -468,8 +468,8 @@ impl Plan {
             }
         }
         let folding = Folding { material, leaves: &leaves, left: &left };
-        // What stays is measured, not estimated. The record has the rest of the target, but less than it
-        // replaces.
+        // The messages that stay are counted exactly. The record may fill the rest of the target, as long as
+        // it is smaller than what it replaces.
         let without = edited(None).size().tokens;
         let room = (target - without).min((context.size().tokens - without).share(MOST_OF_FOLDED, 100));
         let marker = || {

@@ -108,7 +108,7 @@ pub(super) fn passages(
         if is_omission(features.line(line)) || is_compacted && is_tag(features.line(line)) {
             continue;
         }
-        // Replaced text is no longer in the file, or the edit writes it again.
+        // Text that an edit replaces is gone, or the new text has it as well.
         if line.is_old && is_edit {
             continue;
         }

@@ -320,7 +320,7 @@ impl<'a> Worth<'a> {
         let is_note =
             passage.origin == Origin::Work && self.messages[passage.message as usize].role() == Role::User;
         let sum = f64::from(sum) * if is_note { NOTED } else { 1.0 };
-        // What was asked for may be how it was.
+        // A question may be about an earlier state of the file.
         let sum = sum * if passage.is_outdated && purpose != Purpose::Answer { OUTDATED } else { 1.0 };
         sum * self.lateness(passage, purpose) / cost.of(passage.n_bytes())
     }
