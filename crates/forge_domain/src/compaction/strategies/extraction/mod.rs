@@ -134,6 +134,8 @@ const MOST_OF_FOLDED: u64 = 90;
 /// percent.
 const SUMMARIES_PERCENT: u64 = 50;
 const NEWEST_SUMMARY_PERCENT: u64 = 90;
+/// As long as what stays takes no more than this share of what is free, none of it yields to a summary.
+const LITTLE_PERCENT: u64 = 20;
 /// The share of the target that may stay unused, in percent.
 const UNUSED_PERCENT: u64 = 6;
 
@@ -248,8 +250,9 @@ impl Plan {
             taken: tokens.iter().copied().sum::<Tokens>() - fixed - folded,
             folded,
         };
-        plan.hold_summaries(&mut share, &tokens, context);
-        for mut yielding in YIELDING {
+        let is_little = share.taken <= share.free.share(LITTLE_PERCENT, 100);
+        plan.hold_summaries(&mut share, &tokens, context, is_little);
+        for mut yielding in YIELDING.into_iter().filter(|_| !is_little) {
             if is_even_talk && yielding.what == Yield::RetentionAge {
                 yielding.claim = CLAIM_OF_TALK;
             }
@@ -292,11 +295,14 @@ impl Plan {
     }
 
     /// Holds the newest of the summaries that a model wrote, as far as they fit beside a record: they were
-    /// paid for, and say more than quotes of them would.
-    fn hold_summaries(&mut self, share: &mut Share, tokens: &[Tokens], context: &Context) {
+    /// paid for, and say more than quotes of them would. If what else stays `is_little`, it stays beside them.
+    fn hold_summaries(&mut self, share: &mut Share, tokens: &[Tokens], context: &Context, is_little: bool) {
         let mut room = share.free.share(SUMMARIES_PERCENT, 100);
         // The newest may need nearly all.
         let mut most = share.free.share(NEWEST_SUMMARY_PERCENT, 100);
+        if is_little {
+            most = most - share.taken;
+        }
         for (index, group) in self.standing.groups.iter().enumerate().collect::<Vec<_>>().into_iter().rev() {
             let is_summary = is_summary(&context.messages()[group.range().start]);
             if is_summary && self.standing.holds[index] == Hold::Free && tokens[index] <= most {
@@ -421,7 +427,8 @@ impl Plan {
             .range()
             .filter_map(|position| {
                 let message = &context.messages()[position];
-                Some(Item { position, tokens: message.tokens(), least: least(message)? })
+                let tokens = message.tokens();
+                Some(Item { position, tokens, least: least(message)?, beside: Tokens::ZERO })
             })
             .collect();
         let (cuts, saved) = level(&items, excess, CutOf::Text);
