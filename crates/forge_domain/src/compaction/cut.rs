@@ -28,12 +28,15 @@ pub(crate) struct Item {
     pub(crate) position: usize,
     pub(crate) tokens: Tokens,
     pub(crate) least: Tokens,
+    /// The tokens of what stands beside the part that is shortened, such as the calls beside the agent's words.
+    pub(crate) beside: Tokens,
 }
 
 /// Returns the cuts that save `excess`, the largest items first down to one level for all, and the least that
-/// they save. If even the least of all of them is too much, all are cut to their least.
+/// they save. If even the least of all of them is too much, all are cut to their least. What stands beside
+/// the part that is shortened is not counted: a few words beside ten calls are no large item.
 pub(crate) fn level(items: &[Item], excess: Tokens, of: CutOf) -> (Vec<Cut>, Tokens) {
-    let cut_to = |item: &Item, most: u64| item.tokens.min(item.least.max(Tokens::new(most)));
+    let cut_to = |item: &Item, most: u64| item.tokens.min(item.least.max(item.beside + Tokens::new(most)));
     let saved_at = |most: u64| -> Tokens { items.iter().map(|item| item.tokens - cut_to(item, most)).sum() };
     let (mut low, mut high) = (0, items.iter().map(|item| item.tokens.as_u64()).max().unwrap_or(0));
     // The highest level that saves enough, or zero: `low` always saves enough if any level does.

@@ -160,7 +160,7 @@ fn old_items(
                 true => standing.pins.least(message, counter)?.tokens().max(Truncation::LEAST_ITEM),
                 false => least(message)?,
             };
-            Some(Item { position, tokens: message.tokens(), least })
+            Some(Item { position, tokens: message.tokens(), least, beside: Tokens::ZERO })
         })
         .collect();
     let (cuts, saved) = level(&items, excess, CutOf::Text);
@@ -298,7 +298,8 @@ pub(super) fn items(
         .filter_map(|position| {
             let message = &context.messages()[position];
             let least = standing.cut_to_least(message, counter)?.tokens();
-            Some(Item { position, tokens: message.tokens(), least })
+            let beside = if message.message().calls().is_empty() { Tokens::ZERO } else { least };
+            Some(Item { position, tokens: message.tokens(), least, beside })
         })
         .collect()
 }
@@ -315,7 +316,7 @@ pub(super) fn argument_items(
             let message = &context.messages()[position];
             with_short_arguments(message.message(), 0)?;
             let least = exchange_cut_to_shortest(message, counter).tokens();
-            Some(Item { position, tokens: message.tokens(), least })
+            Some(Item { position, tokens: message.tokens(), least, beside: Tokens::ZERO })
         })
         .collect()
 }
@@ -386,13 +387,19 @@ mod tests {
             position,
             tokens: Tokens::new(tokens),
             least: Tokens::new(10),
+            beside: Tokens::ZERO,
         };
+        // Ten words beside large calls.
+        let calling =
+            Item { position: 1, tokens: Tokens::new(500), least: Tokens::new(492), beside: Tokens::new(490) };
         let cut = |position: usize, most: u64| Cut { position, most: Tokens::new(most), of: CutOf::Text };
         for (items, excess, expected) in [
             (vec![item(0, 100), item(1, 500)], 100, vec![cut(1, 400)]),
             (vec![item(0, 100), item(1, 500)], 450, vec![cut(0, 75), cut(1, 75)]),
             (vec![item(0, 100), item(1, 500)], 10_000, vec![cut(0, 10), cut(1, 10)]),
             (vec![item(0, 100)], 0, vec![]),
+            (vec![item(0, 100), calling], 60, vec![cut(0, 40)]),
+            (vec![item(0, 100), calling], 10_000, vec![cut(0, 10), cut(1, 492)]),
         ] {
             assert_eq!(level(&items, Tokens::new(excess), CutOf::Text).0, expected, "{excess}");
         }
