@@ -41,7 +41,8 @@ mod share {
     pub(super) const WRITTEN: u64 = 30;
     /// The agent's other words.
     pub(super) const STATEMENTS: u64 = 72;
-    /// The calls, each with how it ended.
+    /// The calls, each with how it ended: the newest before what was written and said, and those before them.
+    pub(super) const NEWEST_STEPS: u64 = 10;
     pub(super) const STEPS: u64 = 35;
     /// The contents of what left: of tables, whose keys tell everything that can be asked for, and of others.
     pub(super) const TABLES: u64 = 35;
@@ -195,6 +196,7 @@ impl Folding<'_> {
         let others = contents.others(choice.worth).take(most_contents);
         let others = entries(others, choice.left.share(share::LEFT_OUT, 100), counter);
         choice.take_contents(others);
+        choice.take_steps(&mut steps, share::NEWEST_STEPS);
         choice.pick(share::WRITTEN, Purpose::Written, &|passage| self.is_written(passage));
         choice.pick(share::STATEMENTS, Purpose::Statement, &is_told);
         choice.take_steps(&mut steps, share::STEPS);
@@ -278,9 +280,10 @@ impl Folding<'_> {
             if message.calls().iter().any(|call| task_list(call).is_some()) {
                 found.retain(|passage| passage.origin != Origin::Work);
             }
-            let is_work = |passage: &&mut Passage| passage.origin == Origin::Work;
-            for passage in found.iter_mut().filter(is_work) {
-                passage.is_outdated = self.material.changes.outdate(passage, self.material.context, source);
+            if let Some(after) = self.material.changes.after(position, self.material.context, source) {
+                for passage in found.iter_mut().filter(|passage| passage.origin == Origin::Work) {
+                    passage.is_outdated = after.outdates(passage, source.features());
+                }
             }
             match left {
                 Some(left) => {

@@ -25,7 +25,7 @@ pub(super) struct Changes<'a> {
 
 /// The latest changes of one file.
 #[derive(Clone, Copy, Default)]
-struct Changed {
+pub(super) struct Changed {
     any: usize,
     /// It was deleted, or written as a whole.
     whole: Option<usize>,
@@ -78,29 +78,52 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Checks whether most lines of a passage are not, or no longer, in the file that they are of; `source`
-    /// is its message.
-    pub(super) fn outdate(&self, passage: &Passage, context: &Context, source: &ContextMessage) -> bool {
-        let position = passage.message as usize;
+    /// Returns what has become of the file that the message at `position` reads or writes; `source` is that
+    /// message.
+    pub(super) fn after(
+        &self,
+        position: usize,
+        context: &Context,
+        source: &ContextMessage,
+    ) -> Option<After<'_>> {
         if self.failing.contains(&position) && !self.changing.contains(&position) {
-            return true;
+            return Some(After::NeverWritten);
         }
         let changed = |path: &str| self.files.get(path).filter(|changed| changed.any > position);
         let changed = match source.role() {
-            Role::Tool => answered_call(context, position).and_then(|asked| changed(asked.deed.read()?.0)),
+            Role::Tool => changed(answered_call(context, position)?.deed.read()?.0),
             Role::Assistant => {
                 source.findings().deeds.iter().flat_map(Deed::changes).find_map(|(path, _)| changed(path))
             }
             Role::System | Role::User => None,
         };
-        let Some(changed) = changed else { return false };
-        let features = source.features();
+        changed.map(|changed| After::Changed { changes: self, changed: *changed, position })
+    }
+}
+
+/// What has become of a file after a message of which it was read or written.
+pub(super) enum After<'a> {
+    /// The call failed.
+    NeverWritten,
+    Changed {
+        changes: &'a Changes<'a>,
+        changed: Changed,
+        /// The position of the message.
+        position: usize,
+    },
+}
+
+impl After<'_> {
+    /// Checks whether most lines of a passage are not, or no longer, in the file.
+    pub(super) fn outdates(&self, passage: &Passage, features: &Features) -> bool {
+        let Self::Changed { changes, changed, position } = self else { return true };
         let is_gone = |line: &&Line| {
             let text = features.line(line);
             let text = split_number(text).map_or(text, |(_, rest)| rest);
             let line = hash(text.trim());
-            let gone = self.removed.get(&line).copied().max(changed.whole).filter(|gone| *gone > position);
-            gone.is_some_and(|gone| self.added.get(&line).is_none_or(|added| *added < gone))
+            let gone = changes.removed.get(&line).copied().max(changed.whole);
+            let gone = gone.filter(|gone| gone > position);
+            gone.is_some_and(|gone| changes.added.get(&line).is_none_or(|added| *added < gone))
         };
         let lines = passage.lines(features);
         lines.iter().filter(is_gone).count() * 2 > lines.len()
@@ -139,7 +162,9 @@ mod tests {
         let source = &context.messages()[position];
         let all = 0..source.features().lines.len();
         let [passage] = passages(source, position, Origin::Work, all)[..] else { panic!("not one passage") };
-        changes.outdate(&passage, &context, source)
+        changes
+            .after(position, &context, source)
+            .is_some_and(|after| after.outdates(&passage, source.features()))
     }
 
     fn edit(old: &str, new: &str) -> (&'static str, Value) {

@@ -82,16 +82,37 @@ fn part<'a, T>(all: &'a [T], ends: &[u32], index: usize) -> &'a [T] {
 struct Answer {
     message: u32,
     terms: Vec<u32>,
+    /// A bit for the last digits of each number: most terms of other texts are told apart by it.
+    digits: [u64; DIGITS / 64],
 }
+
+/// The number of last digits that are told apart.
+const DIGITS: usize = 256;
 
 impl Answer {
     fn of(message: u32, mut terms: Vec<u32>) -> Self {
         terms.sort_unstable();
-        Self { message, terms }
+        let mut digits = [0; DIGITS / 64];
+        for term in &terms {
+            let (word, bit) = Self::digit(*term);
+            digits[word] |= bit;
+        }
+        Self { message, terms, digits }
+    }
+
+    /// Returns the word and the bit for the last digits of a number.
+    const fn digit(term: u32) -> (usize, u64) {
+        let digit = term as usize % DIGITS;
+        (digit / 64, 1 << (digit % 64))
+    }
+
+    fn has(&self, term: u32) -> bool {
+        let (word, bit) = Self::digit(term);
+        self.digits[word] & bit != 0 && self.terms.binary_search(&term).is_ok()
     }
 
     fn has_nearly_all(&self, terms: &[u32]) -> bool {
-        let is_new = |term: &&u32| self.terms.binary_search(term).is_err();
+        let is_new = |term: &&u32| !self.has(**term);
         let most_new = terms.len() * NEW_PERCENT / 100;
         terms.iter().filter(is_new).nth(most_new).is_none()
     }
