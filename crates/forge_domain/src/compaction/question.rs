@@ -63,14 +63,15 @@ impl Question {
         question
     }
 
-    /// Returns the question without remarks. Most messages of a talk are remarks: they ask for nothing. A
-    /// message asks for something if a few others have half of its terms, weighted by how rare they are, and
+    /// Returns the question without remarks. Most messages of the person's in a talk are remarks: they ask for
+    /// nothing. A message asks for something if a few others have half of its terms, weighted by how rare they are, and
     /// more than the rest.
     pub(crate) fn without_remarks(mut self, context: &Context) -> Self {
         let messages = context.messages();
         let most = (messages.len() / MANY_ANSWERS).max(FEW_ANSWERS);
         self.0.retain(|asked| {
-            let Some(position) = asked.position else { return true };
+            let said = asked.position.filter(|position| messages[*position].starts_turn());
+            let Some(position) = said else { return true };
             let others = messages.iter().enumerate().filter(|(other, _)| *other != position);
             let named: Vec<Vec<u64>> = others.map(|(_, message)| asked.named_by(message)).collect();
             let n_messages = n_messages(&named);

@@ -8,7 +8,7 @@ use std::ops::Range;
 use serde_json::Value;
 
 pub(crate) use self::signature::Signature;
-pub(crate) use self::term::{ByTerm, Kind, Term, TermHasher, hash};
+pub(crate) use self::term::{ByTerm, Kind, Term, TermHasher, form_hash, hash};
 use crate::conversation::is_word_by_itself;
 use crate::{Body, ContextMessage, Message, Role, ToolCall};
 
@@ -156,7 +156,7 @@ impl Reading {
 
     fn place(&mut self, piece: &str, word: &str, kind: Kind, is_call: bool) {
         let Features { lines, terms, places, words, .. } = &mut self.features;
-        let term = Term::new(hash(word), kind);
+        let term = Term::new(form_hash(word, kind), kind);
         let number = *self.numbers.entry(term.hash()).or_insert_with(|| {
             terms.push(term);
             self.last_lines.push(0);
@@ -275,6 +275,9 @@ fn terms(piece: &str, add: &mut impl FnMut(&str, Kind)) {
         let chunk = chunk.trim_end_matches(['.', '/', '-', ':']);
         if chunk.as_bytes().windows(3).any(|bytes| bytes == b"://") {
             add(chunk, Kind::Address);
+            // The number of a page, an issue or an order.
+            let path = chunk.split(['?', '#']).next().unwrap_or(chunk);
+            path.rsplit('/').next().into_iter().for_each(|last| add_symbol(last, add));
             continue;
         }
         for part in chunk
@@ -283,9 +286,10 @@ fn terms(piece: &str, add: &mut impl FnMut(&str, Kind)) {
             let part = part.trim_end_matches(['.', '-', '/']);
             if part.contains('/') && part.len() >= 4 {
                 add(part, Kind::Address);
-                // People name a file by its last part.
+                // People name a file by its last part, with its extension or without.
                 if let Some((_, name)) = part.rsplit_once('/').filter(|(_, name)| is_file(name)) {
                     add(name, Kind::Address);
+                    name.rsplit_once('.').into_iter().for_each(|(stem, _)| add_symbol(stem, add));
                 }
                 continue;
             }
@@ -305,6 +309,13 @@ fn terms(piece: &str, add: &mut impl FnMut(&str, Kind)) {
                 add(part, Kind::Symbol);
             }
         }
+    }
+}
+
+/// Tells a part of an address if it is a symbol: a plain word of it would be one among the words of the text.
+fn add_symbol(part: &str, add: &mut impl FnMut(&str, Kind)) {
+    if kind_of(part) == Some(Kind::Symbol) {
+        add(part, Kind::Symbol);
     }
 }
 
@@ -441,9 +452,33 @@ mod tests {
             ("in C:\\node_modules now", "node_modules", Some(Kind::Symbol)),
         ] {
             let terms = Features::of(&Message::user(text)).terms;
-            let actual = terms.into_iter().find(|term| term.hash() == hash(word));
+            let form = form_hash(word, expected.unwrap_or(Kind::Word));
+            let actual = terms.into_iter().find(|term| term.hash() == form);
             let actual = actual.map(Term::kind);
             assert_eq!(actual, expected, "{word} in {text}");
+        }
+    }
+
+    #[test]
+    fn forms_of_a_word_are_one_term() {
+        for (one, other, expected) in [
+            ("the flat in Lisbon", "lisbon", true),
+            ("Ärger", "ärger", true),
+            ("open_door", "openDoor", true),
+            ("open_door", "OPEN_DOOR", true),
+            ("TX-40594", "tx-40594", true),
+            ("src/Door.java", "src/door.java", true),
+            ("src/a/seal4397.conf", "seal4397", true),
+            ("https://example.org/v2/49393?x=1", "49393", true),
+            ("bdf98c7d77db6f3f58440f7f", "bdf98c7", true),
+            ("bdf98c7d77db6f3f58440f7f", "bdf98c8", false),
+            ("open_door", "open_gate", false),
+            ("Lisbon", "Madrid", false),
+        ] {
+            let terms = |text: &str| Features::of(&Message::user(text)).terms;
+            let (one_terms, other_terms) = (terms(one), terms(other));
+            let has = |term: &Term| one_terms.iter().any(|one| one.hash() == term.hash());
+            assert_eq!(other_terms.iter().all(has), expected, "{one}, {other}");
         }
     }
 

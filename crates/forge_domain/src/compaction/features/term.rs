@@ -94,10 +94,41 @@ impl Hasher for Taken {
 /// An odd number whose bits are spread: the golden ratio's.
 const PRIME: u64 = 0x9E37_79B9_7F4A_7C15;
 
+/// Most bytes of a word whose form is written without an allocation.
+const MOST_BYTES: usize = 64;
+/// The digits of a commit's hash by which people name it.
+const SHORT_HASH: usize = 7;
+
+/// Returns the hash by which all forms of a word are known: people write `openDoor` and `tx-4059` for
+/// `open_door` and `TX-4059`, and the first digits of a commit's hash for all of them.
+pub(crate) fn form_hash(word: &str, kind: Kind) -> u64 {
+    let is_symbol = kind == Kind::Symbol;
+    if !is_symbol && word.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+        return hash(word);
+    }
+    let is_joint = |c: char| is_symbol && matches!(c, '_' | '-');
+    if !word.is_ascii() || word.len() > MOST_BYTES {
+        return hash(
+            &word.chars().filter(|c| !is_joint(*c)).flat_map(char::to_lowercase).collect::<String>(),
+        );
+    }
+    let mut form = [0; MOST_BYTES];
+    let letters = word.bytes().filter(|byte| !is_joint(char::from(*byte)));
+    let n_bytes = form.iter_mut().zip(letters).map(|(at, byte)| *at = byte.to_ascii_lowercase()).count();
+    let form = &form[..n_bytes];
+    let is_commit =
+        is_symbol && form.iter().all(u8::is_ascii_hexdigit) && form.iter().any(u8::is_ascii_alphabetic);
+    hash_of(if is_commit { &form[..n_bytes.min(SHORT_HASH)] } else { form })
+}
+
 /// Returns a hash that is the same on every machine and in every run; its last bits are zero.
 pub(crate) fn hash(word: &str) -> u64 {
-    let mut hash = word.len() as u64;
-    for chunk in word.as_bytes().chunks(8) {
+    hash_of(word.as_bytes())
+}
+
+fn hash_of(bytes: &[u8]) -> u64 {
+    let mut hash = bytes.len() as u64;
+    for chunk in bytes.chunks(8) {
         let mut bytes = [0; 8];
         bytes[..chunk.len()].copy_from_slice(chunk);
         hash = (hash ^ u64::from_le_bytes(bytes)).wrapping_mul(PRIME);
