@@ -51,6 +51,8 @@ mod share {
 
 /// The number of the agent's texts that are its newest.
 const N_NEWEST: usize = 3;
+/// The number of calls of which those that did more than look are told before what was written.
+const N_NEWEST_STEPS: usize = 12;
 /// The approximate cost of a line's indentation and end.
 const LINE_TOKENS: u64 = 1;
 
@@ -196,7 +198,9 @@ impl Folding<'_> {
         let others = contents.others(choice.worth).take(most_contents);
         let others = entries(others, choice.left.share(share::LEFT_OUT, 100), counter);
         choice.take_contents(others);
-        choice.take_steps(&mut steps, share::NEWEST_STEPS);
+        let newest_done = newest_steps(self.material, self.leaves, folder).take(N_NEWEST_STEPS);
+        let mut newest_done = newest_done.filter(|step| !step.only_looks).peekable();
+        choice.take_steps(&mut newest_done, share::NEWEST_STEPS);
         choice.pick(share::WRITTEN, Purpose::Written, &|passage| self.is_written(passage));
         choice.pick(share::STATEMENTS, Purpose::Statement, &is_told);
         choice.take_steps(&mut steps, share::STEPS);
@@ -412,11 +416,12 @@ impl Choice<'_, '_> {
     fn take_steps(&mut self, steps: &mut Peekable<impl Iterator<Item = Step>>, percent: u64) {
         let mut room = self.left.share(percent, 100);
         while let Some(Step { entry, .. }) = steps.peek() {
+            let is_told = self.filling.known.contains(&hash(entry.as_str()));
             let tokens = self.counter.count(entry.as_str()) + Tokens::new(LINE_TOKENS);
-            if tokens > room {
+            if tokens > room && !is_told {
                 break;
             }
-            if let Some(Step { position, entry }) = steps.next()
+            if let Some(Step { position, entry, .. }) = steps.next()
                 && self.filling.known.insert(hash(entry.as_str()))
             {
                 room = room - tokens;

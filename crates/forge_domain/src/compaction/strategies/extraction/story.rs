@@ -22,6 +22,8 @@ pub(super) struct Step {
     /// The position of the result.
     pub(super) position: usize,
     pub(super) entry: Entry,
+    /// True if the call changed nothing and ran nothing.
+    pub(super) only_looks: bool,
 }
 
 /// Iterates over the steps of the calls that leave with their results, the newest first, as few are needed.
@@ -48,7 +50,8 @@ pub(super) fn newest_steps<'a>(
         }
         labels.reverse();
         let label = format!("{} {}", labels.join(", "), newest.what);
-        Some(Step { position: newest.position, entry: Entry::labelled(&label, &newest.ending, false) })
+        let entry = Entry::labelled(&label, &newest.ending, false);
+        Some(Step { position: newest.position, entry, only_looks: newest.only_looks })
     })
 }
 
@@ -60,6 +63,7 @@ struct Done {
     label: String,
     what: String,
     ending: String,
+    only_looks: bool,
     /// True if the agent said nothing before the call.
     goes_on: bool,
 }
@@ -78,7 +82,8 @@ impl Done {
         let (what, ending) = describe(&asked, result, last, folder)?;
         let calling = &material.sources[asked.place.message];
         let goes_on = calling.message().text().trim().is_empty();
-        Some(Self { position, label: calling.label(), what, ending, goes_on })
+        let only_looks = asked.deed.only_looks;
+        Some(Self { position, label: calling.label(), what, ending, only_looks, goes_on })
     }
 
     fn is_same(&self, other: &Self) -> bool {
