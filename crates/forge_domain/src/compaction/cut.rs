@@ -28,7 +28,8 @@ pub(crate) struct Item {
     pub(crate) position: usize,
     pub(crate) tokens: Tokens,
     pub(crate) least: Tokens,
-    /// The tokens of what stands beside the part that is shortened, such as the calls beside the agent's words.
+    /// The tokens of what stands beside the part that is shortened, such as the calls beside the agent's
+    /// words.
     pub(crate) beside: Tokens,
 }
 

@@ -295,7 +295,8 @@ impl Plan {
     }
 
     /// Holds the newest of the summaries that a model wrote, as far as they fit beside a record: they were
-    /// paid for, and say more than quotes of them would. If what else stays `is_little`, it stays beside them.
+    /// paid for, and say more than quotes of them would. If what else stays `is_little`, it stays beside
+    /// them.
     fn hold_summaries(&mut self, share: &mut Share, tokens: &[Tokens], context: &Context, is_little: bool) {
         let mut room = share.free.share(SUMMARIES_PERCENT, 100);
         // The newest may need nearly all.

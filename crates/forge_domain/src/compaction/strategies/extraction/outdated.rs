@@ -101,7 +101,7 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// What has become of a file after a message of which it was read or written.
+/// The fate of a file after the message by which it was read or written.
 pub(super) enum After<'a> {
     /// The call failed.
     NeverWritten,
