@@ -416,13 +416,13 @@ impl Choice<'_, '_> {
     fn take_steps(&mut self, steps: &mut Peekable<impl Iterator<Item = Step>>, percent: u64) {
         let mut room = self.left.share(percent, 100);
         while let Some(Step { entry, .. }) = steps.peek() {
-            let is_told = self.filling.known.contains(&hash(entry.as_str()));
+            let told = hash(entry.as_str());
             let tokens = self.counter.count(entry.as_str()) + Tokens::new(LINE_TOKENS);
-            if tokens > room && !is_told {
+            if tokens > room && !self.filling.known.contains(&told) {
                 break;
             }
             if let Some(Step { position, entry, .. }) = steps.next()
-                && self.filling.known.insert(hash(entry.as_str()))
+                && self.filling.known.insert(told)
             {
                 room = room - tokens;
                 self.take(Section::Story, position, entry, tokens);

@@ -252,7 +252,8 @@ impl Plan {
         };
         let is_little = share.taken <= share.free.share(LITTLE_PERCENT, 100);
         plan.hold_summaries(&mut share, &tokens, context, is_little);
-        for mut yielding in YIELDING.into_iter().filter(|_| !is_little) {
+        let yields: &[Yielding] = if is_little { &[] } else { &YIELDING };
+        for mut yielding in yields.iter().copied() {
             if is_even_talk && yielding.what == Yield::RetentionAge {
                 yielding.claim = CLAIM_OF_TALK;
             }
