@@ -81,12 +81,7 @@ impl ContextMessage {
 
 impl Features {
     pub(crate) fn of(message: &Message) -> Self {
-        let mut written = Written { text: message.to_text(), old: Vec::new() };
-        let calls_from = written.text.len();
-        if let Body::Assistant { calls, .. } = &message.body {
-            calls.iter().for_each(|call| written.push_call(call));
-        }
-        let Written { mut text, old } = written;
+        let Written { mut text, old, calls_from } = Written::of(message);
         let is_assistant = message.role() == Role::Assistant;
         let mut reading = Reading::default();
         let (mut start, mut n_text_lines) = (0, u32::from(!text.is_empty() && !text.ends_with('\n')));
@@ -174,17 +169,33 @@ impl Reading {
     }
 }
 
+/// Returns the text of a message's features alone, where nothing else of them is needed.
+pub(crate) fn text_of(message: &Message) -> String {
+    Written::of(message).text
+}
+
 /// The text of a message's features, as far as it is written.
 struct Written {
     text: String,
     /// The parts of it that hold what other parts replace.
     old: Vec<Range<usize>>,
+    /// The start of the calls in it.
+    calls_from: usize,
 }
 
 /// The beginning of the names of arguments that hold the text which another one replaces.
 const OLD: &str = "old";
 
 impl Written {
+    fn of(message: &Message) -> Self {
+        let text = message.to_text();
+        let mut written = Self { calls_from: text.len(), text, old: Vec::new() };
+        if let Body::Assistant { calls, .. } = &message.body {
+            calls.iter().for_each(|call| written.push_call(call));
+        }
+        written
+    }
+
     fn push_call(&mut self, call: &ToolCall) {
         if !self.text.is_empty() {
             self.text.push('\n');

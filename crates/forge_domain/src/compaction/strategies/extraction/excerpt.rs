@@ -125,8 +125,7 @@ fn excerpt(
     let whole = &source.features().text;
     let around =
         [whole[..passage.start as usize].lines().next_back(), whole[passage.end as usize..].lines().nth(1)];
-    let numbered = Some(text).filter(|_| has_line_numbers(whole));
-    Some(match numbered.and_then(|text| without_numbers(text, around)) {
+    Some(match without_numbers(text, around).filter(|_| has_line_numbers(whole)) {
         Some((first, last, text)) if first == last => {
             Entry::labelled(&format!("{label}:{first}"), &text, true)
         }

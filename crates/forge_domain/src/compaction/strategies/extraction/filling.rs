@@ -4,6 +4,8 @@
 use std::collections::HashSet;
 use std::iter::Peekable;
 
+use memchr::memmem;
+
 use super::Material;
 use super::contents::{Contents, LEAST_CONTENT, entries, keys_in};
 use super::excerpt::{said_in, source_of, write};
@@ -257,10 +259,10 @@ impl Folding<'_> {
                 content.start = source.features().lines.iter().take_while(of_quotes).count();
             }
             let mut found = passages(source, position, origin, content);
-            // The answers of other agents in a user message are no words of the person's.
-            let said = message.text_without_answers().len();
-            for passage in found.iter_mut().filter(|passage| passage.origin == Origin::Person) {
-                if passage.end as usize > said {
+            if origin == Origin::Person {
+                // The answers of other agents in a user message are no words of the person's.
+                let said = message.text_without_answers().len();
+                for passage in found.iter_mut().filter(|passage| passage.end as usize > said) {
                     passage.origin = Origin::Work;
                 }
             }
@@ -292,7 +294,8 @@ impl Folding<'_> {
             match left {
                 Some(left) => {
                     let messages = self.material.sources;
-                    all.extend(found.into_iter().filter(|passage| !left.contains(passage.text(messages))));
+                    let is_left = |text: &str| memmem::find(left.as_bytes(), text.as_bytes()).is_some();
+                    all.extend(found.into_iter().filter(|passage| !is_left(passage.text(messages))));
                 }
                 None => all.extend(found),
             }

@@ -32,6 +32,7 @@ use self::worth::Worth;
 use super::sliding_window::{runs, size_of};
 use super::truncation::{argument_items, items};
 use crate::compaction::cut::{Cut, CutOf, Item, level, shorten};
+use crate::compaction::features::text_of;
 use crate::compaction::omission::smaller_marker;
 use crate::compaction::originals::originals;
 use crate::compaction::question::Question;
@@ -473,7 +474,7 @@ impl Plan {
         for cut in &cuts {
             if let Edit::Shorten { position, with } = cut {
                 leaves[*position] = true;
-                left.push((*position, with.features().text.clone()));
+                left.push((*position, text_of(with.message())));
             }
         }
         let folding = Folding { material, leaves: &leaves, left: &left };

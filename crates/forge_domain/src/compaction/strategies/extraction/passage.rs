@@ -145,8 +145,8 @@ pub(super) fn passages(
                 && line.end - last.start <= most_bytes
                 && nth as u32 == last.lines_to
                 && nth as u32 - last.lines_from < most_lines
-                && !(gap.contains('`') && gap.contains(FENCE))
-                && !(last.n_bytes() >= WHOLE_BYTES && gap.matches('\n').count() > 1)
+                && !(gap.as_bytes().contains(&b'`') && gap.contains(FENCE))
+                && !(last.n_bytes() >= WHOLE_BYTES && gap.bytes().filter(|byte| *byte == b'\n').count() > 1)
         });
         match passages.last_mut().filter(|_| goes_on) {
             Some(last) => (last.end, last.lines_to) = (line.end, nth as u32 + 1),

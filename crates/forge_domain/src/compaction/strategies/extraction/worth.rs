@@ -35,6 +35,9 @@ pub(super) struct Candidates {
     /// The terms that any question names, line by line of each passage, and the ends of each passage's.
     asked_terms: Vec<AskedTerm>,
     asked_ends: Vec<u32>,
+    /// The number of all lines, and of those that have each term that a question names.
+    n_lines: usize,
+    lines_with: Vec<u32>,
     /// True for each that was chosen: what is told once is not weighed again.
     is_chosen: Vec<bool>,
     /// Those that were chosen as answers, to whichever question.
@@ -244,19 +247,9 @@ impl<'a> Worth<'a> {
     /// have answers nothing.
     pub(super) fn take_up(&mut self, nth: usize, asked: &Asked, candidates: &Candidates) {
         self.answering = set_of(nth);
-        // First the number of lines that have each term, then what that is worth.
         self.wanted.fill(0.0);
-        let mut n_all = 0;
-        for (index, passage) in candidates.passages.iter().enumerate() {
-            n_all += (passage.lines_to - passage.lines_from) as usize;
-            if candidates.may_answer(index, self.answering) {
-                let numbers = candidates.asked_terms(index).iter().map(|term| term.number as usize);
-                let is_asked = |number: &usize| self.asked_by[*number] & self.answering != 0;
-                numbers.filter(is_asked).for_each(|number| self.wanted[number] += 1.0);
-            }
-        }
         for number in asked.terms().filter_map(|term| self.numbers.get_index_of(&term)) {
-            self.wanted[number] = rarity(n_all, self.wanted[number] as usize);
+            self.wanted[number] = rarity(candidates.n_lines, candidates.lines_with[number] as usize);
         }
     }
 
@@ -274,8 +267,10 @@ impl<'a> Worth<'a> {
             terms: Vec::with_capacity(self.by_message.len()),
             ends: Vec::with_capacity(n_passages),
             asked_by: Vec::with_capacity(n_passages),
-            asked_terms: Vec::new(),
+            asked_terms: Vec::with_capacity(n_passages),
             asked_ends: Vec::with_capacity(n_passages),
+            n_lines: 0,
+            lines_with: vec![0; self.numbers.len()],
             is_chosen: vec![false; n_passages],
             answers: Vec::new(),
         };
@@ -286,6 +281,7 @@ impl<'a> Worth<'a> {
             let features = self.messages[message].features();
             let numbers = self.numbers_of(message);
             let mut asked_by = 0;
+            candidates.n_lines += passage.lines(features).len();
             for (line, nth) in passage.lines(features).iter().zip(passage.lines_from..) {
                 for place in features.places(line) {
                     let number = numbers[*place as usize];
@@ -296,6 +292,7 @@ impl<'a> Worth<'a> {
                     let by = self.asked_by[number as usize];
                     if by != 0 {
                         candidates.asked_terms.push(AskedTerm { line: nth, number, is_first });
+                        candidates.lines_with[number as usize] += 1;
                         asked_by |= by;
                     }
                 }
