@@ -263,7 +263,7 @@ def show(o):
     (share, cut), = session.cuts([o.cut])
     before = session.messages[:cut]
     if o.plant:
-        planted = planting.Planted(before, random.Random("%s %s %s" % (o.seed, session.name, share)))
+        planted = planting.Planted(before, random.Random("%s %s %s" % (o.seed, session.name, share)), o.files)
         before = planted.ending(o.plant)
     with tempfile.TemporaryDirectory(prefix="quality") as folder:
         task = policies.Task(before, session.claude, policies.Forge(o.forge, folder), o.budget)

@@ -37,6 +37,9 @@ const MANY: usize = 10;
 /// At most one of so many messages answers a question, or so few.
 const MANY_ANSWERS: usize = 20;
 const FEW_ANSWERS: usize = 3;
+/// The weight of a given name in a question, where a word counts one: who asks for a value by its name asks
+/// for nothing else.
+const NAMED: f32 = 4.0;
 /// An answer with this share of the best one is as good.
 const NEARLY_BEST: f32 = 0.85;
 
@@ -75,7 +78,12 @@ impl Question {
             let others = messages.iter().enumerate().filter(|(other, _)| *other != position);
             let named: Vec<Vec<u64>> = others.map(|(_, message)| asked.named_by(message)).collect();
             let n_messages = n_messages(&named);
-            let weight = |term: &u64| rarity(messages.len(), n_messages[term]);
+            let given =
+                messages[position].features().terms.iter().filter(|term| term.kind().is_a_name_given());
+            let given: HashSet<u64, TermHasher> = given.map(|term| term.hash()).collect();
+            let weight = |term: &u64| {
+                rarity(messages.len(), n_messages[term]) * if given.contains(term) { NAMED } else { 1.0 }
+            };
             let all: f32 = n_messages.keys().map(weight).sum();
             let shares: Vec<f32> = named.iter().map(|named| named.iter().map(weight).sum()).collect();
             // Many may have half of it; what is asked for has more than nearly all of them.
@@ -205,6 +213,7 @@ mod tests {
         for (last, is_asked) in [
             ("Where was the flat in Lisbon again?", true),
             ("里斯本的公寓在哪里？", true),
+            ("What was the value of tide_gauge again?", true),
             ("Thanks, Clara! Good night, sleep well", false),
             ("Tomorrow it will rain cats and dogs", false),
         ] {
@@ -212,6 +221,12 @@ mod tests {
             let mut add = |message: Message| log.append(ContextMessage::count(message, &Characters));
             add(Message::user("Hello Clara"));
             add(Message::assistant("We saw a flat in Lisbon, near the river. 里斯本的公寓在河边。"));
+            add(Message::user("tide_gauge = 12"));
+            for n in 0..4 {
+                add(Message::assistant(format!("What a sight, {n}")));
+                add(Message::user(format!("It is well worth its value, {n}")));
+                add(Message::assistant(format!("Again a pleasure, {n}")));
+            }
             for n in 0..40 {
                 add(Message::user(format!("Thanks, Clara! That was good, number {n}")));
                 add(Message::assistant(format!("Good night, sleep well, {n}")));
