@@ -361,12 +361,13 @@ class Session:
         self.listed = sum(c["function"]["name"] in ("TodoWrite", "update_plan") for m in self.messages for c in m.get("tool_calls") or []) > 2
 
     def cuts(self, shares):
-        """Returns (share, place) for each share of the text: places before an agent's message, where all calls have results."""
+        """Returns (share, place) for each share of the text: places before an agent's message, where all calls have results, and with
+        enough messages before them to plant anything between."""
         sizes, total = [], 0
         for m in self.messages:
             sizes.append(total)
             total += len(message_text(m))
-        legal = [i for i in range(4, len(self.messages)) if self.messages[i]["role"] == "assistant" and self.messages[i - 1]["role"] in ("user", "tool")]
+        legal = [i for i in range(8, len(self.messages)) if self.messages[i]["role"] == "assistant" and self.messages[i - 1]["role"] in ("user", "tool")]
         found = []
         for share in shares:
             places = [i for i in legal if i not in [p for _, p in found]]

@@ -276,12 +276,12 @@ impl Folding<'_> {
                     })
                     .collect();
             }
-            if newest.contains(&position) {
+            let is_newest = newest.contains(&position);
+            if is_newest {
                 let code = found.iter_mut().filter(|passage| passage.origin == Origin::Code);
                 code.for_each(|passage| passage.origin = Origin::Agent);
-            } else {
-                move_introductions(&mut found, source.features());
             }
+            move_introductions(&mut found, source.features(), is_newest);
             // The newest list of tasks stands in its own section, and older ones are out of date.
             if message.calls().iter().any(|call| task_list(call).is_some()) {
                 found.retain(|passage| passage.origin != Origin::Work);

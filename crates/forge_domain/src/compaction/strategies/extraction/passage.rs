@@ -174,20 +174,28 @@ const INTRODUCTION_BYTES: usize = 80;
 
 /// Moves lines that only introduce something, such as headings, from the end of one of the agent's passages
 /// to the start of the next. If another author's passage or nothing follows, the lines are dropped, because
-/// they say nothing alone; so is the name of a file before a block of code.
-pub(super) fn move_introductions(passages: &mut Vec<Passage>, features: &Features) {
+/// they say nothing alone, unless the text `is_newest`; so is the name of a file before a block of code.
+pub(super) fn move_introductions(passages: &mut Vec<Passage>, features: &Features, is_newest: bool) {
     for nth in (0..passages.len()).rev() {
         while passages[nth].origin == Origin::Agent
             && let Some(last) = passages[nth].lines(features).last()
-            && (is_introduction(features.line(last))
-                || is_word(features.line(last))
-                    && passages.get(nth + 1).is_some_and(|next| next.origin == Origin::Code))
         {
             let from = passages[nth].lines_to - 1;
-            let next = passages.get_mut(nth + 1);
-            if let Some(next) =
-                next.filter(|next| next.origin == Origin::Agent && next.lines_from == from + 1)
-            {
+            let line = features.line(last);
+            let is_before_code =
+                passages.get(nth + 1).is_some_and(|next| next.origin == Origin::Code) && is_word(line);
+            let next = passages.get_mut(nth + 1).filter(|next| {
+                let between = &features.lines[from as usize + 1..next.lines_from as usize];
+                next.origin == Origin::Agent
+                    && between.iter().all(|line| features.line(line).starts_with(FENCE))
+            });
+            // A line in bold type may say something by itself.
+            let says_nothing = is_introduction(line) || is_before_code;
+            let moves = next.is_some() && (says_nothing || is_bold(line));
+            if !moves && (is_newest || !says_nothing) {
+                break;
+            }
+            if let Some(next) = next {
                 next.start = indented_start(&features.text, last.start);
                 next.lines_from = from;
             }
@@ -222,10 +230,21 @@ pub(super) fn without_known(
     Some(new)
 }
 
+/// Checks whether a line of the agent's only introduces what follows it.
+pub(super) fn says_nothing_alone(line: &str) -> bool {
+    is_introduction(line) || is_bold(line)
+}
+
 /// Checks whether a line is a heading, or short and ends with a colon.
 fn is_introduction(line: &str) -> bool {
     let text = line.trim_end_matches(['*', '_', ' ']);
     line.starts_with('#') || (line.len() <= INTRODUCTION_BYTES && text.ends_with([':', '：']))
+}
+
+/// Checks whether all of a short line is in bold type, and no sentence.
+fn is_bold(line: &str) -> bool {
+    let bold = line.strip_prefix("**").and_then(|line| line.strip_suffix("**"));
+    bold.is_some_and(|bold| line.len() <= INTRODUCTION_BYTES && !bold.ends_with(SENTENCE_ENDS))
 }
 
 /// Checks whether a line is one word, not a sentence.
@@ -346,14 +365,18 @@ mod tests {
     #[test]
     fn a_heading_stands_with_what_it_introduces_or_not_at_all() {
         let long = "The server reads its settings once, when it starts, and never again after that.";
-        let after = |text: &str| {
+        let told = |text: &str, is_newest: bool| {
             let message = ContextMessage::count(Message::assistant(text), &Characters);
             let n_lines = message.features().lines.len();
             let mut found = passages(&message, 0, Origin::Agent, 0..n_lines);
-            move_introductions(&mut found, message.features());
+            if is_newest {
+                found.iter_mut().for_each(|passage| passage.origin = Origin::Agent);
+            }
+            move_introductions(&mut found, message.features(), is_newest);
             let texts = found.iter().filter(|passage| passage.origin == Origin::Agent);
             texts.map(|passage| passage.text(std::slice::from_ref(&message)).to_owned()).collect::<Vec<_>>()
         };
+        let after = |text: &str| told(text, false);
         let blocks = format!("{long}\n{long}\n\n## Next\n\n{long}");
         assert_eq!(after(&blocks), [format!("{long}\n{long}"), format!("## Next\n\n{long}")]);
         let at_the_end = format!("{long}\n## Next\nSteps:");
@@ -366,6 +389,15 @@ mod tests {
         assert_eq!(after(&named_last), [named_last.as_str()]);
         let long_line = format!("{long} So this is what I change in the parser:");
         assert_eq!(after(&long_line), [long_line.as_str()]);
+        let bold = format!("{long}\n{long}\n\n**Still open**\n\n{long}");
+        assert_eq!(after(&bold), [format!("{long}\n{long}"), format!("**Still open**\n\n{long}")]);
+        // In bold type alone it may say something, and the newest text is told as it is.
+        let bold_last = format!("{long}\n\n**All of it passes**");
+        assert_eq!(after(&bold_last), [bold_last.as_str()]);
+        assert_eq!(told(&at_the_end, true), [at_the_end.as_str()]);
+        let code = format!("{long}\n{long}\n\n## The table\n```rust\nlet table = read_table();\n```");
+        let with_code = "## The table\n```rust\nlet table = read_table();";
+        assert_eq!(told(&code, true), [format!("{long}\n{long}"), with_code.to_owned()]);
     }
 
     #[test]

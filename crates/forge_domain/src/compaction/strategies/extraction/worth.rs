@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use indexmap::IndexMap;
 
-use super::passage::{Origin, Passage, WORK_LINES};
+use super::passage::{Origin, Passage, WORK_LINES, says_nothing_alone};
 use super::queue::{Queue, Ranked};
 use crate::compaction::features::{Kind, Line, SENTENCE_ENDS, TermHasher};
 use crate::compaction::question::{Asked, Question, rarity};
@@ -404,10 +404,11 @@ impl<'a> Worth<'a> {
         Some((Passage { start, end, lines_from: nth, lines_to: nth + 1, ..*passage }, terms))
     }
 
-    /// Returns a short line of work with the next two: it may be a heading or a key whose answer stands
+    /// Returns a short line of work or of the agent's with the next two: it may be a heading or a key whose answer stands
     /// below.
     fn with_what_is_below(&self, line: &Passage) -> Option<Passage> {
-        let is_short = line.n_bytes() <= SHORT_BYTES && matches!(line.origin, Origin::Work | Origin::Code);
+        let is_short = line.n_bytes() <= SHORT_BYTES
+            && matches!(line.origin, Origin::Work | Origin::Code | Origin::Agent);
         let features = self.messages[line.message as usize].features();
         is_short.then(|| line.moved(features, line.lines_from, BELOW_LINES))
     }
@@ -487,7 +488,10 @@ impl<'a> Worth<'a> {
                 None => self.best_line(&passage, terms).filter(|(_, terms)| !is_answered(terms)).and_then(
                     |(line, terms)| {
                         let below = self.with_what_is_below(&line).and_then(|lines| take(&lines, room));
-                        Some((below.or_else(|| take(&line, room))?, terms))
+                        let is_told = line.origin != Origin::Agent
+                            || !says_nothing_alone(line.text(self.messages).trim());
+                        let alone = || is_told.then(|| take(&line, room)).flatten();
+                        Some((below.or_else(alone)?, terms))
                     },
                 ),
             };
