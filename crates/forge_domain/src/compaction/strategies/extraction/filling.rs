@@ -157,6 +157,12 @@ impl Folding<'_> {
         let is = |origin: Origin| move |passage: &Passage| passage.origin == origin;
         let is_said =
             |passage: &Passage| matches!(passage.origin, Origin::Person | Origin::Record(Section::Said));
+        // Pieces of the person's long messages, which are often pasted, come after short messages.
+        let is_said_whole = |passage: &Passage| match passage.origin {
+            Origin::Person => passage.n_lines() == sources[passage.message as usize].features().lines.len(),
+            Origin::Record(Section::Said) => !passage.text(sources).contains('\n'),
+            _ => false,
+        };
         let is_newest = |passage: &Passage| match passage.origin {
             Origin::Agent => newest.contains(&(passage.message as usize)),
             Origin::Record(Section::Story) => {
@@ -181,11 +187,12 @@ impl Folding<'_> {
         let is_stated = |passage: &Passage| is_said(passage) || is_told(passage);
         if self.material.is_talk {
             // What the agent says in talk is as much of it as what the person says.
-            choice.pick(share::SAID_IN_TALK, Purpose::Statement, &is_said);
+            choice.pick_first(share::SAID_IN_TALK, &is_said_whole, &is_said);
             choice.pick(share::NEWEST_IN_TALK, Purpose::Newest, &is_newest);
-            choice.pick(100, Purpose::Statement, &is_stated);
+            let is_whole = |passage: &Passage| is_told(passage) || is_said_whole(passage);
+            choice.pick_first(100, &is_whole, &is_stated);
         }
-        choice.pick(share::SAID, Purpose::Statement, &is_said);
+        choice.pick_first(share::SAID, &is_said_whole, &is_said);
         choice.pick(share::NEWEST, Purpose::Newest, &is_newest);
         let tables = entries(contents.tables(), choice.left.share(share::TABLES, 100), counter);
         let listed: HashSet<String> =
@@ -378,6 +385,18 @@ impl Choice<'_, '_> {
     /// Picks passages for a share of what is left, in percent.
     fn pick(&mut self, percent: u64, purpose: Purpose, which: &dyn Fn(&Passage) -> bool) {
         self.fill(self.left.share(percent, 100), purpose, which);
+    }
+
+    /// Picks statements for a share of what is left, in percent: those that come `first`, then the others.
+    fn pick_first(
+        &mut self,
+        percent: u64,
+        first: &dyn Fn(&Passage) -> bool,
+        which: &dyn Fn(&Passage) -> bool,
+    ) {
+        let room = self.left.share(percent, 100);
+        let used = self.fill(room, Purpose::Statement, first);
+        self.fill(room - used, Purpose::Statement, which);
     }
 
     /// Picks passages for at most `room` tokens, and returns what they take.

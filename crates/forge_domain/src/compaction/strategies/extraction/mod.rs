@@ -558,6 +558,33 @@ mod tests {
         }
     }
 
+    #[test]
+    fn short_messages_come_before_pieces_of_what_the_person_pasted() {
+        let mut log = Conversation::new();
+        let mut add = |message: Message| {
+            log.append(ContextMessage::count(message, &Characters));
+        };
+        let towns = ["Lisbon", "Ulm", "Bonn", "Graz", "Turku", "Porto", "Ghent", "Kyoto"];
+        add(Message::user("Help me with the tables of our offices."));
+        for (n, town) in towns.iter().enumerate() {
+            add(Message::assistant("Which one?"));
+            add(Message::user(format!("The desk in {town} moved to floor {n}.")));
+            add(Message::assistant("And what does it print?"));
+            let trace =
+                (0..30).map(|line| format!("  at load_{town}_{line} (parser_{line}.{town}:{line})\n"));
+            add(Message::user(trace.collect::<String>()));
+        }
+        for n in 0..30 {
+            add(Message::assistant(format!("I see, and what is next, after {n}? {}", "Well. ".repeat(20))));
+            add(Message::user(format!("Wait a moment {n}")));
+        }
+        fit_again(EXTRACT, 2_600, &mut log, &Script::new(Vec::new()));
+        let view: String = log.view().plain().map(|message| message.to_text() + "\n").collect();
+        for town in towns {
+            assert!(view.contains(&format!("The desk in {town} moved to floor")), "{town}: {view}");
+        }
+    }
+
     fn records(conversation: &Conversation) -> Vec<String> {
         let view = conversation.view();
         let compacted = view.messages().iter().filter(|message| message.message().is_compacted);

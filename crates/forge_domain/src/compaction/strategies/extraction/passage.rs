@@ -86,6 +86,10 @@ impl Passage {
         }
     }
 
+    pub(super) const fn n_lines(&self) -> usize {
+        (self.lines_to - self.lines_from) as usize
+    }
+
     pub(super) const fn n_bytes(&self) -> u32 {
         self.end - self.start
     }
