@@ -404,8 +404,8 @@ impl<'a> Worth<'a> {
         Some((Passage { start, end, lines_from: nth, lines_to: nth + 1, ..*passage }, terms))
     }
 
-    /// Returns a short line of work or of the agent's with the next two: it may be a heading or a key whose answer stands
-    /// below.
+    /// Returns a short line of work or of the agent's with the next two: it may be a heading or a key whose
+    /// answer stands below.
     fn with_what_is_below(&self, line: &Passage) -> Option<Passage> {
         let is_short = line.n_bytes() <= SHORT_BYTES
             && matches!(line.origin, Origin::Work | Origin::Code | Origin::Agent);
