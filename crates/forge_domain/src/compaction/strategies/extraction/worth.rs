@@ -281,7 +281,7 @@ impl<'a> Worth<'a> {
             let features = self.messages[message].features();
             let numbers = self.numbers_of(message);
             let mut asked_by = 0;
-            candidates.n_lines += passage.lines(features).len();
+            candidates.n_lines += passage.n_lines();
             for (line, nth) in passage.lines(features).iter().zip(passage.lines_from..) {
                 for place in features.places(line) {
                     let number = numbers[*place as usize];
