@@ -559,6 +559,34 @@ mod tests {
     }
 
     #[test]
+    fn in_talk_what_only_tells_comes_before_what_ends_with_a_question() {
+        let mut log = Conversation::new();
+        let mut add = |message: Message| {
+            log.append(ContextMessage::count(message, &Characters));
+        };
+        let [told, asked] = [
+            ["Lisbon", "Ulm", "Bonn", "Graz", "Turku", "Porto", "Ghent", "Kyoto"],
+            ["Osaka", "Cork", "Lyon", "Brno", "Malmo", "Gdynia", "Basel", "Leeds"],
+        ];
+        add(Message::user("Hello, let us talk."));
+        for (told, asked) in told.iter().zip(asked) {
+            add(Message::assistant("That sounds good, as always."));
+            add(Message::user(format!("Years ago I had a small flat in {told}.")));
+            add(Message::assistant("That sounds good, as always."));
+            add(Message::user(format!("Years ago I saw {asked}. Did you, too?")));
+        }
+        for n in 0..30 {
+            add(Message::assistant("That sounds good, as always. ".repeat(1 + n % 2)));
+            add(Message::user("Yes, very good, as always. ".repeat(1 + n % 3)));
+        }
+        fit_again(EXTRACT, 1_500, &mut log, &Script::new(Vec::new()));
+        let record = records(&log).join("\n");
+        let n_in = |towns: [&str; 8]| towns.iter().filter(|town| record.contains(**town)).count();
+        assert!(n_in(told) > 0, "{record}");
+        assert!(n_in(asked) == 0 || n_in(told) == told.len(), "{record}");
+    }
+
+    #[test]
     fn short_messages_come_before_pieces_of_what_the_person_pasted() {
         let mut log = Conversation::new();
         let mut add = |message: Message| {

@@ -320,9 +320,11 @@ impl<'a> Worth<'a> {
             }
             Purpose::Statement | Purpose::Newest => {
                 let says: f32 = terms().map(|term| term.open * term.says).sum();
-                // The newest questions may still be open.
-                let is_answered = purpose == Purpose::Statement && asks_back(passage.text(self.messages));
-                let tells = if is_answered { ASKS_BACK } else { 1.0 };
+                let tells = match purpose {
+                    Purpose::Statement => self.tells(passage.text(self.messages)),
+                    // The newest questions may still be open.
+                    _ => 1.0,
+                };
                 let worth = if self.is_talk {
                     tells * says + terms().map(|term| term.asks).sum::<f32>()
                 } else {
@@ -341,6 +343,16 @@ impl<'a> Worth<'a> {
         // A question may be about an earlier state of the file.
         let sum = sum * if passage.is_outdated && purpose != Purpose::Answer { OUTDATED } else { 1.0 };
         sum * self.lateness(passage, purpose) / cost.of(passage.n_bytes())
+    }
+
+    /// Returns the share of its worth that a statement has if it asks something. In talk, who asks leaves it
+    /// to the other to tell; at work, the agent asks what to do with what it just told.
+    fn tells(&self, text: &str) -> f32 {
+        match text.trim_end().strip_suffix(QUESTION_MARKS) {
+            Some(question) if !ends_a_sentence(question) => ASKS_BACK,
+            Some(_) if self.is_talk => ASKS_IN_THE_END,
+            _ => 1.0,
+        }
     }
 
     /// Returns the share of its worth that a passage has at its age. What was concluded early is as true as
@@ -520,8 +532,11 @@ const USED: f32 = 0.5;
 const ASKED: f32 = 2.0;
 /// In talk, the factor of a term that the question names, if hardly any other turn has it.
 const ASKED_IN_TALK: f32 = 5.0;
-/// The share of its worth that a question has: it tells less than its answer.
-const ASKS_BACK: f32 = 0.5;
+/// The share of its worth that a question has: it tells less than its answer; and, in talk, that what ends
+/// with a question has.
+const ASKS_BACK: f32 = 0.3;
+const ASKS_IN_THE_END: f32 = 0.7;
+const QUESTION_MARKS: [char; 3] = ['?', '？', '؟'];
 /// The share of its worth that a note of a harness has: it tells how to work, not what was found.
 const NOTED: f64 = 0.5;
 /// The share of its worth that a part of a file has as it is not, or no longer.
@@ -606,12 +621,6 @@ const fn by_kind(kind: Kind, is_talk: bool) -> f32 {
         (Kind::Word, true) => 0.25,
         (Kind::Word, false) => 0.4,
     }
-}
-
-/// Checks whether a text is nothing but a question.
-fn asks_back(text: &str) -> bool {
-    let question = text.trim_end().strip_suffix(['?', '？', '؟']);
-    question.is_some_and(|question| !ends_a_sentence(question))
 }
 
 /// Checks whether a sentence ends within a text: at a mark before a blank, or at a mark of a script that has
