@@ -345,8 +345,8 @@ impl<'a> Worth<'a> {
         sum * self.lateness(passage, purpose) / cost.of(passage.n_bytes())
     }
 
-    /// Returns the share of its worth that a statement has if it asks something. In talk, who asks leaves it
-    /// to the other to tell; at work, the agent asks what to do with what it just told.
+    /// Returns the share of its worth that a statement has: less if it ends with a question. In talk, who
+    /// asks leaves it to the other to tell; at work, the agent tells first, and then asks what to do.
     fn tells(&self, text: &str) -> f32 {
         match text.trim_end().strip_suffix(QUESTION_MARKS) {
             Some(question) if !ends_a_sentence(question) => ASKS_BACK,
@@ -532,8 +532,8 @@ const USED: f32 = 0.5;
 const ASKED: f32 = 2.0;
 /// In talk, the factor of a term that the question names, if hardly any other turn has it.
 const ASKED_IN_TALK: f32 = 5.0;
-/// The share of its worth that a question has: it tells less than its answer; and, in talk, that what ends
-/// with a question has.
+/// The share of its worth that a question has, as it tells less than its answer, and, in talk, a text that
+/// ends with one.
 const ASKS_BACK: f32 = 0.3;
 const ASKS_IN_THE_END: f32 = 0.7;
 const QUESTION_MARKS: [char; 3] = ['?', '？', '؟'];
