@@ -532,9 +532,9 @@ const USED: f32 = 0.5;
 const ASKED: f32 = 2.0;
 /// In talk, the factor of a term that the question names, if hardly any other turn has it.
 const ASKED_IN_TALK: f32 = 5.0;
-/// The share of its worth that a question has, as it tells less than its answer, and, in talk, a text that
-/// ends with one.
+/// The share of its worth that a question has: it tells less than its answer.
 const ASKS_BACK: f32 = 0.3;
+/// The share of its worth that a text which ends with a question has in talk.
 const ASKS_IN_THE_END: f32 = 0.7;
 const QUESTION_MARKS: [char; 3] = ['?', '？', '؟'];
 /// The share of its worth that a note of a harness has: it tells how to work, not what was found.
