@@ -279,6 +279,7 @@ fn end_of_sentence(text: &str) -> Option<usize> {
 
 /// Tells the terms of a piece, in order, some more than once.
 fn terms(piece: &str, add: &mut impl FnMut(&str, Kind)) {
+    grouped_numbers(piece).for_each(|number| add(number, Kind::Symbol));
     for chunk in piece.split(ends_chunk).filter(|chunk| !chunk.is_empty()) {
         let chunk = without_escape(piece, chunk);
         let chunk =
@@ -321,6 +322,18 @@ fn terms(piece: &str, add: &mut impl FnMut(&str, Kind)) {
             }
         }
     }
+}
+
+/// Iterates over the numbers of a piece that are written in groups of three digits, as `1,024`.
+fn grouped_numbers(piece: &str) -> impl Iterator<Item = &str> {
+    let has_groups = memchr::memchr(b',', piece.as_bytes()).is_some();
+    let text = if has_groups { piece } else { "" };
+    let runs = text.split(|c: char| !c.is_ascii_digit() && c != ',').map(|run| run.trim_matches(','));
+    runs.filter(|run| {
+        let mut groups = run.split(',').map(str::len);
+        let first = groups.next().unwrap_or_default();
+        (1..=3).contains(&first) && run.len() > first && groups.all(|n_digits| n_digits == 3)
+    })
 }
 
 /// Tells a part of an address if it is a symbol: a plain word of it would be one among the words of the text.
@@ -481,6 +494,9 @@ mod tests {
             ("src/Door.java", "src/door.java", true),
             ("src/a/seal4397.conf", "seal4397", true),
             ("https://example.org/v2/49393?x=1", "49393", true),
+            ("it costs 102,488 a year", "102488", true),
+            ("(1,024,000)", "1024000", true),
+            ("a row: 1,02,488", "102488", false),
             ("bdf98c7d77db6f3f58440f7f", "bdf98c7", true),
             ("bdf98c7d77db6f3f58440f7f", "bdf98c8", false),
             ("open_door", "open_gate", false),

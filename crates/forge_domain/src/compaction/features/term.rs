@@ -99,14 +99,14 @@ const MOST_BYTES: usize = 64;
 /// The digits of a commit's hash by which people name it.
 const SHORT_HASH: usize = 7;
 
-/// Returns the hash by which all forms of a word are known: people write `openDoor` and `tx-4059` for
-/// `open_door` and `TX-4059`, and the first digits of a commit's hash for all of them.
+/// Returns the hash by which all forms of a word are known: people write `openDoor`, `tx-4059` and `1024` for
+/// `open_door`, `TX-4059` and `1,024`, and the first digits of a commit's hash for all of them.
 pub(crate) fn form_hash(word: &str, kind: Kind) -> u64 {
     let is_symbol = kind == Kind::Symbol;
     if !is_symbol && word.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return hash(word);
     }
-    let is_joint = |c: char| is_symbol && matches!(c, '_' | '-');
+    let is_joint = |c: char| is_symbol && matches!(c, '_' | '-' | ',');
     if !word.is_ascii() || word.len() > MOST_BYTES {
         return hash(
             &word.chars().filter(|c| !is_joint(*c)).flat_map(char::to_lowercase).collect::<String>(),
