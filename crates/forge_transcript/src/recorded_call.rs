@@ -223,7 +223,10 @@ impl CallTally {
         if let Some(named) = named.filter(|named| self.model.as_deref() != Some(*named)) {
             self.model = Some(Arc::from(named));
         }
-        let Some(usage) = usage_of(entry).or_else(|| span_usage(entry)) else { return };
+        // What opencode writes about the whole session has the sum of all calls.
+        let is_sum = entry.get("slug").is_some() && entry.get("projectID").is_some();
+        let usage = if is_sum { None } else { usage_of(entry).or_else(|| span_usage(entry)) };
+        let Some(usage) = usage else { return };
         let sum = entry.pointer("/payload/info/total_token_usage");
         if sum.is_some() && sum == self.sum.as_ref() {
             return;
@@ -363,6 +366,10 @@ mod tests {
                 vec![json!({"info": {"cost": 0.5, "tokens": {"input": 1, "output": 2, "reasoning": 3,
                     "cache": {"read": 40, "write": 0}}}})],
                 vec![(41, 40, 0, 5, Some(0.5))],
+            ),
+            (
+                vec![json!({"id": "s", "slug": "kind-panda", "projectID": "p", "tokens": {"input": 1, "output": 2}})],
+                vec![],
             ),
             (
                 vec![json!({"tokens": {"input": 50, "output": 2, "cached": 40, "thoughts": 3}})],

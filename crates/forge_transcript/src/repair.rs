@@ -62,8 +62,9 @@ impl Linked for Message {
 }
 
 /// Orders `items` in a way that every provider accepts: results directly after their calls. `whole` returns
-/// all of an item's message. A result belongs to the nearest earlier call of its id that has none; one that
-/// names no call, to the first call right before it that nothing else answers. Missing ones come from `made`.
+/// all of an item's message. A result belongs to the nearest earlier call of its id that has none, or else to
+/// a later one, as some agents write both at once in no order; a result that names no call belongs to the
+/// first call right before it that nothing else answers. Missing ones come from `made`.
 pub(crate) fn repair<T: Linked>(
     items: Vec<T>,
     whole: impl Fn(&T) -> Message,
@@ -146,6 +147,7 @@ fn answers<T: Linked>(items: &[T], repairs: &mut Vec<Repair>) -> Vec<u32> {
     let mut unanswered: HashMap<&str, SmallVec<[u32; 2]>> = HashMap::new();
     let mut answers = vec![NO_CALLER; items.len()];
     let mut before = None;
+    let mut early = Vec::new();
     for (place, item) in items.iter().enumerate() {
         let number = u32::try_from(place).unwrap_or(NO_CALLER);
         for id in item.call_ids() {
@@ -164,7 +166,7 @@ fn answers<T: Linked>(items: &[T], repairs: &mut Vec<Repair>) -> Vec<u32> {
             {
                 answers[place] = before.unwrap_or_default();
             }
-            None => repairs.push(Repair::OrphanResult { call_id: call_id.to_owned() }),
+            None => early.push((place, call_id)),
             Some(caller) => {
                 if before != Some(caller) {
                     repairs.push(Repair::MovedResult { call_id: call_id.to_owned() });
@@ -175,6 +177,15 @@ fn answers<T: Linked>(items: &[T], repairs: &mut Vec<Repair>) -> Vec<u32> {
         if is_last {
             unanswered.remove(call_id);
         }
+    }
+    for (place, call_id) in early {
+        let caller = unanswered.get_mut(call_id).and_then(SmallVec::pop);
+        let call_id = call_id.to_owned();
+        repairs.push(match caller {
+            Some(_) => Repair::MovedResult { call_id },
+            None => Repair::OrphanResult { call_id },
+        });
+        answers[place] = caller.unwrap_or(NO_CALLER);
     }
     answers
 }
@@ -224,6 +235,9 @@ mod tests {
             ("u tx rx a u", "u tx rx a u", 0),
             ("u txy ry rx u tx rx", "u txy ry rx u tx rx", 0),
             ("u tx u rx", "u tx rx u", 1),
+            ("u rx tx a", "u tx rx a", 1),
+            ("u rx tx rx", "u tx rx", 1),
+            ("u rx ry txy u", "u txy rx ry u", 2),
             ("u tx", "u tx nx", 1),
             ("u txy ry u", "u txy ry nx u", 1),
             ("rx u", "u", 1),

@@ -601,6 +601,46 @@ fn export_samples() -> Vec<Sample> {
     ]
 }
 
+fn log_samples() -> Vec<Sample> {
+    let seen = "u:Find it. | a:I look.+f(c) | r(c):out | a:Here.";
+    let said = |role: &str, content: Value| json!({"timestamp": "2026-01-01T10:00:00Z", "role": role, "content": content});
+    let say = |text: &str| json!([{"type": "text", "text": text}]);
+    let anthropic = [
+        said("user", json!("Find it.")),
+        said("assistant", json!([])),
+        said("assistant", say("I look.")),
+        said("assistant", json!([{"type": "tool_use", "id": "c", "name": "f", "input": {}}])),
+        said("user", json!([{"type": "tool_result", "tool_use_id": "c", "content": "out"}])),
+        said("assistant", say("Here.")),
+    ];
+    let piece = |text: &str| json!({"type": "message", "role": "assistant", "content": text, "delta": true});
+    let gemini = [
+        json!({"type": "init", "session_id": "s", "model": "m"}),
+        json!({"type": "message", "role": "user", "content": "Find it."}),
+        piece("I look."),
+        json!({"type": "tool_use", "tool_name": "f", "tool_id": "c", "parameters": {}}),
+        json!({"type": "tool_result", "tool_id": "c", "status": "success", "output": "out"}),
+        piece("Here."),
+        json!({"type": "result", "status": "success", "stats": {"total_tokens": 9}}),
+    ];
+    let call = json!({"id": "c", "name": "f", "arguments": {}, "requestor": "assistant"});
+    let simulation = json!({"id": "1", "task_id": "7", "trial": 0, "messages": [
+        {"role": "user", "content": "Find it.", "tool_calls": null},
+        {"role": "assistant", "content": "I look.", "tool_calls": [call]},
+        {"role": "tool", "id": "c", "content": "out", "requestor": "assistant", "error": false},
+        {"role": "user", "content": null, "tool_calls": [{"id": "d", "name": "restart", "arguments": {}, "requestor": "user"}]},
+        {"role": "tool", "id": "d", "content": "done", "requestor": "user", "error": false},
+        {"role": "assistant", "content": "Here.", "tool_calls": null}]});
+    let header = json!({"_type": "metadata", "key": "session", "last_consolidated": 0});
+    let plain = [json!({"role": "user", "content": "Find it."}), json!({"role": "assistant", "content": "Here."})];
+    vec![
+        sample("anthropic-lines", lines(&anthropic), seen),
+        sample("gemini-events", lines(&gemini), seen),
+        sample("tau2-bench", json!({"info": {}, "tasks": [], "simulations": [simulation]}).to_string(), seen),
+        sample("openai-lines", lines(&[&[header][..], &plain].concat()), "u:Find it. | a:Here."),
+    ]
+}
+
 /// What is written as ATIF says the same as what it was written from.
 #[test]
 fn every_session_can_be_written_as_atif() {
@@ -627,6 +667,7 @@ fn samples() -> Vec<Sample> {
         openhands_samples(),
         block_samples(),
         export_samples(),
+        log_samples(),
     ]
     .into_iter()
     .flatten()

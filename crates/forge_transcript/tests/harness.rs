@@ -70,6 +70,7 @@ fn the_form_of_a_text_shows_its_author() {
     let prompt = "<command-message>plan</command-message>\n<command-name>/plan</command-name>";
     let own = "<command-name>/model</command-name>\n    <command-message>model</command-message>\n    \
         <command-args>small</command-args>";
+    let hermes = "[SYSTEM: The user has invoked the \"plan\" skill, indicating they want you to follow it.]\n# Plan";
     let task = "<task-notification>\n<result>a </task-notification> b</result>\n</task-notification>\n\
         Its text is at: /tmp/tasks/a1.output";
     let summary =
@@ -118,6 +119,12 @@ fn the_form_of_a_text_shows_its_author() {
         ),
         (json!(summary), vec![&format!("c {summary}")]),
         (json!("EXECUTION RESULT of [run]:\nok"), vec!["h EXECUTION RESULT of [run]:\nok"]),
+        (
+            json!("<returncode>1</returncode>\n<output>\nno\n</output>"),
+            vec!["h <returncode>1</returncode>\n<output>\nno\n</output>"],
+        ),
+        (json!("<returncode> is which tag?"), vec!["u <returncode> is which tag?"]),
+        (json!(hermes), vec![&format!("h {hermes}")]),
         (
             json!("[read_file for 'a.rs'] Result:\nfn a() {}"),
             vec!["h [read_file for 'a.rs'] Result:\nfn a() {}"],

@@ -207,6 +207,15 @@ fn results_stand_behind_their_calls_in_the_calls_order() {
             0,
         ),
         (
+            "calls and results repeated as parts",
+            json!([{"role": "assistant", "content": [{"type": "text", "text": "I look."},
+                    {"type": "tool_call", "tool_call_id": "1", "name": "f", "arguments": "{}"}], "tool_calls": [call("1", "{}")]},
+                {"role": "tool", "tool_call_id": "1", "content": [{"type": "tool_output", "text": "a"}]}]),
+            vec!["a I look.+1{}", "r 1:a"],
+            0,
+            0,
+        ),
+        (
             "ids in a list, numbers, or missing",
             json!([calls(&[call("1", "{}"), json!({"id": 2, "function": {"name": "f", "arguments": "{}"}}),
                 json!({"function": "f", "args": {"a": 1}})]),
@@ -451,6 +460,9 @@ fn what_claude_code_adds_is_in_the_context_and_no_turn() {
         user(json!("Find it.")),
         attachment(&file),
         attachment(&json!({"type": "hook_system_message", "content": "only shown"})),
+        attachment(&json!({"type": "hook_success", "content": "", "stdout": "{}"})),
+        attachment(&json!({"type": "hook_success", "content": "It is Monday.", "stdout": "It is Monday."})),
+        attachment(&json!({"type": "skill_listing", "content": "- plan"})),
         attachment(&json!({"type": "brand_new", "lines": ["one", "two"], "count": 2})),
         assistant("m", json!([{"type": "text", "text": "Yes."}])),
         json!({"type": "user", "isMeta": true, "message": {"role": "user", "content": "A skill says."}}),
@@ -461,6 +473,8 @@ fn what_claude_code_adds_is_in_the_context_and_no_turn() {
     let expected = [
         (true, "Find it."),
         (false, "<system-reminder>\nfile\na.rs\na.rs\nfn main() {}\n</system-reminder>"),
+        (false, "<system-reminder>\nhook_success\nIt is Monday.\n</system-reminder>"),
+        (false, "<system-reminder>\nskill_listing\n- plan\n</system-reminder>"),
         (false, "<system-reminder>\nbrand_new\none\ntwo\n</system-reminder>"),
         (false, "Yes."),
         (false, "A skill says."),
@@ -469,6 +483,9 @@ fn what_claude_code_adds_is_in_the_context_and_no_turn() {
     let actual: Vec<(bool, String)> =
         session.messages().map(|message| (message.starts_turn(), message.to_text())).collect();
     assert_eq!(actual, expected.map(|(turn, text)| (turn, text.to_owned())));
+    let renewed: Vec<usize> =
+        session.messages().enumerate().filter(|(_, message)| message.is_renewed()).map(|(at, _)| at).collect();
+    assert_eq!(renewed, [3]);
     let recording = session.recording();
     let replayed: Vec<(bool, String)> =
         recording.messages.iter().map(|message| (message.starts_turn(), message.to_text())).collect();
@@ -476,7 +493,13 @@ fn what_claude_code_adds_is_in_the_context_and_no_turn() {
 
     let sums: Vec<(String, usize, usize)> =
         session.attachments().into_iter().map(|kind| (kind.kind, kind.records, kind.in_context)).collect();
-    let expected = [("brand_new", 1, 1), ("file", 1, 1), ("hook_system_message", 1, 0)];
+    let expected = [
+        ("brand_new", 1, 1),
+        ("file", 1, 1),
+        ("hook_success", 2, 1),
+        ("hook_system_message", 1, 0),
+        ("skill_listing", 1, 1),
+    ];
     assert_eq!(sums, expected.map(|(kind, records, seen)| (kind.to_owned(), records, seen)));
 }
 

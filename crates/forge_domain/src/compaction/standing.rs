@@ -103,7 +103,7 @@ impl Standing {
                     Hold::LastGroup
                 } else if messages.iter().any(|message| pins.hold(message)) {
                     Hold::Pinned
-                } else if group.range().end <= opening && !messages.iter().any(ContextMessage::starts_turn) {
+                } else if group.range().end <= opening && messages.iter().all(rests_on) {
                     notes.push(group.range().start);
                     Hold::Pinned
                 } else if rules.preserve_system_messages && group.has_system() {
@@ -377,11 +377,13 @@ fn notes_share(rules: &CompactionRules, context: &Context, opening: usize, notes
     let request = context.first_user().filter(|position| *position < opening);
     let asked = request.as_ref().map_or(Tokens::ZERO, tokens_of);
     let first = notes.first().filter(|position| **position == context.n_leading_system());
-    if first.is_some_and(|first| {
-        free - asked - tokens_of(first) >= target.share(1, LEAST_BESIDE).max(LEAST_OF_WORK)
-    }) {
+    let whole = first.map(tokens_of).filter(|first| {
+        free - asked - *first >= target.share(1, LEAST_BESIDE).max(LEAST_OF_WORK)
+    });
+    if whole.is_some() {
         notes.remove(0);
     }
+    let free = free - whole.unwrap_or_default();
     let share = match request {
         Some(_) => (free - asked.min(free.share(1, 2))).share(NOTES_PERCENT, 100),
         // Without a request, only the notes say what the goal is.
@@ -391,6 +393,11 @@ fn notes_share(rules: &CompactionRules, context: &Context, opening: usize, notes
     // If everything else fits, the notes may take the rest of the target.
     let noted: Tokens = sizes.iter().copied().sum();
     level_of(sizes, share.max(target + noted - context.size().tokens)).max(LEAST_OF_PERSON)
+}
+
+/// Checks whether the work rests on a message of the opening that is not the user's.
+fn rests_on(message: &ContextMessage) -> bool {
+    !message.starts_turn() && !message.message().is_renewed()
 }
 
 /// Returns the end of the opening: with the first request come the notes of a harness, such as a project's

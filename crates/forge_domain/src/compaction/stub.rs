@@ -37,6 +37,8 @@ const MAX_STUB: usize = 1_024;
 /// Texts of a call's arguments that are longer than this may leave; a shorter one tells what the call was.
 const MAX_ARGUMENT: usize = 400;
 const CLEARED: &str = " cleared: ";
+/// What a stub in place of an image says.
+const IMAGE: &str = "the image";
 /// No name has a blank in it.
 const BETWEEN_NAMES: &str = " ";
 
@@ -68,7 +70,7 @@ impl Stub {
     ) -> Option<ContextMessage> {
         let content = message.message().content().filter(|content| content.has_images())?;
         let label = message.id().map_or_else(|| "m".to_owned(), |id| id.to_string());
-        let bare = content.without_images(&format!("[{label}{CLEARED}the image]"));
+        let bare = content.without_images(&format!("[{label}{CLEARED}{IMAGE}]"));
         Some(ContextMessage::count(message.message().with_content(bare), counter))
     }
 
@@ -126,6 +128,12 @@ pub(super) fn is_stub(text: &str) -> bool {
 /// Returns the label in a stub: the id of the message as it was appended.
 pub(super) fn cleared_label(text: &str) -> Option<MessageId> {
     text.strip_prefix('[')?.split_once(CLEARED).filter(|_| is_stub(text))?.0.parse().ok()
+}
+
+/// Returns the label in what stands in place of an image of a message.
+pub(super) fn cleared_image_label(text: &str) -> Option<MessageId> {
+    let (before, _) = text.split_once(&format!("{CLEARED}{IMAGE}]"))?;
+    before.rsplit('[').next()?.parse().ok()
 }
 
 /// Checks whether a name is short, and cannot end its line.

@@ -19,6 +19,8 @@ pub const HIDDEN_TOKENS: &str = "hidden_tokens";
 /// The key of [`Message::metadata`] for the author of a user message that the user did not write: a hook, the
 /// loop itself, or the harness that recorded the session. Such a message is not a turn.
 pub const NOTE_BY: &str = "note_by";
+/// The metadata key that marks a note which its author sends anew by itself.
+const RENEWED: &str = "renewed";
 /// The key of [`Message::metadata`] that lists the agents' answers at the end of a user message, as
 /// `AGENT/TAG`.
 pub(crate) const ANSWERS: &str = "transformed";
@@ -262,6 +264,19 @@ impl Message {
     pub fn noted_by(mut self, by: impl Into<String>) -> Self {
         self.metadata.insert(NOTE_BY.to_owned(), Value::String(by.into()));
         self
+    }
+
+    /// Returns the note marked as one that its author sends anew by itself, such as a list of tools: no work
+    /// rests on this copy of it.
+    #[must_use]
+    pub fn renewed(mut self) -> Self {
+        self.metadata.insert(RENEWED.to_owned(), Value::Bool(true));
+        self
+    }
+
+    /// Checks whether it is a note that its author sends anew by itself.
+    pub fn is_renewed(&self) -> bool {
+        self.note_by().is_some() && self.metadata.contains_key(RENEWED)
     }
 
     /// Returns the message without the mark of [`Self::noted_by`].

@@ -83,7 +83,14 @@ pub const TOOL_TWINS: &[ToolTwin] = &[
     },
     ToolTwin {
         forge: "ask",
-        others: &["ask", "askuserquestion", "ask_user", "ask_followup_question", "request_user_input"],
+        others: &[
+            "ask",
+            "askuserquestion",
+            "ask_user",
+            "ask_followup_question",
+            "question",
+            "request_user_input",
+        ],
     },
 ];
 

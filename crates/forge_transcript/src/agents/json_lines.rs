@@ -25,7 +25,13 @@ fn detect(evidence: &Evidence<'_>) -> bool {
         let is_message = ROLES.contains(&line.text("role").as_str()) && !line.contains("parts");
         is_message || line.has_list("messages") || has_body(line)
     };
-    evidence.document().is_none() && evidence.lines().first().is_some_and(is_own)
+    let is_header = |line: &&Fields<'_>| is_header(line);
+    evidence.document().is_none() && evidence.lines().iter().skip_while(is_header).next().is_some_and(is_own)
+}
+
+/// Checks for the line about the whole session that some agents, such as nanobot, write before its messages.
+fn is_header(line: &Fields<'_>) -> bool {
+    line.text("_type") == "metadata" && !line.contains("role")
 }
 
 fn has_body(line: &Fields<'_>) -> bool {
@@ -33,6 +39,8 @@ fn has_body(line: &Fields<'_>) -> bool {
 }
 
 fn lists(text: &str) -> Result<Vec<NamedList<'_>>, serde_json::Error> {
+    let header = text.lines().next().filter(|line| is_header(&Fields::of(line)));
+    let text = header.map_or(text, |header| text[header.len()..].trim_start());
     let Listing { entries, skipped_lines, .. } = Listing::lines(text);
     let first = entries.first().map(|first| Fields::of(first)).unwrap_or_default();
     if !first.has_list("messages") && !has_body(&first) {

@@ -10,6 +10,7 @@ mod exports;
 mod gemini_cli;
 mod inspect;
 mod json_lines;
+mod logs;
 mod opencode;
 mod openhands;
 mod pi;
@@ -25,6 +26,9 @@ pub(crate) use self::pi_append::message_of as pi_message;
 /// The formats, from the most general to the most specific.
 pub(crate) const AGENTS: &[&dyn Codec] = &[
     &json_lines::JSON_LINES,
+    &logs::AnthropicLines,
+    &logs::GeminiEvents,
+    &logs::Tau2Bench,
     &blocks::LangChain,
     &blocks::Gemini,
     &blocks::Responses,

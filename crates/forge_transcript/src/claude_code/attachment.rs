@@ -26,6 +26,21 @@ const NEVER_SENT: [&str; 13] = [
     "structured_output",
 ];
 
+/// Kinds that Claude Code sends anew whenever they change, and after each compaction.
+const RENEWED: [&str; 8] = [
+    "agent_listing_delta",
+    "deferred_tools_delta",
+    "mcp_instructions_delta",
+    "opened_file_in_ide",
+    "output_style",
+    "skill_listing",
+    "task_reminder",
+    "todo_reminder",
+];
+
+/// The kind of a hook that ended well: only its `content` is sent, which is empty if the hook printed JSON.
+const HOOK_SUCCESS: &str = "hook_success";
+
 /// Facts of an attachment that say nothing to the model.
 const SILENT: [&str; 9] =
     ["type", "uuid", "id", "toolUseID", "tool_use_id", "timestamp", "durationMs", "exitCode", "displayPath"];
@@ -54,11 +69,13 @@ pub(super) fn message(fields: &Map<String, Value>) -> Option<Message> {
         say(attachment.get("prompt")?, &mut texts);
         return (!texts.is_empty()).then(|| Message::user(texts.join("\n")));
     }
-    say(attachment, &mut texts);
+    say(if kind == HOOK_SUCCESS { attachment.get("content")? } else { attachment }, &mut texts);
     if texts.is_empty() {
         return None;
     }
-    Some(Message::note(BY, format!("<system-reminder>\n{kind}\n{}\n</system-reminder>", texts.join("\n"))))
+    let text = format!("<system-reminder>\n{kind}\n{}\n</system-reminder>", texts.join("\n"));
+    let note = Message::note(BY, text);
+    Some(if RENEWED.contains(&kind) { note.renewed() } else { note })
 }
 
 /// Checks whether the user typed a queued command, rather than a task that reports its end.

@@ -33,8 +33,16 @@ pub(super) enum Kind {
     Assistant,
     /// An attachment that the agent adds itself, which the model sees.
     Attachment,
+    /// A report of what runs meanwhile, such as a hook. It is no message.
+    Progress,
     /// No message.
     Other,
+}
+
+impl Kind {
+    const fn is_message(self) -> bool {
+        !matches!(self, Self::Progress | Self::Other)
+    }
 }
 
 /// The record before a record.
@@ -80,7 +88,7 @@ impl<'a> Tree<'a> {
         let mut is_message = Vec::with_capacity(nodes.len());
         for (place, node) in nodes.iter().enumerate() {
             let first = node.uuid.is_none_or(|uuid| *by_uuid.entry(uuid).or_insert(place) == place);
-            is_message.push(first && node.kind != Kind::Other);
+            is_message.push(first && node.kind.is_message());
         }
         let is_main = |node: &Node| !node.is_sidechain && node.kind != Kind::Attachment;
         if nodes.iter().zip(&is_message).any(|(node, is_message)| *is_message && is_main(node)) {
@@ -95,10 +103,38 @@ impl<'a> Tree<'a> {
     fn before(&self, place: usize) -> Option<usize> {
         match &self.nodes[place].parent {
             Parent::Root => None,
-            Parent::Named(_) | Parent::Unknown => {
-                self.parent(place).or_else(|| (0..place).rev().find(|earlier| self.is_message[*earlier]))
+            Parent::Named(_) | Parent::Unknown => match self.parent(place) {
+                Some(parent) => Some(self.latest_beside_progress(parent, place)),
+                None => (0..place).rev().find(|earlier| self.is_message[*earlier]),
+            },
+        }
+    }
+
+    /// Returns the latest message before the record at `place`, whose parent is `parent`: that itself, unless
+    /// it is progress. Some versions hang the next request on the last report of a hook, and the reports on
+    /// the call that the hook was for, so that all that came after the call hangs on a side arm.
+    fn latest_beside_progress(&self, parent: usize, place: usize) -> usize {
+        let mut call = parent;
+        let mut reports = HashSet::new();
+        while self.nodes[call].kind == Kind::Progress
+            && let Some(before) = self.parent(call).filter(|before| *before < call)
+        {
+            reports.insert(call);
+            call = before;
+        }
+        if reports.is_empty() || !self.is_message[call] {
+            return parent;
+        }
+        // What hangs on the same reports is another attempt at the request.
+        let mut arm = HashSet::from([call]);
+        let mut latest = call;
+        for at in (call + 1..place).filter(|at| !reports.contains(at)) {
+            if self.parent(at).is_some_and(|parent| arm.contains(&parent)) {
+                arm.insert(at);
+                latest = if self.is_message[at] { at } else { latest };
             }
         }
+        latest
     }
 
     /// Returns the parent that the record at `place` names, if it is in the file.
@@ -121,7 +157,7 @@ impl<'a> Tree<'a> {
             let belongs = match node.kind {
                 Kind::Assistant => node.reply.is_some_and(|reply| replies.contains(&reply)),
                 Kind::User => node.has_results && self.parent(place).is_some_and(|parent| active[parent]),
-                Kind::Attachment | Kind::Other => false,
+                Kind::Attachment | Kind::Progress | Kind::Other => false,
             };
             if belongs && self.is_message[place] && !active[place] {
                 active[place] = true;
@@ -139,7 +175,7 @@ mod tests {
     use super::*;
 
     /// Parses a record from `kind:uuid<parent`: kinds are `u`ser, `r`esults, `a`ssistant, a`t`tachment,
-    /// `o`ther, in capitals on a side chain; `<-` is the root and `<?` no parent; a reply follows `/`.
+    /// `p`rogress, `o`ther, in capitals on a side chain; `<-` is the root and `<?` no parent; a reply follows `/`.
     fn node(text: &str) -> Node {
         let (kind, rest) = text.split_once(':').unwrap();
         let (uuid, rest) = rest.split_once('<').unwrap();
@@ -150,6 +186,7 @@ mod tests {
                 "u" | "r" => Kind::User,
                 "a" => Kind::Assistant,
                 "t" => Kind::Attachment,
+                "p" => Kind::Progress,
                 _ => Kind::Other,
             },
             uuid: (!uuid.is_empty()).then(|| IdDigest::of(uuid)),
@@ -199,6 +236,18 @@ mod tests {
         check("u:1<- t:2<1 a:3<2 u:4<1 a:5<4", &[0, 3, 4]);
         check("u:1<- a:2<1 t:3<2", &[0, 1, 2]);
         check("U:1<- t:2<1 A:3<2", &[0, 1, 2]);
+    }
+
+    #[test]
+    fn what_comes_after_a_call_is_on_the_branch_whatever_hangs_on_its_progress() {
+        check("u:1<- a:2<1 p:3<2 p:4<3 r:5<2 a:6<5 u:7<4 a:8<7", &[0, 1, 4, 5, 6, 7]);
+        check("u:1<- a:2<1 r:5<2 a:6<5 p:3<2 p:4<3 u:7<4 a:8<7 r:9<8 p:0<8 u:b<0", &[0, 1, 2, 3, 6, 7, 8, 10]);
+        // Without a call, the reports are a part of the only chain.
+        check("p:1<- p:2<1 u:3<2 a:4<3", &[2, 3]);
+        check("u:1<- p:2<1 a:3<2 p:4<3 u:5<4", &[0, 2, 4]);
+        // What was rewound before the request stays left out.
+        check("u:1<- a:2<1 u:3<2 a:4<3 p:5<2 u:6<2 a:7<6", &[0, 1, 5, 6]);
+        check("u:1<- a:2<1 p:3<2 u:4<3 a:5<4 u:6<3 a:7<6", &[0, 1, 5, 6]);
     }
 
     #[test]

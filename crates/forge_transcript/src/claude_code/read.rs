@@ -93,7 +93,7 @@ const fn read_inactive(_: &str) -> Vec<Message> {
 fn messages_of(line: &str, mut fields: Map<String, Value>, kind: Kind) -> Vec<Message> {
     match kind {
         Kind::Attachment => attachment_messages(&mut fields),
-        Kind::User | Kind::Assistant | Kind::Other => messages(line, &mut fields),
+        Kind::User | Kind::Assistant | Kind::Progress | Kind::Other => messages(line, &mut fields),
     }
 }
 

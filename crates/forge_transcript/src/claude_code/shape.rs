@@ -131,6 +131,7 @@ pub(super) fn node(fields: &Map<String, Value>) -> Node {
         (Some("user"), Some(_)) => Kind::User,
         (Some("assistant"), Some(_)) => Kind::Assistant,
         (Some("attachment"), _) if fields.get("attachment").is_some_and(Value::is_object) => Kind::Attachment,
+        (Some("progress"), _) => Kind::Progress,
         _ => Kind::Other,
     };
     // A compaction starts a new tree; a separate field names the record that it continues.

@@ -105,6 +105,11 @@ pub(crate) trait EntryFormat: Sync + Sized {
         Err(RewriteError::Append(NO_ADDITION))
     }
 
+    /// Checks whether an entry without a message, given as text, is one of this format all the same.
+    fn is_silent(_entry: &str) -> bool {
+        false
+    }
+
     /// Checks whether an entry, given as text, stays in the context of the model after a compaction.
     fn is_standing(_entry: &str) -> bool {
         false
@@ -172,7 +177,7 @@ impl<F: EntryFormat> Codec for F {
     }
 
     fn is_lost(&self, record: &str) -> bool {
-        F::IS_LINES && F::text_messages(record).is_empty()
+        F::IS_LINES && F::text_messages(record).is_empty() && !F::is_silent(record)
     }
 
     fn read(&self, input: &Input<'_>) -> Result<Vec<Session>, TranscriptError> {

@@ -85,9 +85,10 @@ fn read_recorded(
     let mut error = String::new();
     let mut is_literal = true;
     if let Some(fields) = value.as_object_mut() {
+        is_literal = !plain_parts(fields);
         is_message(fields)?;
         match fields.get("role").and_then(Value::as_str) {
-            Some("assistant") => is_literal = !plain_calls(fields) & !older.modernize_call(fields, index),
+            Some("assistant") => is_literal &= !plain_calls(fields) & !older.modernize_call(fields, index),
             Some("function") => {
                 older.modernize_result(fields);
                 is_literal = false;
@@ -98,7 +99,7 @@ fn read_recorded(
                     .filter(|error| says_something(error))
                     .map(flat_value)
                     .unwrap_or_default();
-                is_literal = !plain_result(fields);
+                is_literal &= !plain_result(fields);
             }
             _ => (),
         }
@@ -230,6 +231,26 @@ impl OlderCalls {
 
 fn says_something_at(fields: &Map<String, Value>, key: &str) -> bool {
     fields.get(key).is_some_and(says_something)
+}
+
+/// Gives the parts of a content the form of the protocol: some converters repeat each call as a part, and put
+/// what a result says into one. Returns whether any had another.
+fn plain_parts(fields: &mut Map<String, Value>) -> bool {
+    let has_calls = says_something_at(fields, "tool_calls");
+    let Some(parts) = fields.get_mut("content").and_then(Value::as_array_mut) else { return false };
+    let is = |part: &Value, kind: &str| part.get("type").and_then(Value::as_str) == Some(kind);
+    let n_parts = parts.len();
+    parts.retain(|part| !(has_calls && is(part, "tool_call") && part.get("tool_call_id").is_some()));
+    let mut is_changed = parts.len() < n_parts;
+    for part in parts.iter_mut().filter(|part| is(part, "tool_output")) {
+        let text = flat_value(part.get("text").unwrap_or(&Value::Null));
+        *part = json!({"type": "text", "text": text});
+        is_changed = true;
+    }
+    if is_changed && parts.is_empty() {
+        fields.insert("content".into(), Value::Null);
+    }
+    is_changed
 }
 
 /// Gives the calls the form of the protocol: a call may be flat, its arguments any value, its id a number.

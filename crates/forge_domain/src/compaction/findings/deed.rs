@@ -181,12 +181,17 @@ fn values(arguments: &Value) -> Option<String> {
     (!shown.is_empty()).then(|| shown.join(", "))
 }
 
-/// Returns a command without the change of folder before it.
+/// Returns a command without the comments and the change of folder before it.
 fn in_its_folder(command: &str) -> &str {
-    match command.strip_prefix("cd ").and_then(|rest| rest.split_once("&&")) {
-        Some((_, rest)) if !rest.trim().is_empty() => rest.trim_start(),
-        _ => command,
+    let mut rest = command.trim_start();
+    while let Some((_, after)) = rest.split_once('\n').filter(|(line, _)| line.starts_with('#')) {
+        rest = after.trim_start();
     }
+    if let Some(folder) = rest.strip_prefix("cd ") {
+        let end = folder.find("&&").map(|at| at + 2).or_else(|| folder.find(['\n', ';']).map(|at| at + 1));
+        rest = end.map_or(rest, |end| folder[end..].trim_start());
+    }
+    if rest.is_empty() { command } else { rest }
 }
 
 /// Returns one name for a file of the working folder.
@@ -235,7 +240,7 @@ const RUNNERS: &[&str] = &[
     "just",
     "mvn",
     "gradle",
-    "./gradlew",
+    "gradlew",
     "dotnet",
     "deno",
     "mix",
@@ -245,7 +250,6 @@ const RUNNERS: &[&str] = &[
     "uv",
     "poetry",
     "python",
-    "python3",
 ];
 /// Runners that do nothing else.
 const CHECKERS: &[&str] =
@@ -274,21 +278,32 @@ const CHECKS: &[&str] = &[
     "ci",
 ];
 
+/// The tasks of a runner that only change what is installed, such as `pytest` itself.
+const INSTALLS: &[&str] = &["add", "i", "install", "remove", "uninstall", "upgrade"];
+
+/// Commands that run the one after them.
+const WRAPPERS: &[&str] = &["env", "nice", "sudo", "time", "timeout", "xvfb-run"];
+
 /// Of the checkers and the checks, those that run tests.
 const TESTS: &[&str] = &["test", "tests", "jest", "vitest", "pytest", "unittest", "tox", "e2e"];
 
 /// Returns the last test, build or check of a command line.
 fn check_in(command: &str) -> Option<Check> {
-    let is_assignment = |word: &&str| word.contains('=') && !word.starts_with('-');
+    // Assignments, and what runs the command; only behind that may an option or a number come first.
+    let is_before = |word: &&str| {
+        word.contains('=') || WRAPPERS.contains(word) || word.starts_with(|c: char| c == '-' || c.is_ascii_digit())
+    };
     let names = |word: &str, task: &str| {
         word.strip_prefix(task).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
     };
     let is_one_of = |tasks: &[&str], word: &str| tasks.iter().any(|task| names(word, task));
     let found = steps(command).into_iter().rev().find_map(|step| {
-        let words: Vec<&str> = step.split_whitespace().skip_while(is_assignment).take(5).collect();
-        let (runner, told) = words.split_first()?;
+        let mut words: Vec<&str> = step.split_whitespace().skip_while(is_before).take(5).collect();
+        let (runner, told) = words.split_first_mut()?;
+        *runner = without_folder(runner);
+        let mut tasks = told.iter().take_while(|word| !INSTALLS.contains(word));
         let is_check = CHECKERS.contains(runner)
-            || RUNNERS.contains(runner) && told.iter().any(|word| is_one_of(CHECKS, word));
+            || is_runner(runner) && tasks.any(|word| is_one_of(CHECKS, word));
         let is_test = words.iter().any(|word| is_one_of(TESTS, word));
         is_check.then_some((step, is_test))
     });
@@ -296,6 +311,16 @@ fn check_in(command: &str) -> Option<Check> {
     // What is left of `2>&1`.
     let step = [" 2>", " 1>", ">"].iter().find_map(|end| step.strip_suffix(end)).unwrap_or(step).trim_end();
     Some(Check { command: step.chars().take(MAX_CHARS).collect(), is_test })
+}
+
+/// Returns the name of a program without the folder that it is in.
+fn without_folder(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}
+
+/// Checks for a runner, whatever its version: `python3.12` runs what `python` does.
+fn is_runner(program: &str) -> bool {
+    RUNNERS.contains(&program.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
 }
 
 /// Returns the steps of a command line, split outside quotes; the content of a here-document is not a step.
@@ -382,7 +407,7 @@ mod tests {
     #[test]
     fn a_call_is_about_a_file_a_command_or_a_question() {
         type About<'a> = (Option<(&'a str, Extent)>, &'a [&'a str], Option<&'a str>);
-        let table: [(&str, &str, About<'_>); 9] = [
+        let table: [(&str, &str, About<'_>); 12] = [
             ("Read", r#"{"file_path":"a.rs"}"#, (Some(("a.rs", Extent::Whole)), &[], Some("a.rs"))),
             ("Read", r#"{"file_path":"a.rs","limit":9}"#, (Some(("a.rs", Extent::Part)), &[], Some("a.rs"))),
             (
@@ -393,6 +418,9 @@ mod tests {
             ("editor", r#"{"command":"create","path":"a.rs"}"#, (None, &["a.rs"], Some("a.rs"))),
             ("Write", r#"{"path":"./a.rs","text":"x"}"#, (None, &["a.rs"], Some("./a.rs"))),
             ("Bash", r#"{"command":"ls -l"}"#, (None, &[], Some("ls -l"))),
+            ("Bash", r##"{"command":"# look\ncd /a\nls -l"}"##, (None, &[], Some("ls -l"))),
+            ("Bash", r#"{"command":"cd /a; ls -l"}"#, (None, &[], Some("ls -l"))),
+            ("Bash", r#"{"command":"cd /a"}"#, (None, &[], Some("cd /a"))),
             (
                 "apply_patch",
                 r#"{"input":"*** Begin Patch\n*** Add File: n\n*** Update File: o\n"}"#,

@@ -62,7 +62,7 @@ enum Status {
 /// Most lines at the start and at the end of a result that may state the status: those between are the
 /// command's own.
 const HEAD_LINES: usize = 6;
-const FOOT_LINES: usize = 3;
+const FOOT_LINES: usize = 5;
 
 /// Returns the status that the result states before the command's output or, without one there, after it.
 fn stated_status(text: &str) -> Option<Status> {
@@ -126,7 +126,19 @@ fn matches(pattern: &Pattern, text: &str) -> bool {
 /// Checks whether a line at the start or the end of a result names a failure.
 fn is_named(edges: &[&str; 2]) -> bool {
     matches(&ONLY_ERROR, edges[0])
-        || edges.iter().any(|edge| matches(&SIGNS, edge) && matches(&FAILURES, edge))
+        || edges.iter().any(|edge| matches(&SIGNS, edge) && names_failure(edge))
+}
+
+/// Checks whether a text has a line that names a failure. Some tools report `Error: (none)`.
+fn names_failure(text: &str) -> bool {
+    let Some(failures) = FAILURES.as_ref() else { return false };
+    failures.find_iter(text).any(|found| !says_none(text[found.end()..].lines().next().unwrap_or_default()))
+}
+
+/// Checks whether the value of a field says that there is none.
+fn says_none(value: &str) -> bool {
+    const NONE: [&str; 4] = ["(none)", "none", "null", "false"];
+    NONE.iter().any(|none| value.trim().eq_ignore_ascii_case(none))
 }
 
 /// Returns the first line that counts errors.
@@ -164,7 +176,8 @@ fn error_line(text: &str) -> Option<String> {
         let says = STARTS.iter().any(|start| line.starts_with(start))
             || WORDS.iter().any(|word| line.contains(word))
             || ["rror:", "RROR:", "xception:", "rror[", "rror TS"].iter().any(|word| line.contains(word));
-        says && !noise.iter().any(|word| line.contains(word))
+        let is_none = line.split_once(':').is_some_and(|(_, value)| says_none(value));
+        says && !is_none && !noise.iter().any(|word| line.contains(word))
     };
     let line = text.lines().find(names_error).or_else(|| place(text)).or_else(|| count(text))?.trim();
     (line.chars().count() >= 8).then(|| line.chars().take(MAX_CHARS).collect())

@@ -150,7 +150,7 @@ pub(super) fn source_of(
         None if role == Role::Assistant && begins_call(&source.features().text, passage.start, source) => {
             "call".to_owned()
         }
-        None if role == Role::Assistant => call(source, folder),
+        None if role == Role::Assistant => call(passage, source, folder),
         // A harness sent it under the user's role.
         None if role == Role::User && !source.starts_turn() => "note".to_owned(),
         None => role.as_str().to_owned(),
@@ -158,11 +158,14 @@ pub(super) fn source_of(
     format!("{} {of}", source.label())
 }
 
-/// Returns the source of what the agent wrote in a call: the call, if the message has but one.
-fn call(source: &ContextMessage, folder: &Folder) -> String {
-    let message = source.message();
-    match (message.calls(), source.findings().deeds.as_slice()) {
-        ([call], [deed]) => {
+/// Returns the source of what the agent wrote in a call: the last one that begins before the passage.
+fn call(passage: &Passage, source: &ContextMessage, folder: &Folder) -> String {
+    let features = source.features();
+    let begins = features.lines.iter().take_while(|line| line.start <= passage.start);
+    let begins = begins.filter(|line| line.is_call && begins_call(&features.text, line.start, source));
+    let nth = begins.count().saturating_sub(1);
+    match (source.message().calls().get(nth), source.findings().deeds.get(nth)) {
+        (Some(call), Some(deed)) => {
             let tool = one_line(call.name.as_str(), TOOL_CHARS).unwrap_or_default();
             format!("call {tool}{}", folder.subject(deed))
         }

@@ -43,6 +43,8 @@ mod share {
     pub(super) const WRITTEN: u64 = 30;
     /// The agent's other words.
     pub(super) const STATEMENTS: u64 = 72;
+    /// What the person answered to the agent's questions.
+    pub(super) const ANSWERED: u64 = 30;
     /// The calls, each with how it ended: the newest before what was written and said, and those before them.
     pub(super) const NEWEST_STEPS: u64 = 10;
     pub(super) const STEPS: u64 = 35;
@@ -193,6 +195,8 @@ impl Folding<'_> {
             choice.pick_first(100, &is_whole, &is_stated);
         }
         choice.pick_first(share::SAID, &is_said_whole, &is_said);
+        let answered = newest_steps(self.material, self.leaves, folder).filter(|step| step.asks);
+        choice.take_steps(&mut answered.peekable(), share::ANSWERED);
         choice.pick(share::NEWEST, Purpose::Newest, &is_newest);
         let tables = entries(contents.tables(), choice.left.share(share::TABLES, 100), counter);
         let listed: HashSet<String> =
@@ -249,7 +253,7 @@ impl Folding<'_> {
                     all.extend(passages_of_record(source, position));
                     continue;
                 }
-                Role::User if is_marker(message) => continue,
+                Role::User if is_marker(message) || message.is_renewed() => continue,
                 Role::Tool if self.echoes(position) => continue,
                 // Another program's summary: what its agent concluded.
                 Role::User if message.is_compacted => Origin::Agent,

@@ -223,6 +223,15 @@ mod tests {
             (vec![run("npm run lint", "Exit code 2")], [None, Some("npm run lint false")]),
             (vec![run("CI=1 pytest -q", "3 passed")], [Some("CI=1 pytest -q true"), None]),
             (vec![run("ls target/test", "a")], [None, None]),
+            (
+                vec![run("cd /w && Q=1 timeout 300 /w/.venv/bin/python3.12 -m pytest -q", "3 passed")],
+                [Some("Q=1 timeout 300 /w/.venv/bin/python3.12 -m pytest -q true"), None],
+            ),
+            (vec![run("uv pip install pytest", "done"), run("npm i -D vitest", "done")], [None, None]),
+            (
+                vec![run("npm run build", "Output: built\nError: (none)\nExit Code: 0\nSignal: (none)\nPIDs: (none)\nPGID: 9")],
+                [None, Some("npm run build true")],
+            ),
             (vec![run("git commit -m 'cargo test'", "ok")], [None, None]),
             // Behind a pipe, the status is that of another command.
             (

@@ -230,8 +230,8 @@ impl Plan {
         let is_even_talk = is_even_talk(context);
         let mut standing = Standing::of(context, rules, rules.retention_window);
         for (group, hold) in standing.groups.iter().zip(&mut standing.holds) {
-            if *hold == Hold::Retained && has_record(group, context) {
-                // An earlier record becomes part of the new one in any case: one is enough.
+            // An earlier record becomes part of the new one in any case: one is enough.
+            if *hold == Hold::Retained && (has_record(group, context) || is_renewed(group, context)) {
                 *hold = Hold::Free;
             }
         }
@@ -397,6 +397,10 @@ impl Plan {
                 continue;
             }
             let Some(group) = self.standing.groups.iter().nth(index).cloned() else { continue };
+            if is_renewed(&group, context) {
+                self.folded.push(index);
+                continue;
+            }
             let is_record = has_record(&group, context);
             let size = size_of(context, &group);
             let within = |left: &mut Option<isize>, size: usize| {
@@ -518,6 +522,11 @@ fn has_record(group: &Group, context: &Context) -> bool {
     context.messages()[group.range()].iter().any(|message| is_record(message.message()))
 }
 
+/// Checks whether a group is a note that its author sends anew by itself.
+fn is_renewed(group: &Group, context: &Context) -> bool {
+    context.messages()[group.range()].iter().all(|message| message.message().is_renewed())
+}
+
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
@@ -584,6 +593,52 @@ mod tests {
         let n_in = |towns: [&str; 8]| towns.iter().filter(|town| record.contains(**town)).count();
         assert!(n_in(told) > 0, "{record}");
         assert!(n_in(asked) == 0 || n_in(told) == told.len(), "{record}");
+    }
+
+    #[test]
+    fn lists_that_a_harness_sends_anew_leave_first() {
+        let list = |n: usize| (0..60).map(|k| format!("tool_{n}_{k}\n")).collect::<String>();
+        let rules = "Our rules: never touch generated.rs.";
+        let mut log = Conversation::new();
+        let mut add = |message: Message| {
+            log.append(ContextMessage::count(message, &Characters));
+        };
+        add(Message::user("Find the fault."));
+        add(Message::note("agent", list(1)).renewed());
+        add(Message::note("agent", rules));
+        for n in 0..40 {
+            add(Message::assistant(format!("I looked at part {n}, and it holds.")));
+            add(Message::user(format!("Go on with part {}.", n + 1)));
+        }
+        add(Message::note("agent", list(2)).renewed());
+        add(Message::assistant("The fault is in part 40."));
+        fit_again(EXTRACT, 2_600, &mut log, &Script::new(Vec::new()));
+        let view: String = log.view().plain().map(|message| message.to_text() + "\n").collect();
+        assert!(view.contains(rules) && view.contains("The fault is in part 40."), "{view}");
+        assert!(!view.contains("tool_1_") && !view.contains("tool_2_"), "{view}");
+    }
+
+    #[test]
+    fn what_the_person_answered_to_a_question_is_told_whole() {
+        let mut log = Conversation::new();
+        let mut add = |message: Message| {
+            log.append(ContextMessage::count(message, &Characters));
+        };
+        add(Message::user("Plan the move."));
+        let mut call = |name: &str, arguments: &str, result: &str| {
+            let name = ToolName::new(name).unwrap();
+            let call = ToolCall { id: "c".into(), name, arguments: arguments.into() };
+            let result = ToolResult::answer(&call, result);
+            add(Message::calling(vec![call]));
+            add(Message::tool(result));
+        };
+        call("AskUserQuestion", r#"{"questions":[{"question":"Which town?"}]}"#, "Which town?\n\"Porto, near the river\"\nGo on.");
+        for n in 0..60 {
+            call("Bash", &format!(r#"{{"command":"look {n}"}}"#), &format!("part {n} is well and good\n").repeat(4));
+        }
+        fit_again(EXTRACT, 3_000, &mut log, &Script::new(Vec::new()));
+        let record = records(&log).join("\n");
+        assert!(record.contains("AskUserQuestion: Which town? \"Porto, near the river\" Go on."), "{record}");
     }
 
     #[test]

@@ -150,7 +150,7 @@ pub(super) fn passages(
                 && nth as u32 == last.lines_to
                 && nth as u32 - last.lines_from < most_lines
                 && !(gap.as_bytes().contains(&b'`') && gap.contains(FENCE))
-                && !(last.n_bytes() >= WHOLE_BYTES && gap.bytes().filter(|byte| *byte == b'\n').count() > 1)
+                && !(last.n_bytes() >= WHOLE_BYTES && has_empty_line(gap))
         });
         match passages.last_mut().filter(|_| goes_on) {
             Some(last) => (last.end, last.lines_to) = (line.end, nth as u32 + 1),
@@ -195,7 +195,7 @@ pub(super) fn move_introductions(passages: &mut Vec<Passage>, features: &Feature
             });
             // A line in bold type may say something by itself.
             let says_nothing = is_introduction(line) || is_before_code;
-            let moves = next.is_some() && (says_nothing || is_bold(line));
+            let moves = next.is_some() && (says_nothing || is_bold(line) || is_announcement(line));
             if !moves && (is_newest || !says_nothing) {
                 break;
             }
@@ -249,6 +249,17 @@ fn is_introduction(line: &str) -> bool {
 fn is_bold(line: &str) -> bool {
     let bold = line.strip_prefix("**").and_then(|line| line.strip_suffix("**"));
     bold.is_some_and(|bold| line.len() <= INTRODUCTION_BYTES && !bold.ends_with(SENTENCE_ENDS))
+}
+
+/// Checks whether a line of any length announces what follows it.
+fn is_announcement(line: &str) -> bool {
+    line.trim_end_matches(['*', '_', ' ']).ends_with([':', '：'])
+}
+
+/// Checks whether an empty line is between two lines: a rule below the head of a table is none.
+fn has_empty_line(gap: &str) -> bool {
+    let mut lines = gap.split('\n').skip(1).peekable();
+    std::iter::from_fn(|| lines.next().filter(|_| lines.peek().is_some())).any(|line| line.trim().is_empty())
 }
 
 /// Checks whether a line is one word, not a sentence.
@@ -393,6 +404,12 @@ mod tests {
         assert_eq!(after(&named_last), [named_last.as_str()]);
         let long_line = format!("{long} So this is what I change in the parser:");
         assert_eq!(after(&long_line), [long_line.as_str()]);
+        let announced = format!("{long}\n{long_line}\n\n- {long}");
+        assert_eq!(after(&announced), [long.to_owned(), format!("{long_line}\n\n- {long}")]);
+        let table = format!("{long} {long}\n\n| Level | What it takes to reach it |\n|---|---|\n| one | little |");
+        let rows = format!("{long} {long}\n| Level | What it takes |\n|---|---|\n| one | little |");
+        assert_eq!(after(&table).last().unwrap().lines().count(), 3);
+        assert_eq!(after(&rows), [rows.as_str()]);
         let bold = format!("{long}\n{long}\n\n**Still open**\n\n{long}");
         assert_eq!(after(&bold), [format!("{long}\n{long}"), format!("**Still open**\n\n{long}")]);
         // In bold type alone it may say something, and the newest text is told as it is.

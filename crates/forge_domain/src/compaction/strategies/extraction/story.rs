@@ -9,11 +9,13 @@ use super::record::Entry;
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
 use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::Deed;
-use crate::{Body, ContextMessage, MessageId, ToolCall, quantity};
+use crate::{Body, ContextMessage, MessageId, ToolCall, quantity, tool_twin};
 
 /// Most characters of a call's subject, and of the line by which its result ends.
 const SUBJECT_CHARS: usize = 140;
 const ENDING_CHARS: usize = 140;
+/// Most characters of what the person answered to the agent's question.
+const ANSWER_CHARS: usize = 600;
 /// Most characters of what a call looks for in its subject.
 const SOUGHT_CHARS: usize = 60;
 
@@ -24,6 +26,8 @@ pub(super) struct Step {
     pub(super) entry: Entry,
     /// True if the call changed nothing and ran nothing.
     pub(super) only_looks: bool,
+    /// True if it asked the person something.
+    pub(super) asks: bool,
 }
 
 /// Iterates over the steps of the calls that leave with their results, the newest first, as few are needed.
@@ -51,7 +55,7 @@ pub(super) fn newest_steps<'a>(
         labels.reverse();
         let label = format!("{} {}", labels.join(", "), newest.what);
         let entry = Entry::labelled(&label, &newest.ending, false);
-        Some(Step { position: newest.position, entry, only_looks: newest.only_looks })
+        Some(Step { position: newest.position, entry, only_looks: newest.only_looks, asks: newest.asks })
     })
 }
 
@@ -64,6 +68,7 @@ struct Done {
     what: String,
     ending: String,
     only_looks: bool,
+    asks: bool,
     /// True if the agent said nothing before the call.
     goes_on: bool,
 }
@@ -82,8 +87,8 @@ impl Done {
         let (what, ending) = describe(&asked, result, last, folder)?;
         let calling = &material.sources[asked.place.message];
         let goes_on = calling.message().text().trim().is_empty();
-        let only_looks = asked.deed.only_looks;
-        Some(Self { position, label: calling.label(), what, ending, only_looks, goes_on })
+        let (only_looks, asks) = (asked.deed.only_looks, asks_the_person(asked.call));
+        Some(Self { position, label: calling.label(), what, ending, only_looks, asks, goes_on })
     }
 
     fn is_same(&self, other: &Self) -> bool {
@@ -116,7 +121,11 @@ fn describe(
             let line = failure.line.as_deref().or(last);
             format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default())
         }
-        None if asked.deed.only_looks => n_lines(),
+        None if asks_the_person(asked.call) => {
+            let answer: Vec<&str> = result.features().text.split_whitespace().collect();
+            one_line(&answer.join(" "), ANSWER_CHARS).unwrap_or_else(n_lines)
+        }
+        None if asked.deed.only_looks || looks_outside(asked.call) => n_lines(),
         None if asked.deed.changes_files() => "done".to_owned(),
         None => last
             .filter(|line| line.split_whitespace().count() > 1)
@@ -124,6 +133,16 @@ fn describe(
             .unwrap_or_else(n_lines),
     };
     Some((what, ending.trim_end().to_owned()))
+}
+
+/// Checks whether a call reads pages: the last line of one says nothing.
+fn looks_outside(call: &ToolCall) -> bool {
+    matches!(tool_twin(call.name.as_str()), Some("fetch" | "web_search"))
+}
+
+/// Checks whether a call asks the person: what they answer is a decision, not the output of a tool.
+fn asks_the_person(call: &ToolCall) -> bool {
+    tool_twin(call.name.as_str()) == Some("ask")
 }
 
 /// The folder of most of the files that the calls are about: in labels, paths begin below it.

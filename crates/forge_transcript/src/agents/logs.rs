@@ -1,0 +1,136 @@
+//! Logs of agents that print or keep one event a line, and results of benchmarks.
+
+use forge_domain::{Message, Role};
+use serde_json::Value;
+
+use crate::any_blocks::{answer, call, chat_messages, messages_of, reply, role_of, text_at};
+use crate::codec::{EntryFormat, Evidence, Fields, Listing};
+use crate::format::FormatFacts;
+
+/// Messages of Anthropic's form, one a line.
+pub(super) struct AnthropicLines;
+
+impl EntryFormat for AnthropicLines {
+    const FACTS: &'static FormatFacts = &FormatFacts {
+        id: "anthropic-lines",
+        name: "Anthropic messages in lines",
+        description: "JSONL of {\"role\", \"content\": [blocks]}",
+        protocol: None,
+    };
+    const JOINS_REPLIES: bool = true;
+
+    fn detect(evidence: &Evidence<'_>) -> bool {
+        let is_own = |line: &Fields<'_>| {
+            matches!(line.text("role").as_str(), "user" | "assistant")
+                && !line.contains("ts")
+                && line.items("content").iter().any(|block| is_call_or_result(&Fields::of(block.get())))
+        };
+        evidence.document().is_none() && evidence.lines().iter().any(is_own)
+    }
+
+    fn messages(entry: &Value) -> Vec<Message> {
+        let role = role_of(text_at(entry, "/role"));
+        let content = entry.get("content").unwrap_or(&Value::Null);
+        role.map(|role| messages_of(role, content)).unwrap_or_default()
+    }
+
+    /// Checks for a reply that says nothing, which is no message.
+    fn is_silent(entry: &str) -> bool {
+        let entry = Fields::of(entry);
+        entry.contains("role") && entry.has_list("content")
+    }
+}
+
+/// Checks for a block that only messages of Anthropic's form have: its keys, too, are those of that form.
+fn is_call_or_result(block: &Fields<'_>) -> bool {
+    match block.text("type").as_str() {
+        "tool_use" => block.contains("input"),
+        "tool_result" => block.contains("tool_use_id"),
+        _ => false,
+    }
+}
+
+/// The events that Gemini CLI prints with `--output-format stream-json`.
+pub(super) struct GeminiEvents;
+
+impl EntryFormat for GeminiEvents {
+    const FACTS: &'static FormatFacts = &FormatFacts {
+        id: "gemini-events",
+        name: "printed events of Gemini CLI",
+        description: "JSONL of {\"type\": \"init\", \"session_id\"}, {\"type\": \"tool_use\", \"tool_id\"}",
+        protocol: None,
+    };
+    const JOINS_REPLIES: bool = true;
+
+    fn detect(evidence: &Evidence<'_>) -> bool {
+        let is_own = |line: &Fields<'_>| match line.text("type").as_str() {
+            "tool_use" => line.has(&["tool_name", "tool_id"]),
+            "init" => line.has(&["session_id", "model"]) && !line.contains("subtype"),
+            _ => false,
+        };
+        evidence.lines().iter().any(is_own)
+    }
+
+    fn messages(event: &Value) -> Vec<Message> {
+        let said = |key: &str| event.get(key).unwrap_or(&Value::Null);
+        match text_at(event, "/type") {
+            "message" => chat_messages(event),
+            "tool_use" => {
+                let call = call(text_at(event, "/tool_id"), text_at(event, "/tool_name"), said("parameters"));
+                reply(String::new().into(), vec![call], 0).into_iter().collect()
+            }
+            "tool_result" => {
+                let is_error = text_at(event, "/status") == "error";
+                let output = Some(said("output")).filter(|output| !output.is_null());
+                let output = output.or_else(|| event.pointer("/error/message")).unwrap_or(&Value::Null);
+                vec![answer(text_at(event, "/tool_id"), output, is_error)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn session_id(event: &Value) -> Option<String> {
+        event.get("session_id").and_then(Value::as_str).map(str::to_owned)
+    }
+}
+
+/// Results of tau2-bench: a session for each simulation, named `task3.trial0`.
+pub(super) struct Tau2Bench;
+
+impl EntryFormat for Tau2Bench {
+    const FACTS: &'static FormatFacts = &FormatFacts {
+        id: "tau2-bench",
+        name: "tau2-bench results",
+        description: "{\"info\", \"tasks\", \"simulations\": [{\"messages\"}]}",
+        protocol: None,
+    };
+    const IS_LINES: bool = false;
+
+    fn detect(evidence: &Evidence<'_>) -> bool {
+        evidence.document().is_some_and(|file| file.has_list("simulations") && file.has_list("tasks"))
+    }
+
+    fn sessions(text: &str) -> Result<Vec<Listing<'_>>, serde_json::Error> {
+        let simulations = Fields::of(text).items("simulations").into_iter();
+        let sessions = simulations.map(|simulation| {
+            let simulation = Fields::of(simulation.get());
+            let id = format!("task{}.trial{}", simulation.text("task_id"), simulation.get("trial"));
+            Listing::of_keys(&simulation, &["messages"]).named(id)
+        });
+        Ok(sessions.collect())
+    }
+
+    fn messages(entry: &Value) -> Vec<Message> {
+        let is_users = text_at(entry, "/requestor") == "user";
+        match role_of(text_at(entry, "/role")) {
+            // The simulated user has tools of its own, which the agent does not see.
+            Some(Role::Tool) if is_users => Vec::new(),
+            Some(Role::Tool) => {
+                let is_error = entry.get("error") == Some(&Value::Bool(true));
+                vec![answer(text_at(entry, "/id"), entry.get("content").unwrap_or(&Value::Null), is_error)]
+            }
+            Some(Role::User) => messages_of(Role::User, entry.get("content").unwrap_or(&Value::Null)),
+            _ => chat_messages(entry),
+        }
+    }
+}
