@@ -83,7 +83,10 @@ impl Done {
         }
         let result = &material.sources[position];
         let content = material.frames.content(position);
-        let last = result.features().lines[content].last().map(|piece| whole_line(result.features(), piece));
+        let lines = result.features().lines[content].iter().rev();
+        let mut lines = lines.map(|piece| whole_line(result.features(), piece));
+        // A field that is empty tells no outcome.
+        let last = lines.find(|line| !line.ends_with(": (none)"));
         let (what, ending) = describe(&asked, result, last, folder)?;
         let calling = &material.sources[asked.place.message];
         let goes_on = calling.message().text().trim().is_empty();
