@@ -368,7 +368,9 @@ mod tests {
                 vec![(41, 40, 0, 5, Some(0.5))],
             ),
             (
-                vec![json!({"id": "s", "slug": "kind-panda", "projectID": "p", "tokens": {"input": 1, "output": 2}})],
+                vec![
+                    json!({"id": "s", "slug": "kind-panda", "projectID": "p", "tokens": {"input": 1, "output": 2}}),
+                ],
                 vec![],
             ),
             (

@@ -632,7 +632,8 @@ fn log_samples() -> Vec<Sample> {
         {"role": "tool", "id": "d", "content": "done", "requestor": "user", "error": false},
         {"role": "assistant", "content": "Here.", "tool_calls": null}]});
     let header = json!({"_type": "metadata", "key": "session", "last_consolidated": 0});
-    let plain = [json!({"role": "user", "content": "Find it."}), json!({"role": "assistant", "content": "Here."})];
+    let plain =
+        [json!({"role": "user", "content": "Find it."}), json!({"role": "assistant", "content": "Here."})];
     vec![
         sample("anthropic-lines", lines(&anthropic), seen),
         sample("gemini-events", lines(&gemini), seen),

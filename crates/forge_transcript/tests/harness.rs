@@ -70,7 +70,8 @@ fn the_form_of_a_text_shows_its_author() {
     let prompt = "<command-message>plan</command-message>\n<command-name>/plan</command-name>";
     let own = "<command-name>/model</command-name>\n    <command-message>model</command-message>\n    \
         <command-args>small</command-args>";
-    let hermes = "[SYSTEM: The user has invoked the \"plan\" skill, indicating they want you to follow it.]\n# Plan";
+    let hermes =
+        "[SYSTEM: The user has invoked the \"plan\" skill, indicating they want you to follow it.]\n# Plan";
     let task = "<task-notification>\n<result>a </task-notification> b</result>\n</task-notification>\n\
         Its text is at: /tmp/tasks/a1.output";
     let summary =

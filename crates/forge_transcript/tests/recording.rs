@@ -483,8 +483,12 @@ fn what_claude_code_adds_is_in_the_context_and_no_turn() {
     let actual: Vec<(bool, String)> =
         session.messages().map(|message| (message.starts_turn(), message.to_text())).collect();
     assert_eq!(actual, expected.map(|(turn, text)| (turn, text.to_owned())));
-    let renewed: Vec<usize> =
-        session.messages().enumerate().filter(|(_, message)| message.is_renewed()).map(|(at, _)| at).collect();
+    let renewed: Vec<usize> = session
+        .messages()
+        .enumerate()
+        .filter(|(_, message)| message.is_renewed())
+        .map(|(at, _)| at)
+        .collect();
     assert_eq!(renewed, [3]);
     let recording = session.recording();
     let replayed: Vec<(bool, String)> =

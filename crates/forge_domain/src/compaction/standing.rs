@@ -377,9 +377,9 @@ fn notes_share(rules: &CompactionRules, context: &Context, opening: usize, notes
     let request = context.first_user().filter(|position| *position < opening);
     let asked = request.as_ref().map_or(Tokens::ZERO, tokens_of);
     let first = notes.first().filter(|position| **position == context.n_leading_system());
-    let whole = first.map(tokens_of).filter(|first| {
-        free - asked - *first >= target.share(1, LEAST_BESIDE).max(LEAST_OF_WORK)
-    });
+    let whole = first
+        .map(tokens_of)
+        .filter(|first| free - asked - *first >= target.share(1, LEAST_BESIDE).max(LEAST_OF_WORK));
     if whole.is_some() {
         notes.remove(0);
     }

@@ -49,9 +49,9 @@ fn called_in_code(item: &Value) -> Option<Value> {
     let (arguments, length) = given?;
     let goes_on = rest.get(length..).is_some_and(|rest| rest.contains(TOOLS));
     let arguments = if arguments.is_object() { arguments } else { json!({ "input": arguments }) };
-    (is_name && !goes_on).then(|| {
-        json!({"type": "function_call", "call_id": item["call_id"], "name": name, "arguments": arguments})
-    })
+    (is_name && !goes_on).then(
+        || json!({"type": "function_call", "call_id": item["call_id"], "name": name, "arguments": arguments}),
+    )
 }
 
 /// Returns the JSON value at the start of a piece of code, and its length.
@@ -106,8 +106,14 @@ mod tests {
     #[test]
     fn a_call_in_code_is_a_call_of_its_own() {
         for (code, expected) in [
-            ("const r = await tools.exec_command({\"cmd\":\"ls\"});\ntext(r.output);", Some("exec_command {\"cmd\":\"ls\"}")),
-            ("const patch = \"*** Begin Patch\\n+a\";\ntext(await tools.apply_patch(patch));", Some("apply_patch {\"input\":\"*** Begin Patch\\n+a\"}")),
+            (
+                "const r = await tools.exec_command({\"cmd\":\"ls\"});\ntext(r.output);",
+                Some("exec_command {\"cmd\":\"ls\"}"),
+            ),
+            (
+                "const patch = \"*** Begin Patch\\n+a\";\ntext(await tools.apply_patch(patch));",
+                Some("apply_patch {\"input\":\"*** Begin Patch\\n+a\"}"),
+            ),
             ("await tools.a({\"b\":\"tools.c(\"}); await tools.d({});", None),
             ("await tools.a({\"b\":\"tools.c(\"});", Some("a {\"b\":\"tools.c(\"}")),
             ("await tools.a(b + 1);", None),

@@ -241,7 +241,10 @@ mod tests {
     #[test]
     fn what_comes_after_a_call_is_on_the_branch_whatever_hangs_on_its_progress() {
         check("u:1<- a:2<1 p:3<2 p:4<3 r:5<2 a:6<5 u:7<4 a:8<7", &[0, 1, 4, 5, 6, 7]);
-        check("u:1<- a:2<1 r:5<2 a:6<5 p:3<2 p:4<3 u:7<4 a:8<7 r:9<8 p:0<8 u:b<0", &[0, 1, 2, 3, 6, 7, 8, 10]);
+        check(
+            "u:1<- a:2<1 r:5<2 a:6<5 p:3<2 p:4<3 u:7<4 a:8<7 r:9<8 p:0<8 u:b<0",
+            &[0, 1, 2, 3, 6, 7, 8, 10],
+        );
         // Without a call, the reports are a part of the only chain.
         check("p:1<- p:2<1 u:3<2 a:4<3", &[2, 3]);
         check("u:1<- p:2<1 a:3<2 p:4<3 u:5<4", &[0, 2, 4]);

@@ -230,26 +230,8 @@ fn touch(verb: &str) -> Touch {
 
 /// Runners of tests, builds and checks.
 const RUNNERS: &[&str] = &[
-    "cargo",
-    "go",
-    "npm",
-    "pnpm",
-    "yarn",
-    "bun",
-    "make",
-    "just",
-    "mvn",
-    "gradle",
-    "gradlew",
-    "dotnet",
-    "deno",
-    "mix",
-    "swift",
-    "mise",
-    "npx",
-    "uv",
-    "poetry",
-    "python",
+    "cargo", "go", "npm", "pnpm", "yarn", "bun", "make", "just", "mvn", "gradle", "gradlew", "dotnet",
+    "deno", "mix", "swift", "mise", "npx", "uv", "poetry", "python",
 ];
 /// Runners that do nothing else.
 const CHECKERS: &[&str] =
@@ -291,7 +273,9 @@ const TESTS: &[&str] = &["test", "tests", "jest", "vitest", "pytest", "unittest"
 fn check_in(command: &str) -> Option<Check> {
     // Assignments, and what runs the command; only behind that may an option or a number come first.
     let is_before = |word: &&str| {
-        word.contains('=') || WRAPPERS.contains(word) || word.starts_with(|c: char| c == '-' || c.is_ascii_digit())
+        word.contains('=')
+            || WRAPPERS.contains(word)
+            || word.starts_with(|c: char| c == '-' || c.is_ascii_digit())
     };
     let names = |word: &str, task: &str| {
         word.strip_prefix(task).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
@@ -302,8 +286,8 @@ fn check_in(command: &str) -> Option<Check> {
         let (runner, told) = words.split_first_mut()?;
         *runner = without_folder(runner);
         let mut tasks = told.iter().take_while(|word| !INSTALLS.contains(word));
-        let is_check = CHECKERS.contains(runner)
-            || is_runner(runner) && tasks.any(|word| is_one_of(CHECKS, word));
+        let is_check =
+            CHECKERS.contains(runner) || is_runner(runner) && tasks.any(|word| is_one_of(CHECKS, word));
         let is_test = words.iter().any(|word| is_one_of(TESTS, word));
         is_check.then_some((step, is_test))
     });

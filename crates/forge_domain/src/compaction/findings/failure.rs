@@ -125,8 +125,7 @@ fn matches(pattern: &Pattern, text: &str) -> bool {
 
 /// Checks whether a line at the start or the end of a result names a failure.
 fn is_named(edges: &[&str; 2]) -> bool {
-    matches(&ONLY_ERROR, edges[0])
-        || edges.iter().any(|edge| matches(&SIGNS, edge) && names_failure(edge))
+    matches(&ONLY_ERROR, edges[0]) || edges.iter().any(|edge| matches(&SIGNS, edge) && names_failure(edge))
 }
 
 /// Checks whether a text has a line that names a failure. Some tools report `Error: (none)`.

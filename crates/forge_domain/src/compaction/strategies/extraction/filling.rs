@@ -12,7 +12,8 @@ use super::excerpt::{said_in, source_of, write};
 use super::ledger::Ledger;
 use super::passage::{Origin, Passage, move_introductions, passages, passages_of_record, without_known};
 use super::record::{Entry, Record, Section};
-use super::story::{Folder, Step, newest_steps, number, task_list, tasks};
+use super::story::{Folder, Step, newest_steps, number};
+use super::tasks::{is_about_tasks, tasks};
 use super::worth::{Candidates, Purpose, Worth};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::{Line, TermHasher, hash, is_line_break};
@@ -125,10 +126,11 @@ impl Folding<'_> {
         // Messages that stay are included: a later success among them resolves an error before it.
         ledger.take_all(self.material.context, self.material.sources);
         ledger.write_into(&mut record);
-        record.tasks = match tasks(self.material.sources) {
-            Some((position, tasks)) if self.leaves[position] => tasks,
+        let known = earlier.into_iter().next_back().map(|earlier| earlier.tasks).unwrap_or_default();
+        record.tasks = match tasks(self.material.context, self.material.sources, &known) {
+            Some(list) if list.told_at.is_none_or(|position| self.leaves[position]) => list.tasks,
             Some(_) => Vec::new(),
-            None => earlier.into_iter().next_back().map(|earlier| earlier.tasks).unwrap_or_default(),
+            None => known,
         };
         (record, folder)
     }
@@ -226,11 +228,12 @@ impl Folding<'_> {
         choice.filling
     }
 
-    /// Checks whether a result repeats what the agent wrote into a file.
+    /// Checks whether a result repeats what the agent wrote into a file, or into its list of tasks.
     fn echoes(&self, position: usize) -> bool {
         let result = &self.material.sources[position];
-        answered_call(self.material.context, position)
-            .is_some_and(|asked| asked.deed.changes_files() && asked.deed.failure(result).is_none())
+        answered_call(self.material.context, position).is_some_and(|asked| {
+            is_about_tasks(asked.call) || asked.deed.changes_files() && asked.deed.failure(result).is_none()
+        })
     }
 
     /// Checks whether the agent wrote a passage into a file.
@@ -294,7 +297,7 @@ impl Folding<'_> {
             }
             move_introductions(&mut found, source.features(), is_newest);
             // The newest list of tasks stands in its own section, and older ones are out of date.
-            if message.calls().iter().any(|call| task_list(call).is_some()) {
+            if message.calls().iter().any(is_about_tasks) {
                 found.retain(|passage| passage.origin != Origin::Work);
             }
             if let Some(after) = self.material.changes.after(position, self.material.context, source) {
@@ -542,7 +545,10 @@ impl Record {
         } else if !self.errors.is_empty() {
             self.errors.remove(0);
             true
-        } else if self.tasks.pop().is_some() {
+        } else if !self.tasks.is_empty() {
+            // What is done needs nobody.
+            let done = self.tasks.iter().position(|task| task.starts_with("completed:"));
+            self.tasks.remove(done.unwrap_or(self.tasks.len() - 1));
             true
         } else {
             self.last_check.take().or_else(|| self.last_test.take()).is_some()

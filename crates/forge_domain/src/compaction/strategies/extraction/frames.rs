@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::features::{ByTerm, TermHasher, hash};
+use crate::compaction::features::{ByTerm, Line, TermHasher, hash};
 use crate::compaction::question::Question;
 use crate::{Context, ContextMessage};
 
@@ -15,8 +15,13 @@ const FOOT: usize = 4;
 const LEAST_RESULTS: usize = 4;
 const OF_RESULTS_PERCENT: usize = 60;
 
-/// The lines of each message that are content.
-pub(super) struct Frames(Vec<Range<usize>>);
+/// The contents of the messages beside their frames.
+pub(super) struct Frames {
+    /// The lines of each message that are content.
+    contents: Vec<Range<usize>>,
+    /// The results that are nothing but a frame, which announces an output that is not there.
+    bare: HashSet<usize>,
+}
 
 impl Frames {
     /// Finds the frames in the results of `context`, whose messages were `sources` at first. The first result
@@ -25,6 +30,7 @@ impl Frames {
     pub(super) fn of(context: &Context, sources: &[ContextMessage], question: &Question) -> Self {
         let whole = |source: &ContextMessage| 0..source.features().lines.len();
         let mut contents: Vec<Range<usize>> = sources.iter().map(whole).collect();
+        let mut bare = HashSet::new();
         let mut by_tool: HashMap<&str, Vec<usize>> = HashMap::new();
         for position in 0..sources.len() {
             if let Some(asked) = answered_call(context, position) {
@@ -33,6 +39,7 @@ impl Frames {
         }
         for positions in by_tool.into_values().filter(|positions| positions.len() >= LEAST_RESULTS) {
             let Some(common) = Common::of(sources, &positions, question) else { continue };
+            bare.extend(positions.iter().filter(|position| common.is_all_of(&sources[**position])));
             let framed = positions.iter().map(|position| (*position, common.content(&sources[*position])));
             let is_framed =
                 |(position, content): &(usize, Range<usize>)| *content != whole(&sources[*position]);
@@ -40,12 +47,17 @@ impl Frames {
                 contents[position] = content;
             }
         }
-        Self(contents)
+        Self { contents, bare }
+    }
+
+    /// Checks whether the message at `position` is a result that says nothing of its own.
+    pub(super) fn is_bare(&self, position: usize) -> bool {
+        self.bare.contains(&position)
     }
 
     /// Returns the lines of the message at `position` that are content.
     pub(super) fn content(&self, position: usize) -> Range<usize> {
-        self.0[position].clone()
+        self.contents[position].clone()
     }
 }
 
@@ -63,6 +75,17 @@ impl Common {
         let edges: Vec<Vec<&Edge>> = positions.iter().map(edges).collect();
         let lines = common(&edges, |edge| edge.line);
         (!lines.is_empty()).then(|| Self { shapes: common(&edges, |edge| edge.shape), lines })
+    }
+
+    /// Checks whether a result is nothing but a frame that announces an output: what else all results of a
+    /// tool say may be what there is to tell.
+    fn is_all_of(&self, result: &ContextMessage) -> bool {
+        let (features, edges) = (result.features(), Edges::of(result));
+        let n_lines = features.lines.len();
+        let announces = |last: &Line| features.line(last).ends_with(':');
+        n_lines <= HEAD
+            && features.lines.last().is_some_and(announces)
+            && (0..n_lines).all(|nth| self.shapes.contains(&edges.get(nth).shape))
     }
 
     /// Returns the lines of a result without its frame: after the last line of its start that is common, and
@@ -169,6 +192,20 @@ mod tests {
     use crate::compaction::fixture::Characters;
     use crate::{Conversation, Message, ToolCall, ToolName, ToolResult};
 
+    /// Returns a log of five calls with such results.
+    fn log_of(result: &dyn Fn(usize) -> String) -> Conversation {
+        let mut log = Conversation::new();
+        for n in 0..5 {
+            let call =
+                ToolCall { id: "c".into(), name: ToolName::new("run").unwrap(), arguments: "{}".into() };
+            let result = ToolResult::answer(&call, result(n));
+            for message in [Message::calling(vec![call]), Message::tool(result)] {
+                log.append(ContextMessage::count(message, &Characters));
+            }
+        }
+        log
+    }
+
     #[test]
     fn what_every_result_has_around_it_is_no_content() {
         let framed = |n: usize| {
@@ -176,25 +213,26 @@ mod tests {
                 "Chunk a{n}4\nTook {n}.5 seconds\nOutput of it:\nthing {n} is here\nmore of {n}\n(end of output)"
             )
         };
+        let bare = |n: usize| match n {
+            2 => "Chunk a24\nTook 2.5 seconds\nOutput of it:\n".to_owned(),
+            n => framed(n),
+        };
         let short = |n: usize| format!("Chunk a{n}4\nTook {n}.5 seconds\nOutput of it:\nthing {n} is here");
         for (of, expected) in [
             (&framed as &dyn Fn(usize) -> String, vec![0..6, 3..5, 3..5, 3..5]),
             (&short, vec![0..4, 3..4, 3..4, 3..4]),
             (&|n| format!("night {n}\n18:0{n} wind {n}2\n19:00 wind {n}4"), vec![0..3; 4]),
         ] {
-            let mut log = Conversation::new();
-            for n in 0..4 {
-                let call =
-                    ToolCall { id: "c".into(), name: ToolName::new("run").unwrap(), arguments: "{}".into() };
-                let result = ToolResult::answer(&call, of(n));
-                for message in [Message::calling(vec![call]), Message::tool(result)] {
-                    log.append(ContextMessage::count(message, &Characters));
-                }
-            }
-            let view = log.view();
+            let view = log_of(of).view();
             let frames = Frames::of(&view, view.messages(), &Question::default());
             let actual: Vec<_> = (0..4).map(|nth| frames.content(nth * 2 + 1)).collect();
             assert_eq!(actual, expected);
+            assert!((0..8).all(|position| !frames.is_bare(position)));
         }
+        let view = log_of(&bare).view();
+        let frames = Frames::of(&view, view.messages(), &Question::default());
+        let bare: Vec<usize> =
+            (0..view.messages().len()).filter(|position| frames.is_bare(*position)).collect();
+        assert_eq!(bare, [5]);
     }
 }

@@ -229,7 +229,10 @@ mod tests {
             ),
             (vec![run("uv pip install pytest", "done"), run("npm i -D vitest", "done")], [None, None]),
             (
-                vec![run("npm run build", "Output: built\nError: (none)\nExit Code: 0\nSignal: (none)\nPIDs: (none)\nPGID: 9")],
+                vec![run(
+                    "npm run build",
+                    "Output: built\nError: (none)\nExit Code: 0\nSignal: (none)\nPIDs: (none)\nPGID: 9",
+                )],
                 [None, Some("npm run build true")],
             ),
             (vec![run("git commit -m 'cargo test'", "ok")], [None, None]),

@@ -10,6 +10,7 @@ mod passage;
 mod queue;
 mod record;
 mod story;
+mod tasks;
 mod worth;
 
 #[cfg(test)]
@@ -632,9 +633,17 @@ mod tests {
             add(Message::calling(vec![call]));
             add(Message::tool(result));
         };
-        call("AskUserQuestion", r#"{"questions":[{"question":"Which town?"}]}"#, "Which town?\n\"Porto, near the river\"\nGo on.");
+        call(
+            "AskUserQuestion",
+            r#"{"questions":[{"question":"Which town?"}]}"#,
+            "Which town?\n\"Porto, near the river\"\nGo on.",
+        );
         for n in 0..60 {
-            call("Bash", &format!(r#"{{"command":"look {n}"}}"#), &format!("part {n} is well and good\n").repeat(4));
+            call(
+                "Bash",
+                &format!(r#"{{"command":"look {n}"}}"#),
+                &format!("part {n} is well and good\n").repeat(4),
+            );
         }
         fit_again(EXTRACT, 3_000, &mut log, &Script::new(Vec::new()));
         let record = records(&log).join("\n");

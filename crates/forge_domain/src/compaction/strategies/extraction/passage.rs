@@ -150,7 +150,7 @@ pub(super) fn passages(
                 && nth as u32 == last.lines_to
                 && nth as u32 - last.lines_from < most_lines
                 && !(gap.as_bytes().contains(&b'`') && gap.contains(FENCE))
-                && !(last.n_bytes() >= WHOLE_BYTES && has_empty_line(gap))
+                && !(last.n_bytes() >= WHOLE_BYTES && is_break(gap, is_said))
         });
         match passages.last_mut().filter(|_| goes_on) {
             Some(last) => (last.end, last.lines_to) = (line.end, nth as u32 + 1),
@@ -256,10 +256,12 @@ fn is_announcement(line: &str) -> bool {
     line.trim_end_matches(['*', '_', ' ']).ends_with([':', '：'])
 }
 
-/// Checks whether an empty line is between two lines: a rule below the head of a table is none.
-fn has_empty_line(gap: &str) -> bool {
-    let mut lines = gap.split('\n').skip(1).peekable();
-    std::iter::from_fn(|| lines.next().filter(|_| lines.peek().is_some())).any(|line| line.trim().is_empty())
+/// Checks whether a passage may end at a gap between two lines. In what somebody says, an empty line is one;
+/// the rule below the head of a table is none. In code, so is a line of nothing but marks.
+fn is_break(gap: &str, is_said: bool) -> bool {
+    let between: Vec<&str> = gap.split('\n').skip(1).collect();
+    let between = between.split_last().map_or(&[][..], |(_, between)| between);
+    between.iter().any(|line| !is_said || line.trim().is_empty())
 }
 
 /// Checks whether a line is one word, not a sentence.
@@ -406,7 +408,8 @@ mod tests {
         assert_eq!(after(&long_line), [long_line.as_str()]);
         let announced = format!("{long}\n{long_line}\n\n- {long}");
         assert_eq!(after(&announced), [long.to_owned(), format!("{long_line}\n\n- {long}")]);
-        let table = format!("{long} {long}\n\n| Level | What it takes to reach it |\n|---|---|\n| one | little |");
+        let table =
+            format!("{long} {long}\n\n| Level | What it takes to reach it |\n|---|---|\n| one | little |");
         let rows = format!("{long} {long}\n| Level | What it takes |\n|---|---|\n| one | little |");
         assert_eq!(after(&table).last().unwrap().lines().count(), 3);
         assert_eq!(after(&rows), [rows.as_str()]);

@@ -1,11 +1,10 @@
-//! The story of the agent's work: each call with how it ended, and its list of tasks.
+//! The story of the agent's work: each call with how it ended.
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use super::Material;
 use super::record::Entry;
+use super::tasks::is_about_tasks;
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
 use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::Deed;
@@ -74,8 +73,8 @@ struct Done {
 }
 
 impl Done {
-    /// Returns the call whose result is at `position`, if there is one that `leaves` too. A list of tasks
-    /// counts as none: it has a section of its own.
+    /// Returns the call whose result is at `position`, if there is one that `leaves` too. What changes the
+    /// list of tasks counts as none: that has a section of its own.
     fn at(position: usize, material: &Material<'_>, leaves: &[bool], folder: &Folder) -> Option<Self> {
         let asked = answered_call(material.context, position)?;
         if !leaves[asked.place.message] {
@@ -87,6 +86,7 @@ impl Done {
         let mut lines = lines.map(|piece| whole_line(result.features(), piece));
         // A field that is empty tells no outcome.
         let last = lines.find(|line| !line.ends_with(": (none)"));
+        let last = last.filter(|_| !material.frames.is_bare(position));
         let (what, ending) = describe(&asked, result, last, folder)?;
         let calling = &material.sources[asked.place.message];
         let goes_on = calling.message().text().trim().is_empty();
@@ -103,14 +103,14 @@ impl Done {
 const MOST_LABELS: usize = 12;
 
 /// Returns what a call was, and how it ended, by the last line of its result's content if need be; `None`
-/// for a list of tasks, which has its own section.
+/// for what changes the list of tasks, which has its own section.
 fn describe(
     asked: &AnsweredCall<'_>,
     result: &ContextMessage,
     last: Option<&str>,
     folder: &Folder,
 ) -> Option<(String, String)> {
-    if task_list(asked.call).is_some() {
+    if is_about_tasks(asked.call) {
         return None;
     }
     let tool = one_line(asked.call.name.as_str(), SUBJECT_CHARS)?;
@@ -130,6 +130,7 @@ fn describe(
         }
         None if asked.deed.only_looks || looks_outside(asked.call) => n_lines(),
         None if asked.deed.changes_files() => "done".to_owned(),
+        None if last.is_none() => "done".to_owned(),
         None => last
             .filter(|line| line.split_whitespace().count() > 1)
             .and_then(|line| one_line(line, ENDING_CHARS))
@@ -218,37 +219,6 @@ pub(super) fn one_line(text: &str, most: usize) -> Option<String> {
         None => return None,
     };
     Some(shortened.trim_end_matches(':').to_owned()).filter(|line| !line.is_empty())
-}
-
-/// Returns the tasks of the newest list of tasks, each behind its status, and the position of its message:
-/// the arguments of a call that are a list of texts with a status each, whatever the tool is called.
-pub(super) fn tasks(messages: &[ContextMessage]) -> Option<(usize, Vec<String>)> {
-    messages.iter().enumerate().rev().find_map(|(position, message)| {
-        let lists = message.message().calls().iter().rev().filter_map(task_list);
-        lists.map(|tasks| (position, tasks)).next()
-    })
-}
-
-/// Returns the tasks of a call that is a list of them.
-pub(super) fn task_list(call: &ToolCall) -> Option<Vec<String>> {
-    if !call.arguments.contains("\"status\"") {
-        return None;
-    }
-    let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
-    let lists = arguments.as_object()?.values().filter_map(Value::as_array);
-    let mut lists = lists.filter_map(|list| list.iter().map(task).collect::<Option<Vec<String>>>());
-    lists.find(|tasks| !tasks.is_empty())
-}
-
-/// Names of the field that tells what a task is, the first that it has.
-const TASK: [&str; 7] = ["content", "step", "title", "subject", "task", "text", "description"];
-
-/// Returns the status and the text of a task.
-fn task(item: &Value) -> Option<String> {
-    let fields = item.as_object()?;
-    let status = fields.get("status")?.as_str()?;
-    let text = TASK.iter().find_map(|name| fields.get(*name)?.as_str())?;
-    Some(format!("{status}: {}", text.split_whitespace().collect::<Vec<_>>().join(" ")))
 }
 
 #[cfg(test)]

@@ -1,0 +1,265 @@
+//! The agent's list of tasks, which it writes whole, or task by task.
+
+use serde_json::{Map, Value};
+
+use crate::compaction::answered_call::answered_call;
+use crate::{Context, ContextMessage, ToolCall};
+
+/// The list of tasks at the end of a context.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TaskList {
+    /// Each behind its status.
+    pub(super) tasks: Vec<String>,
+    /// The position of the message that tells all of it by itself, as long as that stays; `None` if more than
+    /// the messages of the context are needed.
+    pub(super) told_at: Option<usize>,
+}
+
+/// Returns the list of tasks by the calls of `context`, whose messages were `sources` at first; `None` if no
+/// call is about tasks. `earlier` are the tasks of an earlier record: a list that is kept task by task
+/// continues from them.
+pub(super) fn tasks(context: &Context, sources: &[ContextMessage], earlier: &[String]) -> Option<TaskList> {
+    let mut list: Option<TaskList> = None;
+    let mut kept = Kept::of(earlier);
+    for (position, message) in sources.iter().enumerate() {
+        for (nth, call) in message.message().calls().iter().enumerate() {
+            match Change::of(call) {
+                Some(Change::Whole(tasks)) => list = Some(TaskList { tasks, told_at: Some(position) }),
+                Some(change) => {
+                    let answers = (position + 1..sources.len())
+                        .take_while(|at| sources[*at].message().calls().is_empty());
+                    let answer = answers.filter(|at| {
+                        answered_call(context, *at)
+                            .is_some_and(|asked| asked.place.message == position && asked.place.nth == nth)
+                    });
+                    let answer = answer.map(|at| sources[at].message().text()).next().unwrap_or_default();
+                    kept.take(position, change, &answer);
+                    list = Some(kept.list());
+                }
+                None => {}
+            }
+        }
+    }
+    list
+}
+
+/// Checks whether a call changes the list of tasks.
+pub(super) fn is_about_tasks(call: &ToolCall) -> bool {
+    Change::of(call).is_some()
+}
+
+/// The change that a call makes to the list of tasks.
+enum Change {
+    /// It is these, each behind its status.
+    Whole(Vec<String>),
+    /// A task is added.
+    New(String),
+    /// The task of that id has a status or a text now.
+    Of { id: String, status: Option<String>, text: Option<String> },
+}
+
+/// The status of a task that is new, and of one that is no longer in the list.
+const NEW: &str = "pending";
+const DELETED: &str = "deleted";
+
+/// Names of the field that tells what a task is, the first that it has.
+const TASK: [&str; 7] = ["content", "step", "title", "subject", "task", "text", "description"];
+/// Names of the field that tells which task it is.
+const IDS: [&str; 3] = ["taskId", "task_id", "id"];
+
+impl Change {
+    fn of(call: &ToolCall) -> Option<Self> {
+        if call.arguments.contains("\"status\"")
+            && let Some(tasks) = whole_list(call)
+        {
+            return Some(Self::Whole(tasks));
+        }
+        let name = call.name.as_str().to_ascii_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        if !has(&["task", "todo"]) || !has(&["create", "add", "update"]) {
+            return None;
+        }
+        let arguments: Map<String, Value> = serde_json::from_str(&call.arguments).ok()?;
+        let text = text_of(&arguments);
+        if !name.contains("update") {
+            return text.map(Self::New);
+        }
+        let id = IDS.iter().find_map(|id| match arguments.get(*id)? {
+            Value::String(id) => Some(id.clone()),
+            Value::Number(id) => Some(id.to_string()),
+            _ => None,
+        })?;
+        let status = arguments.get("status").and_then(Value::as_str).map(str::to_owned);
+        Some(Self::Of { id, status, text })
+    }
+}
+
+/// Returns the tasks of a call that is a list of them: the arguments that are a list of texts with a status
+/// each, whatever the tool is called.
+fn whole_list(call: &ToolCall) -> Option<Vec<String>> {
+    let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
+    let lists = arguments.as_object()?.values().filter_map(Value::as_array);
+    let mut lists = lists.filter_map(|list| list.iter().map(task).collect::<Option<Vec<String>>>());
+    lists.find(|tasks| !tasks.is_empty())
+}
+
+/// Returns the status and the text of a task.
+fn task(item: &Value) -> Option<String> {
+    let fields = item.as_object()?;
+    let status = fields.get("status")?.as_str()?;
+    Some(format!("{status}: {}", text_of(fields)?))
+}
+
+fn text_of(fields: &Map<String, Value>) -> Option<String> {
+    let text = TASK.iter().find_map(|name| fields.get(*name)?.as_str())?;
+    Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// A list that is kept task by task.
+struct Kept {
+    tasks: Vec<KeptTask>,
+    /// True if it goes on from an earlier record.
+    goes_on: bool,
+    /// The position of the first message with a change.
+    first: Option<usize>,
+}
+
+struct KeptTask {
+    id: String,
+    status: String,
+    text: String,
+}
+
+impl Kept {
+    /// Reads the tasks of an earlier record that have an id.
+    fn of(earlier: &[String]) -> Self {
+        let tasks: Vec<KeptTask> = earlier.iter().filter_map(|task| KeptTask::read(task)).collect();
+        Self { goes_on: !tasks.is_empty(), tasks, first: None }
+    }
+
+    /// Takes in a change by the message at `position`, which was told `answer`.
+    fn take(&mut self, position: usize, change: Change, answer: &str) {
+        self.first = self.first.or(Some(position));
+        match change {
+            Change::Whole(_) => {}
+            Change::New(text) => {
+                let id = id_in(answer).unwrap_or_else(|| (self.tasks.len() + 1).to_string());
+                self.tasks.retain(|task| task.id != id);
+                self.tasks.push(KeptTask { id, status: NEW.to_owned(), text });
+            }
+            Change::Of { id, status, .. } if status.as_deref() == Some(DELETED) => {
+                self.tasks.retain(|task| task.id != id);
+            }
+            Change::Of { id, status, text } => {
+                if let Some(task) = self.tasks.iter_mut().find(|task| task.id == id) {
+                    status.into_iter().for_each(|status| task.status = status);
+                    text.into_iter().for_each(|text| task.text = text);
+                }
+            }
+        }
+    }
+
+    fn list(&self) -> TaskList {
+        let told_at = self.first.filter(|_| !self.goes_on);
+        TaskList { tasks: self.tasks.iter().map(KeptTask::write).collect(), told_at }
+    }
+}
+
+impl KeptTask {
+    fn write(&self) -> String {
+        format!("{}: #{} {}", self.status, self.id, self.text)
+    }
+
+    fn read(task: &str) -> Option<Self> {
+        let (status, rest) = task.split_once(": #")?;
+        let (id, text) = rest.split_once(' ')?;
+        let is_word = |word: &str| !word.is_empty() && !word.contains(char::is_whitespace);
+        (is_word(status) && is_word(id)).then(|| Self {
+            id: id.to_owned(),
+            status: status.to_owned(),
+            text: text.to_owned(),
+        })
+    }
+}
+
+/// Returns the id that an answer gives a new task, as in `Task #6 created`.
+fn id_in(answer: &str) -> Option<String> {
+    let (_, rest) = answer.split_once('#')?;
+    let id: String = rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+    (!id.is_empty()).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::compaction::fixture::Characters;
+    use crate::{Conversation, Message, ToolName, ToolResult};
+
+    /// Returns the list after calls, each a tool, its arguments and its result.
+    fn list(calls: &[(&str, &str, &str)], earlier: &[&str]) -> Option<TaskList> {
+        let mut log = Conversation::new();
+        for (name, arguments, result) in calls {
+            let name = ToolName::new(*name).unwrap();
+            let call = ToolCall { id: "c".into(), name, arguments: (*arguments).to_owned() };
+            let result = ToolResult::answer(&call, *result);
+            for message in [Message::calling(vec![call]), Message::tool(result)] {
+                log.append(ContextMessage::count(message, &Characters));
+            }
+        }
+        let earlier: Vec<String> = earlier.iter().map(|task| (*task).to_owned()).collect();
+        let view = log.view();
+        tasks(&view, view.messages(), &earlier)
+    }
+
+    #[test]
+    fn the_newest_state_of_the_tasks_is_told() {
+        let todos = r#"{"todos":[{"content":"Read it","status":"completed"},{"content":"Fix  it","status":"pending"}]}"#;
+        let new = |n: usize| {
+            (
+                format!(r#"{{"subject":"Step {n}","description":"x"}}"#),
+                format!("Task #{n} created successfully: Step {n}"),
+            )
+        };
+        let (one, two) = (new(1), new(2));
+        let created =
+            [("TaskCreate", one.0.as_str(), one.1.as_str()), ("TaskCreate", two.0.as_str(), two.1.as_str())];
+        let update = |arguments: &'static str| ("TaskUpdate", arguments, "Updated task #1 status");
+        let done = update(r#"{"taskId":"1","status":"completed"}"#);
+        let whole = ("TodoWrite", todos, "ok");
+        for (calls, earlier, expected) in [
+            (vec![], &["pending: #1 A"][..], None),
+            (vec![("Read", r#"{"path":"a","status":"x"}"#, "ok")], &[], None),
+            (vec![whole], &[], Some((&["completed: Read it", "pending: Fix it"][..], Some(0)))),
+            (created.to_vec(), &[], Some((&["pending: #1 Step 1", "pending: #2 Step 2"], Some(0)))),
+            (
+                [&created[..], &[done]].concat(),
+                &[],
+                Some((&["completed: #1 Step 1", "pending: #2 Step 2"], Some(0))),
+            ),
+            (
+                [&created[..], &[update(r#"{"taskId":2,"status":"deleted"}"#)]].concat(),
+                &[],
+                Some((&["pending: #1 Step 1"], Some(0))),
+            ),
+            (
+                vec![done],
+                &["in_progress: #1 A", "pending: #2 B"],
+                Some((&["completed: #1 A", "pending: #2 B"], None)),
+            ),
+            (
+                [&created[..], &[whole]].concat(),
+                &[],
+                Some((&["completed: Read it", "pending: Fix it"], Some(4))),
+            ),
+        ] {
+            let actual = list(&calls, earlier);
+            let expected = expected.map(|(tasks, told_at)| TaskList {
+                tasks: tasks.iter().map(|task| (*task).to_owned()).collect(),
+                told_at,
+            });
+            assert_eq!(actual, expected, "{calls:?}");
+        }
+    }
+}
