@@ -74,6 +74,19 @@ impl Stub {
         Some(ContextMessage::count(message.message().with_content(bare), counter))
     }
 
+    /// Creates the stub for a note of a harness that a later one repeats.
+    pub(super) fn of_note(message: &ContextMessage) -> Self {
+        Self {
+            label: message.id(),
+            tool: ToolName::new("note").ok(),
+            subject: None,
+            tokens: message.tokens(),
+            n_lines: message.features().n_text_lines as usize,
+            failed: Failed::No,
+            names: Vec::new(),
+        }
+    }
+
     /// Adds names of what was there, as many as a stub can hold.
     pub(super) fn with_names<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut room = MAX_STUB.saturating_sub(self.to_string().len());

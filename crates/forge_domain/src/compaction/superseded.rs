@@ -1,4 +1,4 @@
-//! Which tool results say nothing that a later one does not say again, or better.
+//! Which tool results and notes say nothing that a later one does not say again, or better.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,12 +20,20 @@ pub(super) enum Superseded {
 }
 
 /// Returns for each message the way in which a later result supersedes it, if it is a result and one does. A
-/// call that failed supersedes nothing. Takes time in proportion to the results' length.
+/// call that failed supersedes nothing. A note that a harness sends again in nearly the same words supersedes
+/// the one before. Takes time in proportion to the texts' length.
 pub(super) fn superseded_results(context: &Context) -> Vec<Option<Superseded>> {
     let messages = context.messages();
     let mut later = Later::default();
+    let mut notes = Later::default();
     let mut found = vec![None; messages.len()];
     for (position, message) in messages.iter().enumerate().rev() {
+        if message.message().note_by().is_some() {
+            let features = message.features();
+            found[position] = notes.says_again(features).then_some(Superseded::Again);
+            notes.take_said(features);
+            continue;
+        }
         let Body::Tool(result) = &message.message().body else { continue };
         let asked = answered_call(context, position);
         let features = message.features();

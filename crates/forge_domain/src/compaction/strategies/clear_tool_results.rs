@@ -1,5 +1,6 @@
 //! Replaces old tool results by stubs that say what was there: what a later result supersedes first, then the
-//! largest and oldest. Images of the user's leave as results do; the text with them stays.
+//! largest and oldest. Images of the user's leave as results do; the text with them stays. So do notes that a
+//! harness repeated later.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -97,7 +98,9 @@ impl ClearToolResults {
             Some(superseded) => Reason::Superseded(superseded),
             None => Reason::Old,
         };
-        let positions = self.clearable(rules, context);
+        let standing = Standing::of(context, rules, rules.retention_window);
+        let repeated = free_notes(&standing, context).filter(|position| superseded[*position].is_some());
+        let positions = self.clearable(rules, context, &standing).chain(repeated);
         let only_superseded = self.only_superseded.unwrap_or(false);
         let focus: HashSet<u64> = rules.focus.iter().flat_map(Focus::terms).collect();
         let is_asked = |position: usize| {
@@ -151,6 +154,9 @@ impl ClearToolResults {
                     };
                     Some(stub.in_place_of(message, counter))
                 }
+                _ if message.message().note_by().is_some() => {
+                    Some(Stub::of_note(message).in_place_of(message, counter))
+                }
                 _ => Stub::for_images_of(message, counter),
             };
             let Some(with) = with else { continue };
@@ -175,8 +181,12 @@ impl ClearToolResults {
 
     /// Positions of the results, and of the user's images, that may be cleared, oldest first. The newest of
     /// both stay.
-    fn clearable(&self, rules: &CompactionRules, context: &Context) -> impl Iterator<Item = usize> {
-        let standing = Standing::of(context, rules, rules.retention_window);
+    fn clearable(
+        &self,
+        rules: &CompactionRules,
+        context: &Context,
+        standing: &Standing,
+    ) -> impl Iterator<Item = usize> {
         let retained_from = standing.groups.retained_from(rules.retention_window);
         let is_clearable = |position: &usize| {
             let message = context.messages()[*position].message();
@@ -220,6 +230,16 @@ impl ClearToolResults {
         let (was, is) = (counter.count(&call.arguments), counter.count(&arguments));
         if is < was { (Some(ShorterCall { place, arguments }), was - is) } else { (None, Tokens::ZERO) }
     }
+}
+
+/// Iterates over the positions of the notes of a harness that nothing holds, and that were not cleared.
+fn free_notes(standing: &Standing, context: &Context) -> impl Iterator<Item = usize> {
+    let held = standing.groups.iter().zip(&standing.holds);
+    let free = held.filter(|(_, hold)| **hold == Hold::Free).flat_map(|(group, _)| group.range());
+    free.filter(|position| {
+        let message = context.messages()[*position].message();
+        message.note_by().is_some() && !is_stub(&message.text())
+    })
 }
 
 /// Returns what clearing a merely old result is worth: its tokens, which count more the older it is. Small
@@ -314,7 +334,10 @@ impl CompactionStrategy for ClearToolResults {
     }
 
     fn is_applicable(&self, rules: &CompactionRules, context: &Context) -> bool {
-        context.size().tokens > rules.target.tokens && self.clearable(rules, context).next().is_some()
+        let standing = Standing::of(context, rules, rules.retention_window);
+        context.size().tokens > rules.target.tokens
+            && (self.clearable(rules, context, &standing).next().is_some()
+                || free_notes(&standing, context).next().is_some())
     }
 
     async fn compact(
@@ -600,6 +623,26 @@ mod tests {
         let again = log.clone();
         apply(&ClearToolResults::default(), yaml, &mut log, &Script::new(Vec::new())).ok();
         assert_eq!(log.view(), again.view(), "nothing is cleared twice");
+    }
+
+    #[test]
+    fn notes_that_a_harness_repeats_leave_but_for_the_newest() {
+        let mut log = Conversation::new();
+        let mut append = |message: Message| log.append(ContextMessage::count(message, &Characters));
+        append(Message::user("Find the fault."));
+        for turn in 0..5 {
+            append(Message::assistant(format!("I looked at part {turn}.")));
+            append(Message::user(format!("Go on with part {}.", turn + 1)));
+            append(Message::note("pi", format!("You are a careful reader. It is turn {turn}. {}", prose(1))));
+            append(Message::note("pi", format!("Of turn {turn} alone: {}", prose(turn + 40))));
+        }
+        append(Message::assistant("It is in part 5."));
+        let yaml = "{ max_tokens: 100, retention_window: 1 }";
+        apply(&ClearToolResults::default(), yaml, &mut log, &Script::new(Vec::new())).unwrap();
+        let view = log.view();
+        let notes = view.plain().filter(|message| message.note_by().is_some());
+        let left: Vec<bool> = notes.map(|note| !is_stub(&note.to_text())).collect();
+        assert_eq!(left, [false, true, false, true, false, true, false, true, true, true]);
     }
 
     #[test]

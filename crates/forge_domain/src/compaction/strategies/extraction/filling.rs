@@ -21,6 +21,7 @@ use crate::compaction::findings::Deed;
 use crate::compaction::omission::is_marker;
 use crate::compaction::record_tag::is_record;
 use crate::compaction::strategies::summarization::said_in_summary;
+use crate::compaction::stub::is_stub;
 use crate::{Context, ContextMessage, MessageId, Role, TokenCounter, Tokens};
 
 /// The shares of the record, in percent of what is left beside those before it. What one does not use is
@@ -257,6 +258,7 @@ impl Folding<'_> {
                     continue;
                 }
                 Role::User if is_marker(message) || message.is_renewed() => continue,
+                Role::User if message.note_by().is_some() && is_stub(&message.text()) => continue,
                 Role::Tool if self.echoes(position) => continue,
                 // Another program's summary: what its agent concluded.
                 Role::User if message.is_compacted => Origin::Agent,
