@@ -37,7 +37,7 @@ const MAX_STUB: usize = 1_024;
 /// Texts of a call's arguments that are longer than this may leave; a shorter one tells what the call was.
 const MAX_ARGUMENT: usize = 400;
 const CLEARED: &str = " cleared: ";
-/// What a stub in place of an image says.
+/// The words in place of an image.
 const IMAGE: &str = "the image";
 /// No name has a blank in it.
 const BETWEEN_NAMES: &str = " ";

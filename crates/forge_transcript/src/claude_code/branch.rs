@@ -175,7 +175,8 @@ mod tests {
     use super::*;
 
     /// Parses a record from `kind:uuid<parent`: kinds are `u`ser, `r`esults, `a`ssistant, a`t`tachment,
-    /// `p`rogress, `o`ther, in capitals on a side chain; `<-` is the root and `<?` no parent; a reply follows `/`.
+    /// `p`rogress, `o`ther, in capitals on a side chain; `<-` is the root and `<?` no parent; a reply follows
+    /// `/`.
     fn node(text: &str) -> Node {
         let (kind, rest) = text.split_once(':').unwrap();
         let (uuid, rest) = rest.split_once('<').unwrap();

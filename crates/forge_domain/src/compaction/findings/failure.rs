@@ -134,7 +134,7 @@ fn names_failure(text: &str) -> bool {
     failures.find_iter(text).any(|found| !says_none(text[found.end()..].lines().next().unwrap_or_default()))
 }
 
-/// Checks whether the value of a field says that there is none.
+/// Checks whether the value of a field stands for no value.
 fn says_none(value: &str) -> bool {
     const NONE: [&str; 4] = ["(none)", "none", "null", "false"];
     NONE.iter().any(|none| value.trim().eq_ignore_ascii_case(none))

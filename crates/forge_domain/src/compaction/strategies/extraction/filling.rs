@@ -45,7 +45,7 @@ mod share {
     pub(super) const WRITTEN: u64 = 30;
     /// The agent's other words.
     pub(super) const STATEMENTS: u64 = 72;
-    /// What the person answered to the agent's questions.
+    /// The person's answers to the agent's questions.
     pub(super) const ANSWERED: u64 = 30;
     /// The calls, each with how it ended: the newest before what was written and said, and those before them.
     pub(super) const NEWEST_STEPS: u64 = 10;
