@@ -63,6 +63,7 @@ fn author(message: &Message) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn the_form_of_a_text_shows_its_author() {
     let reminder = "<system-reminder>\nBe <b>brief</b>.\n\nThe list is empty.\n</system-reminder>";
     let rules = "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\n# Rules\nTest.\n</INSTRUCTIONS>";

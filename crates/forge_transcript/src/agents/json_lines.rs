@@ -25,8 +25,8 @@ fn detect(evidence: &Evidence<'_>) -> bool {
         let is_message = ROLES.contains(&line.text("role").as_str()) && !line.contains("parts");
         is_message || line.has_list("messages") || has_body(line)
     };
-    let is_header = |line: &&Fields<'_>| is_header(line);
-    evidence.document().is_none() && evidence.lines().iter().skip_while(is_header).next().is_some_and(is_own)
+    let first = evidence.lines().iter().find(|line| !is_header(line));
+    evidence.document().is_none() && first.is_some_and(is_own)
 }
 
 /// Checks for the line about the whole session that some agents, such as nanobot, write before its messages.
