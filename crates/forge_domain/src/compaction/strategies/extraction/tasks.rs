@@ -58,6 +58,11 @@ enum Change {
     Of { id: String, status: Option<String>, text: Option<String> },
 }
 
+/// The tools by which Claude Code keeps its list. Tools of other names may be those of somebody's tracker,
+/// whose answers are what the work is about.
+const CREATE: &str = "TaskCreate";
+const UPDATE: &str = "TaskUpdate";
+
 /// The status of a task that is new, and of one that is no longer in the list.
 const NEW: &str = "pending";
 const DELETED: &str = "deleted";
@@ -74,16 +79,12 @@ impl Change {
         {
             return Some(Self::Whole(tasks));
         }
-        let name = call.name.as_str().to_ascii_lowercase();
-        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-        if !has(&["task", "todo"]) || !has(&["create", "add", "update"]) {
-            return None;
-        }
+        let name = Some(call.name.as_str()).filter(|name| [CREATE, UPDATE].contains(name))?;
         let arguments: Map<String, Value> = serde_json::from_str(&call.arguments).ok()?;
-        let text = text_of(&arguments);
-        if !name.contains("update") {
-            return text.map(Self::New);
+        if name == CREATE {
+            return text_of(&arguments).map(Self::New);
         }
+        let text = arguments.get("subject").and_then(Value::as_str).map(str::to_owned);
         let id = IDS.iter().find_map(|id| match arguments.get(*id)? {
             Value::String(id) => Some(id.clone()),
             Value::Number(id) => Some(id.to_string()),
@@ -231,6 +232,7 @@ mod tests {
         for (calls, earlier, expected) in [
             (vec![], &["pending: #1 A"][..], None),
             (vec![("Read", r#"{"path":"a","status":"x"}"#, "ok")], &[], None),
+            (vec![("create_task", r#"{"subject":"Call Ann"}"#, "id 7")], &[], None),
             (vec![whole], &[], Some((&["completed: Read it", "pending: Fix it"][..], Some(0)))),
             (created.to_vec(), &[], Some((&["pending: #1 Step 1", "pending: #2 Step 2"], Some(0)))),
             (
@@ -242,6 +244,11 @@ mod tests {
                 [&created[..], &[update(r#"{"taskId":2,"status":"deleted"}"#)]].concat(),
                 &[],
                 Some((&["pending: #1 Step 1"], Some(0))),
+            ),
+            (
+                vec![update(r#"{"taskId":"1","description":"with care"}"#)],
+                &["in_progress: #1 A"],
+                Some((&["in_progress: #1 A"], None)),
             ),
             (
                 vec![done],
