@@ -48,18 +48,11 @@ impl Stub {
         let failure =
             asked.filter(|asked| !asked.deed.only_looks).and_then(|asked| asked.deed.failure(message));
         let failed = result.is_error || failure.is_some();
+        let tool = result.name.clone().or_else(|| asked.map(|asked| asked.call.name.clone()));
         Self {
-            label: message.id(),
-            tool: result
-                .name
-                .clone()
-                .or_else(|| asked.map(|asked| asked.call.name.clone()))
-                .filter(|tool| is_one_line(tool.as_str())),
             subject: asked.and_then(|asked| asked.deed.subject.clone()).filter(|subject| is_plain(subject)),
-            tokens: message.tokens(),
-            n_lines: message.features().n_text_lines as usize,
             failed: if failed { Failed::Yes } else { Failed::No },
-            names: Vec::new(),
+            ..Self::by(tool.filter(|tool| is_one_line(tool.as_str())), message)
         }
     }
 
@@ -76,9 +69,14 @@ impl Stub {
 
     /// Creates the stub for a note of a harness that a later one repeats.
     pub(super) fn of_note(message: &ContextMessage) -> Self {
+        Self::by(ToolName::new("note").ok(), message)
+    }
+
+    /// Creates the stub for `message`, which `tool` gave, without a subject.
+    fn by(tool: Option<ToolName>, message: &ContextMessage) -> Self {
         Self {
             label: message.id(),
-            tool: ToolName::new("note").ok(),
+            tool,
             subject: None,
             tokens: message.tokens(),
             n_lines: message.features().n_text_lines as usize,

@@ -19,7 +19,7 @@ pub const HIDDEN_TOKENS: &str = "hidden_tokens";
 /// The key of [`Message::metadata`] for the author of a user message that the user did not write: a hook, the
 /// loop itself, or the harness that recorded the session. Such a message is not a turn.
 pub const NOTE_BY: &str = "note_by";
-/// The metadata key that marks a note which its author sends anew by itself.
+/// The metadata key of a note that its author will send again.
 const RENEWED: &str = "renewed";
 /// The key of [`Message::metadata`] that lists the agents' answers at the end of a user message, as
 /// `AGENT/TAG`.
@@ -266,15 +266,15 @@ impl Message {
         self
     }
 
-    /// Returns the note marked as one that its author sends anew by itself, such as a list of tools: no work
-    /// rests on this copy of it.
+    /// Returns the note marked as one that its author will send again, such as a list of tools: no work rests
+    /// on this copy of it.
     #[must_use]
     pub fn renewed(mut self) -> Self {
         self.metadata.insert(RENEWED.to_owned(), Value::Bool(true));
         self
     }
 
-    /// Checks whether it is a note that its author sends anew by itself.
+    /// Checks whether it is a note that its author will send again.
     pub fn is_renewed(&self) -> bool {
         self.note_by().is_some() && self.metadata.contains_key(RENEWED)
     }

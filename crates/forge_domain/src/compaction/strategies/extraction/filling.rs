@@ -548,7 +548,7 @@ impl Record {
             self.errors.remove(0);
             true
         } else if !self.tasks.is_empty() {
-            // What is done needs nobody.
+            // Nobody has to work on what is completed.
             let done = self.tasks.iter().position(|task| task.starts_with("completed:"));
             self.tasks.remove(done.unwrap_or(self.tasks.len() - 1));
             true

@@ -523,7 +523,7 @@ fn has_record(group: &Group, context: &Context) -> bool {
     context.messages()[group.range()].iter().any(|message| is_record(message.message()))
 }
 
-/// Checks whether a group is a note that its author sends anew by itself.
+/// Checks whether a group is nothing but notes that their author will send again.
 fn is_renewed(group: &Group, context: &Context) -> bool {
     context.messages()[group.range()].iter().all(|message| message.message().is_renewed())
 }

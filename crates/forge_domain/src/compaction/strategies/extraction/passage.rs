@@ -256,8 +256,9 @@ fn is_announcement(line: &str) -> bool {
     line.trim_end_matches(['*', '_', ' ']).ends_with([':', '：'])
 }
 
-/// Checks whether a passage may end at a gap between two lines. In what somebody says, an empty line is one;
-/// the rule below the head of a table is none. In code, so is a line of nothing but marks.
+/// Checks whether a passage may end at a gap between two lines. In what somebody says, it may if the gap has
+/// an empty line; the rule below the head of a table is not empty. In code, a line of nothing but marks is
+/// enough.
 fn is_break(gap: &str, is_said: bool) -> bool {
     let between: Vec<&str> = gap.split('\n').skip(1).collect();
     let between = between.split_last().map_or(&[][..], |(_, between)| between);

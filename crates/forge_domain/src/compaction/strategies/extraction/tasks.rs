@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::compaction::answered_call::answered_call;
-use crate::{Context, ContextMessage, ToolCall};
+use crate::{CallPlace, Context, ContextMessage, ToolCall};
 
 /// The list of tasks at the end of a context.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,39 +19,36 @@ pub(super) struct TaskList {
 /// call is about tasks. `earlier` are the tasks of an earlier record: a list that is kept task by task
 /// continues from them.
 pub(super) fn tasks(context: &Context, sources: &[ContextMessage], earlier: &[String]) -> Option<TaskList> {
-    let mut list: Option<TaskList> = None;
+    let mut whole: Option<TaskList> = None;
     let mut kept = Kept::of(earlier);
     for (position, message) in sources.iter().enumerate() {
         for (nth, call) in message.message().calls().iter().enumerate() {
-            match Change::of(call) {
-                Some(Change::Whole(tasks)) => list = Some(TaskList { tasks, told_at: Some(position) }),
-                Some(change) => {
-                    let answers = (position + 1..sources.len())
-                        .take_while(|at| sources[*at].message().calls().is_empty());
-                    let answer = answers.filter(|at| {
-                        answered_call(context, *at)
-                            .is_some_and(|asked| asked.place.message == position && asked.place.nth == nth)
-                    });
-                    let answer = answer.map(|at| sources[at].message().text()).next().unwrap_or_default();
-                    kept.take(position, change, &answer);
-                    list = Some(kept.list());
-                }
-                None => {}
+            if let Some(tasks) = whole_list(call) {
+                whole = Some(TaskList { tasks, told_at: Some(position) });
+            } else if let Some(change) = Change::of(call) {
+                kept.take(position, change, &answer_to(context, sources, position, nth));
+                whole = None;
             }
         }
     }
-    list
+    whole.or_else(|| kept.list())
+}
+
+/// Returns what the call number `nth` of the message at `position` was answered; an empty text if nothing.
+fn answer_to(context: &Context, sources: &[ContextMessage], position: usize, nth: usize) -> String {
+    let place = CallPlace { message: position, nth };
+    let results = (position + 1..sources.len()).take_while(|at| sources[*at].message().calls().is_empty());
+    let is_answer = |at: &usize| answered_call(context, *at).is_some_and(|asked| asked.place == place);
+    results.filter(is_answer).map(|at| sources[at].message().text().into_owned()).next().unwrap_or_default()
 }
 
 /// Checks whether a call changes the list of tasks.
 pub(super) fn is_about_tasks(call: &ToolCall) -> bool {
-    Change::of(call).is_some()
+    whole_list(call).is_some() || Change::of(call).is_some()
 }
 
-/// The change that a call makes to the list of tasks.
+/// The change that a call makes to a list that is kept task by task.
 enum Change {
-    /// It is these, each behind its status.
-    Whole(Vec<String>),
     /// A task is added.
     New(String),
     /// The task of that id has a status or a text now.
@@ -63,33 +60,28 @@ enum Change {
 const CREATE: &str = "TaskCreate";
 const UPDATE: &str = "TaskUpdate";
 
-/// The status of a task that is new, and of one that is no longer in the list.
+/// The status that a new task has, and the one by which a task is deleted.
 const NEW: &str = "pending";
 const DELETED: &str = "deleted";
 
 /// Names of the field that tells what a task is, the first that it has.
 const TASK: [&str; 7] = ["content", "step", "title", "subject", "task", "text", "description"];
-/// Names of the field that tells which task it is.
-const IDS: [&str; 3] = ["taskId", "task_id", "id"];
+/// The field of a change that tells which task it is.
+const ID: &str = "taskId";
 
 impl Change {
     fn of(call: &ToolCall) -> Option<Self> {
-        if call.arguments.contains("\"status\"")
-            && let Some(tasks) = whole_list(call)
-        {
-            return Some(Self::Whole(tasks));
-        }
         let name = Some(call.name.as_str()).filter(|name| [CREATE, UPDATE].contains(name))?;
         let arguments: Map<String, Value> = serde_json::from_str(&call.arguments).ok()?;
         if name == CREATE {
             return text_of(&arguments).map(Self::New);
         }
         let text = arguments.get("subject").and_then(Value::as_str).map(str::to_owned);
-        let id = IDS.iter().find_map(|id| match arguments.get(*id)? {
-            Value::String(id) => Some(id.clone()),
-            Value::Number(id) => Some(id.to_string()),
-            _ => None,
-        })?;
+        let id = match arguments.get(ID)? {
+            Value::String(id) => id.clone(),
+            Value::Number(id) => id.to_string(),
+            _ => return None,
+        };
         let status = arguments.get("status").and_then(Value::as_str).map(str::to_owned);
         Some(Self::Of { id, status, text })
     }
@@ -98,6 +90,9 @@ impl Change {
 /// Returns the tasks of a call that is a list of them: the arguments that are a list of texts with a status
 /// each, whatever the tool is called.
 fn whole_list(call: &ToolCall) -> Option<Vec<String>> {
+    if !call.arguments.contains("\"status\"") {
+        return None;
+    }
     let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
     let lists = arguments.as_object()?.values().filter_map(Value::as_array);
     let mut lists = lists.filter_map(|list| list.iter().map(task).collect::<Option<Vec<String>>>());
@@ -119,7 +114,7 @@ fn text_of(fields: &Map<String, Value>) -> Option<String> {
 /// A list that is kept task by task.
 struct Kept {
     tasks: Vec<KeptTask>,
-    /// True if it goes on from an earlier record.
+    /// True if some of the tasks come from an earlier record.
     goes_on: bool,
     /// The position of the first message with a change.
     first: Option<usize>,
@@ -142,7 +137,6 @@ impl Kept {
     fn take(&mut self, position: usize, change: Change, answer: &str) {
         self.first = self.first.or(Some(position));
         match change {
-            Change::Whole(_) => {}
             Change::New(text) => {
                 let id = id_in(answer).unwrap_or_else(|| (self.tasks.len() + 1).to_string());
                 self.tasks.retain(|task| task.id != id);
@@ -160,9 +154,11 @@ impl Kept {
         }
     }
 
-    fn list(&self) -> TaskList {
-        let told_at = self.first.filter(|_| !self.goes_on);
-        TaskList { tasks: self.tasks.iter().map(KeptTask::write).collect(), told_at }
+    /// Returns the list; `None` if nothing in the context changed it.
+    fn list(&self) -> Option<TaskList> {
+        let first = self.first?;
+        let tasks = self.tasks.iter().map(KeptTask::write).collect();
+        Some(TaskList { tasks, told_at: (!self.goes_on).then_some(first) })
     }
 }
 
