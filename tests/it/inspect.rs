@@ -90,6 +90,41 @@ fn bad_input_is_told() {
 }
 
 #[test]
+fn records_on_other_branches_are_counted() {
+    let said = |uuid: &str, parent: Value, session: &str, text: &str| {
+        json!({"type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": session,
+            "message": {"role": "user", "content": text}})
+    };
+    let lines = [
+        said("u1", Value::Null, "first", "Where is the key?"),
+        said("u2", json!("u1"), "first", "And the lock?"),
+        said("u3", Value::Null, "second", "Good morning."),
+    ];
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let forge = Forge::new().with_file("two.jsonl", text);
+    let report = inspect(&forge, &["two.jsonl"]);
+    let told = ["id", "messages", "records", "records_off_branch"].map(|key| report[key].clone());
+    assert_eq!(told, [json!("second"), json!(1), json!(3), json!(2)]);
+    let shown = forge.run(&["inspect", "two.jsonl"]).stdout;
+    assert!(shown.contains("2 records are on other branches of the file"), "{shown}");
+}
+
+#[test]
+fn a_format_that_is_named_is_the_one_that_is_read() {
+    let lines = [
+        json!({"role": "user", "content": "Where is the key?"}),
+        json!({"role": "assistant", "content": [{"type": "text", "text": "Here."}]}),
+    ];
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let forge = Forge::new().with_file("said.jsonl", text);
+    assert_eq!(inspect(&forge, &["said.jsonl", "--from", "openai-lines"])["messages"], 2);
+    let replayed = forge.run(&["replay", "said.jsonl", "--from", "openai-lines"]);
+    assert_eq!(replayed.code, 0, "{}", replayed.stderr);
+    let refused = forge.run(&["inspect", "said.jsonl", "--from", "codex"]);
+    assert!(refused.code != 0 && refused.stderr.contains("not of the format `codex`"), "{}", refused.stderr);
+}
+
+#[test]
 fn what_claude_code_added_by_itself_is_shown_and_reported() {
     let line = |n: usize, record: Value| {
         let parent = if n == 0 { Value::Null } else { json!(format!("u{}", n - 1)) };

@@ -1,7 +1,7 @@
 //! The sessions on this machine: listed, named, continued and redacted.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use forge_tests::{ScriptedServer, Step};
 use pretty_assertions::assert_eq;
@@ -217,6 +217,30 @@ fn the_listed_tokens_are_those_that_a_compaction_left() {
         assert_eq!((are, &found[0]["compactions"]), (&json!("estimated"), &json!(1)), "{agent}");
         assert!(tokens > exact * 3 / 4 && tokens < exact * 3 / 2, "{agent}: {tokens} of {exact}");
     }
+}
+
+#[test]
+fn what_extensions_of_pi_noted_stays_theirs() {
+    let forge = long_machine();
+    let path = PathBuf::from(listed(&forge, &["--agent", "pi"])[0]["path"].as_str().unwrap());
+    let mut text = fs::read_to_string(&path).unwrap();
+    let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    let note = json!({"type": "custom_message", "id": "0000000f", "parentId": last["id"],
+        "timestamp": "2026-01-03T00:00:07.000Z", "customType": "clock", "content": "It is noon.", "display": false,
+        "details": {"hour": 12}});
+    text.push_str(&lines(&[note]));
+    fs::write(&path, &text).unwrap();
+    let compacted = forge.run(&["compact", "@pi:last", "--in-place", "--max-tokens", "1k"]);
+    assert_eq!(compacted.code, 0, "{}", compacted.stderr);
+    let after = fs::read_to_string(&path).unwrap();
+    let added: Vec<Value> =
+        after[text.len()..].lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let notes: Vec<&Value> = added.iter().filter(|entry| entry["type"] == "custom_message").collect();
+    let told = |note: &Value| ["customType", "content", "display", "details"].map(|key| note[key].clone());
+    assert_eq!(notes.len(), 1, "{added:?}");
+    assert_eq!(told(notes[0]), [json!("clock"), json!("It is noon."), json!(false), json!({"hour": 12})]);
+    let named: Vec<&Value> = added.iter().map(|entry| &entry["id"]).collect();
+    assert!(named.contains(&&notes[0]["parentId"]) && !named.contains(&&json!("0000000f")), "{added:?}");
 }
 
 #[test]

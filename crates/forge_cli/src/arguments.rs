@@ -236,6 +236,14 @@ impl FormatName {
     }
 }
 
+/// The flag for a session in a file whose format is not detected, or detected wrong.
+#[derive(Debug, Args)]
+pub(crate) struct FromFlag {
+    /// The format of the session
+    #[arg(long, value_parser = FormatName::parser(), default_value = "auto")]
+    pub(crate) from: FormatName,
+}
+
 /// Parses a number of tokens: digits, or digits and `k` for thousands.
 pub(crate) fn window(text: &str) -> Result<Tokens, String> {
     let (digits, factor) = match text.strip_suffix(['k', 'K']) {

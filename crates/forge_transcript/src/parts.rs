@@ -80,7 +80,7 @@ fn are_known(
         }
         let what = match foreign::of_part(part) {
             Some(foreign) if foreign == foreign::ANTHROPIC && protocol != ANTHROPIC => {
-                format!("is `{kind}`, a block of Anthropic's messages; read them as those")
+                format!("is `{kind}`, a block of Anthropic's messages")
             }
             _ => format!("is `{kind}`, which is not a part of {protocol}, or lacks a required key"),
         };

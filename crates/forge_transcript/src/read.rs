@@ -72,7 +72,9 @@ fn read_input(
         Ok(sessions)
     });
     sessions.map_err(|error| match (&error, said) {
-        (TranscriptError::UnknownFormat { .. }, Some(said)) => other_format(said, bytes, origin, error),
+        (TranscriptError::UnknownFormat { .. } | TranscriptError::Foreign { .. }, Some(said)) => {
+            other_format(said, bytes, origin, error)
+        }
         _ => error.with_known(&known_formats()),
     })
 }
@@ -197,16 +199,16 @@ mod tests {
             (b"{\"a\": 1}\n{\"b\": 1}\n", &unknown),
             (
                 br#"{"messages": [{"role": "user", "content": "hi"}, {"content": "hi"}]}"#,
-                "f: entry 1 of `messages` is not a message: `role` is missing; fix that entry, or read the file as another format",
+                "f: entry 1 of `messages` is not a message: `role` is missing; fix that entry, or name the format of the file with `--from`",
             ),
             (
                 br#"[{"task_id": 3, "trial": 0, "traj": [{"role": "user", "content": 5}]}]"#,
-                "f: entry 0 of `task3.trial0.traj` is not a message: `content` must be a string, a list of parts or null; fix that entry, or read the file as another format",
+                "f: entry 0 of `task3.trial0.traj` is not a message: `content` must be a string, a list of parts or null; fix that entry, or name the format of the file with `--from`",
             ),
             (
                 br#"{"messages": 5}"#,
                 "f violates its format at line 1, column 14: invalid type: integer `5`, expected a \
-                sequence; fix it there, or read it as another format",
+                sequence; fix it there, or name its format with `--from`",
             ),
         ] {
             let actual = read(bytes, "f").unwrap_err().to_string();
@@ -227,21 +229,28 @@ mod tests {
                     .into(),
             ),
             (
+                "anthropic-lines",
+                "{\"role\": \"user\", \"content\": \"a\"}\n{\"role\": \"user\", \"content\": \"b\"}",
+                "f is not of the format `anthropic-lines`: it looks like OpenAI messages in lines (`openai-lines`)\n  help: \
+                read it with `--from openai-lines`, or omit --from"
+                    .into(),
+            ),
+            (
                 "openai",
                 "{}",
-                "f violates its format at line 1, column 2: missing field `messages`; fix it there, or read it as another format".into(),
+                "f violates its format at line 1, column 2: missing field `messages`; fix it there, or name its format with `--from`".into(),
             ),
             (
                 "openai",
                 r#"{"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}"#,
                 "f: entry 0 of `messages` is not a message: `content[0].type` is `tool_result`, a block of Anthropic's \
-                messages; read them as those; fix that entry, or read the file as another format"
+                messages; fix that entry, or name the format of the file with `--from`"
                     .into(),
             ),
             (
                 "anthropic",
                 r#"{"messages": [{"role": "tool", "content": "x"}]}"#,
-                "f: entry 0 of `messages` is not a message: `role` is `tool` (expected one of user and assistant); fix that entry, or read the file as another format".into(),
+                "f: entry 0 of `messages` is not a message: `role` is `tool` (expected one of user and assistant); fix that entry, or name the format of the file with `--from`".into(),
             ),
         ] {
             let actual = read_as(Format::named(format).unwrap(), text.as_bytes(), "f").unwrap_err().to_string();

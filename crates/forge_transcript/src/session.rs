@@ -19,6 +19,9 @@ pub struct Session {
     pub records: Arc<Vec<Record>>,
     /// Lines that are no record: cut off, run together, or no JSON at all. They were left out.
     pub skipped_lines: usize,
+    /// Records that are on other branches of the file, and in no context: what was rewound, or another
+    /// session.
+    pub records_off_branch: usize,
     /// True if it is read as if its agent had never compacted it.
     pub(crate) is_whole: bool,
 }
@@ -26,7 +29,7 @@ pub struct Session {
 impl Session {
     /// Makes a session of `records`.
     pub(crate) fn new(id: impl Into<String>, format: Format, records: Arc<Vec<Record>>) -> Self {
-        Self { id: id.into(), format, records, skipped_lines: 0, is_whole: false }
+        Self { id: id.into(), format, records, skipped_lines: 0, records_off_branch: 0, is_whole: false }
     }
 
     /// Returns its messages in order, as recorded: a reply may still be in pieces and a call without its

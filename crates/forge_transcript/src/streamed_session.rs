@@ -15,6 +15,8 @@ pub struct StreamedSession {
     pub records: usize,
     /// Lines that are no record.
     pub skipped_lines: usize,
+    /// Records that are on other branches of the file, and in no context.
+    pub records_off_branch: usize,
     /// The compactions that the recording agent made.
     pub compactions: Vec<RecordedCompaction>,
     /// The attachments that the recording agent itself added.

@@ -110,8 +110,8 @@ pub enum TranscriptError {
     },
     /// It is JSON, but not what its format has in that place.
     #[error(
-        "{origin} violates its format at line {line}, column {column}: {}; fix it there, or read it \
-         as another format",
+        "{origin} violates its format at line {line}, column {column}: {}; fix it there, or name its \
+         format with `--from`",
         without_place(fault)
     )]
     Shape {
@@ -126,8 +126,8 @@ pub enum TranscriptError {
     },
     /// An entry of its messages is not a message.
     #[error(
-        "{origin}: entry {index} of `{list}` is not a message: {source}; fix that entry, or read the file \
-         as another format"
+        "{origin}: entry {index} of `{list}` is not a message: {source}; fix that entry, or name the \
+         format of the file with `--from`"
     )]
     NotAMessage {
         /// Name of the file.

@@ -43,8 +43,15 @@ pub(super) fn lines(addition: &Addition<'_>) -> Result<Vec<String>, RewriteError
         let mut parent = id;
         for (n, line) in rest.iter().enumerate() {
             let id = file.new_id(&addition.uuid(n + 1));
-            let mut entry = file.entry("message", &id, Some(&parent), &addition.timestamp(n + 1));
-            entry.insert("message".into(), message_json(addition, line));
+            let is_noted = line.message().note_by().is_some();
+            let (kind, said) = match recorded(addition, line) {
+                note if is_noted && text_at(&note, "/type") == NOTE => (NOTE, note_fields(note, line)),
+                entry => {
+                    ("message", Map::from_iter([("message".into(), message_json(addition, &entry, line))]))
+                }
+            };
+            let mut entry = file.entry(kind, &id, Some(&parent), &addition.timestamp(n + 1));
+            entry.extend(said);
             lines.push(Value::Object(entry).to_string());
             parent = id;
         }
@@ -118,16 +125,35 @@ fn kept_from(addition: &Addition<'_>, rest: &[&Line<'_>]) -> Option<usize> {
         .then_some(first)
 }
 
-/// Returns a message in pi's form. What it reported as usage is of the larger context.
-fn message_json(addition: &Addition<'_>, line: &Line<'_>) -> Value {
-    let message = line.message();
+/// The type of an entry that an extension of pi added.
+const NOTE: &str = "custom_message";
+
+/// Returns the first entry that `line` was read from; null for what is new.
+fn recorded(addition: &Addition<'_>, line: &Line<'_>) -> Value {
     let first = line.item().and_then(|item| item.places().first());
-    let raw = first.map(|place| addition.revision.raw(place.record)).unwrap_or_default();
-    let entry: Value = parse(raw).unwrap_or_default();
+    first.and_then(|place| parse(addition.revision.raw(place.record)).ok()).unwrap_or_default()
+}
+
+/// Returns the fields of a note other than its place in the file, with its content as it is now.
+fn note_fields(entry: Value, line: &Line<'_>) -> Map<String, Value> {
+    let Value::Object(mut fields) = entry else { return Map::new() };
+    for key in ["type", "id", "parentId", "timestamp"] {
+        fields.remove(key);
+    }
+    if !line.is_same() {
+        fields.insert("content".into(), json!(line.message().to_text()));
+    }
+    fields
+}
+
+/// Returns a message in pi's form. What it reported as usage is of the larger context.
+fn message_json(addition: &Addition<'_>, entry: &Value, line: &Line<'_>) -> Value {
+    let message = line.message();
     let said = entry.get("message").and_then(Value::as_object).cloned().unwrap_or_default();
     let timestamp = said.get("timestamp").cloned().unwrap_or_else(|| json!(addition.now.as_millisecond()));
     let said = with_facts(said, &message, timestamp);
-    if line.is_same() && line.item().is_some_and(|item| item.places().len() <= 1) {
+    if said.contains_key("role") && line.is_same() && line.item().is_some_and(|item| item.places().len() <= 1)
+    {
         return Value::Object(said);
     }
     with_content(said, &message)

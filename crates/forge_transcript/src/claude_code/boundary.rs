@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::codec::Window;
 use crate::json_text::parse;
 use crate::{Record, RecordedCompaction};
 
@@ -11,19 +12,36 @@ pub(super) fn compactions(records: &[Record]) -> Vec<RecordedCompaction> {
     records.filter_map(|(record, read)| compaction(record, read.raw())).collect()
 }
 
-/// Returns the first record of what the model would see.
-pub(super) fn window_start(records: &[Record]) -> usize {
+/// Returns what the model would see: all from the last boundary on, and the messages that were kept from
+/// before it.
+pub(super) fn window(records: &[Record]) -> Window {
     let compactions = compactions(records);
     let last = compactions.iter().rev().find(|compaction| {
         let after = &records[compaction.record..];
         after.iter().any(|record| record.messages().iter().any(|message| message.is_compacted))
     });
-    let Some(last) = last else { return 0 };
-    let of_uuid = |uuid: &String| {
-        let named = format!("\"uuid\":\"{uuid}\"");
-        records[..last.record].iter().position(|record| record.raw().replace(' ', "").contains(&named))
+    let Some(last) = last else { return Window::default() };
+    let (earlier, later) = records.split_at(last.record);
+    let Some(kept) = last.kept_from.as_ref().and_then(|uuid| place_of(earlier, uuid)) else {
+        return Window::from(last.record);
     };
-    last.kept_from.as_ref().and_then(of_uuid).unwrap_or(last.record)
+    let summary = anchor(later[0].raw()).and_then(|uuid| place_of(later, &uuid));
+    let summaries = later.iter().take(summary.map_or(0, |summary| summary + 1)).enumerate();
+    let lead = summaries.filter(|(_, record)| is_summary(record.raw())).map(|(at, _)| last.record + at);
+    Window { lead: lead.collect(), ..Window::from(kept) }
+}
+
+fn place_of(records: &[Record], uuid: &str) -> Option<usize> {
+    let named = format!("\"uuid\":\"{uuid}\"");
+    records.iter().position(|record| record.raw().replace(' ', "").contains(&named))
+}
+
+/// Returns the id of the record that the kept messages follow: the summary, or else the boundary, if they are
+/// to come before the summary.
+fn anchor(boundary: &str) -> Option<String> {
+    let line: Value = parse(boundary).ok()?;
+    let at = |segment: &str| line.pointer(&format!("/compactMetadata/{segment}/anchorUuid"));
+    at("preservedSegment").or_else(|| at("preservedMessages"))?.as_str().map(str::to_owned)
 }
 
 /// Checks whether a record holds the summary that follows a boundary.
@@ -71,11 +89,19 @@ mod tests {
                 "{{\"type\":\"system\",\"subtype\":\"compact_boundary\",\"uuid\":\"b\",\"parentUuid\":null,\"logicalParentUuid\":\"u2\",\"compactMetadata\":{{\"trigger\":\"auto\",\"preTokens\":99{kept}}}}}"
             )
         };
-        for (kept, expected) in [("", 2), (",\"preservedSegment\":{\"headUuid\":\"u2\"}", 1)] {
+        let kept = |anchor: &str| {
+            format!(",\"preservedSegment\":{{\"headUuid\":\"u2\",\"anchorUuid\":\"{anchor}\"}}")
+        };
+        for (kept, lead, start) in [
+            (String::new(), vec![], 2),
+            (",\"preservedSegment\":{\"headUuid\":\"u2\"}".to_owned(), vec![], 1),
+            (kept("b"), vec![], 1),
+            (kept("s"), vec![3], 1),
+        ] {
             let text = [
                 line("u1", "null", ""),
                 line("u2", "\"u1\"", ""),
-                boundary(kept),
+                boundary(&kept),
                 line("s", "\"b\"", ",\"isCompactSummary\":true"),
                 line("u3", "\"s\"", ""),
             ];
@@ -86,7 +112,8 @@ mod tests {
                 (compactions[0].trigger.as_deref(), compactions[0].pre_tokens),
                 (Some("auto"), Some(99))
             );
-            assert_eq!(session.window().start, expected, "{kept}");
+            let window = session.window();
+            assert_eq!((window.lead, window.start), (lead, start), "{kept}");
         }
     }
 }

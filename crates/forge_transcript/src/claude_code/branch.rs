@@ -62,7 +62,7 @@ pub(super) enum Parent {
 /// that no later record names as its parents. If a record's parent was dropped from the file, the nearest
 /// earlier message replaces it. Of records with the same id only the first counts. A file of sub-agent
 /// records alone is the session of that sub-agent.
-pub(super) fn active_branch(nodes: &[Node]) -> Vec<bool> {
+pub(super) fn active_branch(nodes: &[Node]) -> Branch {
     let tree = Tree::of(nodes);
     let mut active = vec![false; nodes.len()];
     let mut next = (0..nodes.len()).rev().find(|place| tree.is_message[*place]);
@@ -72,7 +72,43 @@ pub(super) fn active_branch(nodes: &[Node]) -> Vec<bool> {
         next = tree.before(place).filter(|before| !active[*before]);
     }
     while tree.spread(&mut active) {}
-    active.iter().zip(&tree.is_message).map(|(active, is_message)| *active && *is_message).collect()
+    let late = tree.late(&active);
+    let messages = || active.iter().zip(&tree.is_message).zip(nodes);
+    let is_left = |((active, is_message), node): &((&bool, &bool), &Node)| {
+        **is_message && !**active && node.kind != Kind::Attachment
+    };
+    Branch {
+        late,
+        n_left: messages().filter(is_left).count(),
+        active: messages().map(|((active, is_message), _)| *active && *is_message).collect(),
+    }
+}
+
+/// The active branch of a session.
+pub(super) struct Branch {
+    /// True for each record that is a message of it.
+    pub(super) active: Vec<bool>,
+    /// The number of the session's messages that are on other branches.
+    pub(super) n_left: usize,
+    /// The records that are written before what they follow: for each the record behind which it is read,
+    /// and its distance from that in the tree.
+    late: HashMap<usize, (usize, usize)>,
+}
+
+impl Branch {
+    /// Checks whether the records are read in the order in which they are written.
+    pub(super) fn is_in_order(&self) -> bool {
+        self.late.is_empty()
+    }
+
+    /// Returns the records in the order in which they are read.
+    pub(super) fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.active.len()).collect();
+        if !self.late.is_empty() {
+            order.sort_by_key(|place| (self.late.get(place).copied().unwrap_or((*place, 0)), *place));
+        }
+        order
+    }
 }
 
 struct Tree<'a> {
@@ -135,6 +171,19 @@ impl<'a> Tree<'a> {
             }
         }
         latest
+    }
+
+    /// Returns the active records that are written before their parent, as some versions do with what
+    /// happens at once; see [`Branch::late`].
+    fn late(&self, active: &[bool]) -> HashMap<usize, (usize, usize)> {
+        let mut late: HashMap<usize, (usize, usize)> = HashMap::new();
+        for place in (0..active.len()).rev().filter(|place| active[*place]) {
+            if let Some(parent) = self.parent(place).filter(|parent| *parent > place) {
+                let (at, distance) = late.get(&parent).copied().unwrap_or((parent, 0));
+                late.insert(place, (at, distance + 1));
+            }
+        }
+        late
     }
 
     /// Returns the parent that the record at `place` names, if it is in the file.
@@ -205,7 +254,7 @@ mod tests {
     /// Compares the places of the active records among `text`, which is records with blanks between.
     fn check(text: &str, expected: &[usize]) {
         let nodes: Vec<Node> = text.split_whitespace().map(node).collect();
-        let active = active_branch(&nodes);
+        let Branch { active, .. } = active_branch(&nodes);
         let actual: Vec<usize> = (0..nodes.len()).filter(|place| active[*place]).collect();
         assert_eq!(actual, expected, "{text}");
     }
@@ -263,6 +312,31 @@ mod tests {
         check("u:1<- a:2<1 o:3<? u:4<3", &[0, 1, 3]);
         // Cycles end.
         check("u:1<2 a:2<1", &[0, 1]);
+    }
+
+    #[test]
+    fn a_record_is_read_behind_what_it_follows() {
+        for (text, expected) in [
+            ("u:1<- a:2<1 u:3<2", vec![0, 1, 2]),
+            ("u:1<- r:3<2 a:2<1 a:4<3", vec![0, 2, 1, 3]),
+            ("u:1<- a:2<1 t:4<3 r:3<2 a:5<4", vec![0, 1, 3, 2, 4]),
+            ("u:1<- t:4<3 r:3<2 a:2<1 a:5<4", vec![0, 3, 2, 1, 4]),
+            // What is on no branch stays where it is.
+            ("u:1<- u:6<7 a:2<1 u:7<- u:3<2", vec![0, 1, 2, 3, 4]),
+        ] {
+            let nodes: Vec<Node> = text.split_whitespace().map(node).collect();
+            assert_eq!(active_branch(&nodes).order(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn messages_that_are_left_are_counted() {
+        for (text, expected) in
+            [("u:1<- a:2<1 u:3<2", 0), ("u:1<- a:2<1 t:5<2 u:3<2 a:4<1 U:6<1", 2), ("u:1<- a:2<1 u:3<-", 2)]
+        {
+            let nodes: Vec<Node> = text.split_whitespace().map(node).collect();
+            assert_eq!(active_branch(&nodes).n_left, expected, "{text}");
+        }
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Codec for ClaudeCode {
     }
 
     fn window(&self, records: &[Record]) -> Window {
-        Window::from(boundary::window_start(records))
+        boundary::window(records)
     }
 
     fn is_summary(&self, record: &Record) -> bool {

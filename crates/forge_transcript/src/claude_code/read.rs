@@ -38,16 +38,21 @@ pub(super) fn session(input: &Input<'_>) -> Result<Session, TranscriptError> {
     if !shape.is_own {
         return Err(TranscriptError::unknown(origin));
     }
-    let active = active_branch(&shape.nodes);
+    let branch = active_branch(&shape.nodes);
     let mut reader = Records::default();
     let mut records = Vec::with_capacity(lines.len());
-    for ((line, node), active) in lines.into_iter().zip(shape.nodes).zip(active) {
+    for place in branch.order() {
+        let (line, active) = (lines[place], branch.active[place]);
         let read_again: Reader = if active { read_active } else { read_inactive };
-        records.push(input.shelf.put(line, reader.read(line, node, active), read_again));
+        records.push(input.shelf.put(line, reader.read(line, shape.nodes[place], active), read_again));
     }
     let records = Arc::new(records);
     let id = shape.id.unwrap_or_else(|| file_stem(origin).to_owned());
-    Ok(Session { skipped_lines: shape.skipped_lines, ..Session::new(id, input.format, records) })
+    Ok(Session {
+        skipped_lines: shape.skipped_lines,
+        records_off_branch: branch.n_left,
+        ..Session::new(id, input.format, records)
+    })
 }
 
 /// A reader of the records, one by one.

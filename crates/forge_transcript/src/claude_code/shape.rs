@@ -16,7 +16,7 @@ use crate::{TranscriptError, foreign};
 pub(super) struct Shape {
     /// The place of each record in the tree.
     pub(super) nodes: Vec<Node>,
-    /// The name of the session.
+    /// The name of the session: that of the last message, as a file may begin with records of another.
     pub(super) id: Option<String>,
     /// Lines that are no record.
     pub(super) skipped_lines: usize,
@@ -33,11 +33,21 @@ impl Shape {
         };
         is_readable(&fields).map_err(|source| unreadable(n, &fields, origin, source))?;
         self.is_own |= is_own(&fields);
-        if self.id.is_none() {
-            self.id = fields.get("sessionId").and_then(Value::as_str).map(str::to_owned);
-        }
-        self.nodes.push(node(&fields));
+        let node = node(&fields);
+        self.name(&fields, node.kind);
+        self.nodes.push(node);
         Ok(true)
+    }
+
+    /// Takes the name of the session from a record of `kind`, if it knows better.
+    fn name(&mut self, fields: &Map<String, Value>, kind: Kind) {
+        let is_message = matches!(kind, Kind::User | Kind::Assistant);
+        let id = fields.get("sessionId").and_then(Value::as_str);
+        if let Some(id) = id.filter(|_| is_message || self.id.is_none())
+            && self.id.as_deref() != Some(id)
+        {
+            self.id = Some(id.to_owned());
+        }
     }
 }
 

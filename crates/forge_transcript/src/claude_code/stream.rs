@@ -1,7 +1,7 @@
 //! A session read record by record.
 
 use super::boundary::compaction;
-use super::branch::active_branch;
+use super::branch::{Node, active_branch};
 use super::read::Records;
 use super::shape::{Shape, file_stem};
 use crate::attachments::Tally;
@@ -22,7 +22,7 @@ struct Survey {
     summaries: Vec<usize>,
 }
 
-/// Streams the session; returns `None` if the file is not one of Claude Code's.
+/// Streams the session; returns `None` if the file is not one of Claude Code's, or not read in its order.
 pub(super) fn stream(
     source: &mut Source<'_>,
     format: Format,
@@ -33,8 +33,10 @@ pub(super) fn stream(
         return Ok(None);
     }
     let Some(survey) = Survey::of(source)? else { return Ok(None) };
-    let active = active_branch(&survey.shape.nodes);
-    let start = survey.window_start(&active);
+    let branch = active_branch(&survey.shape.nodes);
+    let window = branch.is_in_order().then(|| survey.window_start(&branch.active)).flatten();
+    let Some(start) = window else { return Ok(None) };
+    let active = branch.active;
     let n_records = survey.shape.nodes.len();
     let (mut reader, mut tally, mut joiner) = (Records::default(), Tally::default(), Joiner::new(visit));
     let mut calls = CallTally::default();
@@ -62,6 +64,7 @@ pub(super) fn stream(
         format,
         records: n_records,
         skipped_lines: survey.shape.skipped_lines,
+        records_off_branch: branch.n_left,
         compactions: survey.compactions,
         attachments: tally.finish(),
         calls: calls.finish(),
@@ -105,14 +108,16 @@ impl Survey {
         }
     }
 
-    /// Returns the first record of what the model would see, as [`super::boundary::window_start`] does.
-    fn window_start(&self, active: &[bool]) -> usize {
+    /// Returns the first record of what the model would see, as [`super::boundary::window`] does; `None` if a
+    /// compaction kept earlier records.
+    fn window_start(&self, active: &[bool]) -> Option<usize> {
         let is_summed_up = |compaction: &&RecordedCompaction| {
             self.summaries.iter().any(|summary| *summary >= compaction.record && active[*summary])
         };
-        let Some(last) = self.compactions.iter().rev().find(is_summed_up) else { return 0 };
-        let earlier = &self.shape.nodes[..last.record];
+        let Some(last) = self.compactions.iter().rev().find(is_summed_up) else { return Some(0) };
         let kept = last.kept_from.as_deref().map(IdDigest::of);
-        kept.and_then(|uuid| earlier.iter().position(|node| node.uuid == Some(uuid))).unwrap_or(last.record)
+        let is_kept = |node: &Node| kept.is_some() && node.uuid == kept;
+        let keeps = self.shape.nodes[..last.record].iter().any(is_kept);
+        (!keeps).then_some(last.record)
     }
 }

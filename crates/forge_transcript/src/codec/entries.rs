@@ -292,7 +292,11 @@ fn read_session<F: EntryFormat>(listing: Listing<'_>, input: &Input<'_>) -> Resu
         });
     }
     let id = id.unwrap_or_else(|| file_stem(input.origin).to_owned());
-    Ok(Session { skipped_lines: listing.skipped_lines, ..Session::new(id, input.format, Arc::new(records)) })
+    Ok(Session {
+        skipped_lines: listing.skipped_lines,
+        records_off_branch: reading.off_branch,
+        ..Session::new(id, input.format, Arc::new(records))
+    })
 }
 
 /// Returns the name of a file without what tells its kind.
@@ -487,6 +491,7 @@ fn stream_lines<F: EntryFormat>(
         format: Format(F::FACTS),
         records: survey.traces.len(),
         skipped_lines: survey.skipped_lines,
+        records_off_branch: reading.off_branch,
         compactions: survey.compactions,
         attachments: Vec::new(),
         calls: survey.calls.finish(),

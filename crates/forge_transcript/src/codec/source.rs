@@ -119,6 +119,7 @@ impl<'o> Source<'o> {
             format,
             records: n_records,
             skipped_lines: 0,
+            records_off_branch: 0,
             compactions: Vec::new(),
             attachments: Vec::new(),
             calls: calls.finish(),

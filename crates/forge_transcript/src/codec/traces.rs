@@ -120,6 +120,8 @@ pub(crate) struct Reading {
     pub(crate) presence: Vec<Presence>,
     /// The entries that are read in another place, and that place.
     moved: HashMap<usize, usize>,
+    /// The number of entries that are on other branches than that of the last one.
+    pub(crate) off_branch: usize,
 }
 
 impl Reading {
@@ -143,6 +145,7 @@ impl Reading {
 /// Returns which entries still count, and the order in which they are read.
 pub(crate) fn reading(traces: &Traces) -> Reading {
     let mut active = branch(traces);
+    let off_branch = active.iter().filter(|active| !**active).count();
     let mut moved: HashMap<usize, usize> = HashMap::new();
     let mut folded: Vec<bool> = (0..traces.len()).map(|place| traces.is(place, IS_FOLDED)).collect();
     let mut by_id: HashMap<IdDigest, u32> = HashMap::new();
@@ -161,7 +164,7 @@ pub(crate) fn reading(traces: &Traces) -> Reading {
         (true, false) => Presence::Active,
     };
     let presence: Vec<Presence> = active.into_iter().zip(folded).map(presence).collect();
-    Reading { presence, moved }
+    Reading { presence, moved, off_branch }
 }
 
 /// Applies the effect of the entry at `place` to those before it. `earlier` finds the latest one with an id.

@@ -24,7 +24,7 @@ use self::proposal::Proposal;
 pub(crate) use self::report::write_file;
 use self::report::{FileReport, in_a_line, pretty, tell, write_result};
 use self::settings::{CompactSettings, read_configuration};
-use crate::arguments::{ConfigFlag, FormatName, OwnRun, window};
+use crate::arguments::{ConfigFlag, FormatName, FromFlag, OwnRun, window};
 use crate::failure::Misconfigured;
 use crate::redaction::{Redacted, redact_bytes, redaction_text};
 use crate::run::block_on;
@@ -76,9 +76,8 @@ struct CompactFiles {
     /// Replace secrets of known shapes in what is written, and report them
     #[arg(long, conflicts_with = "undo")]
     redact: bool,
-    /// The format of the input
-    #[arg(long, value_parser = FormatName::parser(), default_value = "auto")]
-    from: FormatName,
+    #[command(flatten)]
+    format: FromFlag,
     /// The format of the output [default: that of the input]
     #[arg(long, value_parser = FormatName::parser())]
     to: Option<FormatName>,
@@ -170,10 +169,11 @@ fn input(arguments: &CompactArguments) -> &Path {
 }
 
 fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
-    let file = SessionFile::read(input(arguments), arguments.files.from.0, arguments.picked.as_deref())?;
+    let file =
+        SessionFile::read(input(arguments), arguments.files.format.from.0, arguments.picked.as_deref())?;
     let nth = file.the_one(arguments.picked.as_deref())?;
     let draft = Draft::open(&file.sessions[nth], nth);
-    if arguments.files.from.0.is_none() {
+    if arguments.files.format.from.0.is_none() {
         refuse_lost_results(&file, &draft)?;
     }
     let to = arguments.files.to.and_then(|name| name.0).unwrap_or(draft.format());

@@ -76,7 +76,7 @@ fn refuse_what_files_need(arguments: &CompactArguments) -> Result<(), Misconfigu
         ("--apply", arguments.plan.apply.is_some()),
         ("--proposal", arguments.plan.proposal.is_some()),
         ("--to", arguments.files.to.is_some()),
-        ("--from", arguments.files.from.0.is_some()),
+        ("--from", arguments.files.format.from.0.is_some()),
     ];
     match said.into_iter().find(|(_, is_said)| *is_said) {
         Some((flag, _)) => Err(Misconfigured(format!("{flag} is for recorded sessions, not for --run"))),

@@ -15,7 +15,7 @@ use self::plan::Plan;
 use super::compact::refuse_lost_results;
 use super::run::{OutputForm, start};
 use super::sessions::pick;
-use crate::arguments::{FormatName, RunFlags};
+use crate::arguments::{FromFlag, RunFlags};
 use crate::failure::Misconfigured;
 use crate::output;
 use crate::redaction::{Redacted, redact_messages};
@@ -39,9 +39,8 @@ pub(crate) struct ContinueArguments {
     /// The agent that continues
     #[arg(long, value_enum, default_value_t = Heir::Forge, value_name = "AGENT")]
     with: Heir,
-    /// The format of the session
-    #[arg(long, value_parser = FormatName::parser(), default_value = "auto")]
-    from: FormatName,
+    #[command(flatten)]
+    format: FromFlag,
     /// The session to continue if the file holds several: its id, or its number from 0
     #[arg(long = "session", value_name = "ID|INDEX")]
     picked: Option<String>,
@@ -160,11 +159,11 @@ impl ContinueArguments {
 
     fn read(&self, path: &Path, part: Option<&str>) -> anyhow::Result<Origin> {
         let picked = self.picked.as_deref().or(part);
-        let file = SessionFile::read(path, self.from.0, picked)?;
+        let file = SessionFile::read(path, self.format.from.0, picked)?;
         let nth = file.the_one(picked)?;
         let session = &file.sessions[nth];
         let draft = Draft::open(session, nth);
-        if self.from.0.is_none() {
+        if self.format.from.0.is_none() {
             refuse_lost_results(&file, &draft)?;
         }
         Ok(Origin {

@@ -22,7 +22,8 @@ use serde_json::json;
 
 use self::growth::Growth;
 use self::spending::Spending;
-use crate::arguments::{JsonFlag, OwnRun};
+use crate::arguments::{FromFlag, JsonFlag, OwnRun};
+use crate::failure::Misconfigured;
 use crate::output;
 use crate::run::block_on;
 use crate::session_file::{MOST_OF_A_FILE, ReadProgress, SessionFile, is_database};
@@ -35,6 +36,8 @@ pub(crate) struct InspectArguments {
     /// The recorded session: a file, or a name such as @codex:last
     #[arg(value_name = "SESSION", required_unless_present = "run")]
     file: Option<PathBuf>,
+    #[command(flatten)]
+    format: FromFlag,
     #[command(flatten)]
     run: OwnRun,
     /// The session to inspect if the file holds several: its id, or its number from 0 [default: all]
@@ -61,9 +64,12 @@ impl InspectArguments {
             }
             None => {}
         }
+        if self.run.run.is_some() && self.format.from.0.is_some() {
+            return Err(Misconfigured("--from is for recorded sessions, not for a run".to_owned()).into());
+        }
         let inspected = match (&self.run.run, &self.file) {
             (Some(word), _) => vec![of_run(word, self.run.store.as_deref())?],
-            (None, Some(file)) => of_file(file, self.picked.as_deref(), self.before_compaction)?,
+            (None, Some(file)) => of_file(file, &self)?,
             (None, None) => Vec::new(),
         };
         if let Some(path) = &self.html {
@@ -90,6 +96,8 @@ struct InspectedSession {
     records: usize,
     /// The invalid lines of the file.
     skipped_lines: usize,
+    /// The records on other branches of the file, which the model would not see.
+    records_off_branch: usize,
     #[serde(flatten)]
     report: InspectReport,
     /// The recording agent's own additions: files, notes, lists of tools.
@@ -131,6 +139,7 @@ fn of_run(word: &str, store: Option<&str>) -> anyhow::Result<InspectedSession> {
         format: None,
         records: checkpoint.info.n_entries,
         skipped_lines: 0,
+        records_off_branch: 0,
         report,
         attachments: Vec::new(),
         compactions: Vec::new(),
@@ -141,19 +150,17 @@ fn of_run(word: &str, store: Option<&str>) -> anyhow::Result<InspectedSession> {
     Ok(inspected.with_calls(&[]))
 }
 
-fn of_file(
-    path: &Path,
-    picked: Option<&str>,
-    before_compaction: bool,
-) -> anyhow::Result<Vec<InspectedSession>> {
-    if picked.is_none()
-        && !before_compaction
+fn of_file(path: &Path, arguments: &InspectArguments) -> anyhow::Result<Vec<InspectedSession>> {
+    let (from, picked) = (arguments.format.from.0, arguments.picked.as_deref());
+    if from.is_none()
+        && picked.is_none()
+        && !arguments.before_compaction
         && let Some(session) = of_large_file(path)?
     {
         return Ok(vec![session]);
     }
-    let mut file = SessionFile::read(path, None, picked)?;
-    if before_compaction {
+    let mut file = SessionFile::read(path, from, picked)?;
+    if arguments.before_compaction {
         file.sessions = file.sessions.into_iter().map(Session::before_compaction).collect();
     }
     let tools = request_tools(&file.bytes).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools));
@@ -189,6 +196,7 @@ fn of_large_file(path: &Path) -> anyhow::Result<Option<InspectedSession>> {
         format: Some(session.format),
         records: session.records,
         skipped_lines: session.skipped_lines,
+        records_off_branch: session.records_off_branch,
         sizes,
         report,
         attachments: session.attachments,
@@ -212,6 +220,7 @@ fn inspect_session(session: &Session, tools: Tokens, total: Option<&RecordedCall
         format: Some(session.format),
         records: session.records.len(),
         skipped_lines: session.skipped_lines,
+        records_off_branch: session.records_off_branch,
         sizes,
         report,
         attachments: session.attachments(),

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::InspectedSession;
 use super::growth::Growth;
 use super::spending::Spending;
-use super::view::{growth_source, spending_line};
+use super::view::{growth_source, off_branch, spending_line};
 use crate::commands::compact::write_file;
 use crate::output::{self, visible, with_separators};
 
@@ -400,6 +400,9 @@ fn findings(session: &InspectedSession) -> Vec<Finding> {
     }
     if !report.breaches_elsewhere.is_empty() {
         findings.push(finding("fair", "Not for every provider", some(&report.breaches_elsewhere)));
+    }
+    if session.records_off_branch > 0 {
+        findings.push(finding("fair", &off_branch(session.records_off_branch), Vec::new()));
     }
     if session.skipped_lines > 0 {
         let verb = if session.skipped_lines == 1 { "is" } else { "are" };

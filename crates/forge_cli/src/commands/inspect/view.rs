@@ -197,10 +197,22 @@ fn print_findings(session: &InspectedSession) {
             tokens(compaction.pre_tokens)
         );
     }
+    if session.records_off_branch > 0 {
+        output::line!("  {}", off_branch(session.records_off_branch));
+    }
     if session.skipped_lines > 0 {
         let verb = if session.skipped_lines == 1 { "is" } else { "are" };
         output::line!("  {} of the file {verb} invalid", quantity(session.skipped_lines, "line"));
     }
+}
+
+/// Says how many records are on other branches of the file.
+pub(super) fn off_branch(records: usize) -> String {
+    let verb = if records == 1 { "is" } else { "are" };
+    format!(
+        "{} {verb} on other branches of the file: rewound, or another session",
+        quantity(records, "record")
+    )
 }
 
 fn print_some(breaches: &[String]) {

@@ -23,7 +23,7 @@ use forge_transcript::{Recording, Session, write_openai};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::view::{ReplayedSession, StoreFigures, print_json, print_sessions};
-use crate::arguments::{ConfigFlag, JsonFlag, window};
+use crate::arguments::{ConfigFlag, FromFlag, JsonFlag, window};
 use crate::consent::Need;
 use crate::failure::{Misconfigured, unknown_agent};
 use crate::run::{checkpoints, runtime};
@@ -40,6 +40,8 @@ pub(crate) struct ReplayArguments {
     /// The recorded session: a file, or a name such as @codex:last
     #[arg(value_name = "SESSION")]
     file: PathBuf,
+    #[command(flatten)]
+    format: FromFlag,
     /// The agent whose `compact` block applies [default: none, so the defaults apply]
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
@@ -73,7 +75,9 @@ impl ReplayArguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let sessions = match resolve(&self.file)? {
             NamedSession::File { path, part } => {
-                pick_sessions(&path, self.picked.as_deref().or(part.as_deref()))?
+                let picked = self.picked.as_deref().or(part.as_deref());
+                let file = SessionFile::read(&path, self.format.from.0, picked)?;
+                pick_sessions(file, picked)?
             }
             NamedSession::Run(run) => own_run(&run)?.sessions,
         };
@@ -137,8 +141,7 @@ struct ReplaySettings {
     summarizers: Option<Workflow>,
 }
 
-fn pick_sessions(path: &Path, wanted: Option<&str>) -> anyhow::Result<Vec<Session>> {
-    let file = SessionFile::read(path, None, wanted)?;
+fn pick_sessions(file: SessionFile, wanted: Option<&str>) -> anyhow::Result<Vec<Session>> {
     if wanted.is_none() {
         return Ok(file.sessions);
     }
@@ -154,7 +157,7 @@ fn refuse_lost_results(session: &Session, recording: &Recording, path: &Path) ->
     }
     Err(Misconfigured(format!(
         "{} looks like the format `{}`, but none of its {} results answers a call: it may be of another format\n  \
-         help: `forge compact --from FORMAT --to openai` reads it as the format that it is, or repairs it",
+         help: name its format with `--from FORMAT`; `forge compact --to openai` repairs it",
         path.display(),
         session.format.id(),
         recording.orphans
