@@ -125,6 +125,43 @@ fn a_run_that_is_stopped_in_mid_stream_goes_on_without_a_word_twice() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn the_agent_that_an_event_started_goes_on_with_it_once() {
+    const TWO: &str = "\
+agents: [{ id: coder, model: openai:scripted, emits: [changed] }, { id: reviewer, model: openai:scripted, subscribe: [changed] }]
+providers: { openai: { retries: 0 } }
+";
+    let emit = || Step::calls(&[("emit", &json!({"event": "changed", "value": "Look at it."}).to_string())]);
+    let stop = |server: &ScriptedServer, forge: &Forge, name: &str| {
+        let mut child = start(forge, server, &["run", "Change it."]);
+        until_asked(server, &mut child, 3);
+        signal(&child, name);
+        child.wait().unwrap();
+    };
+    let refused = r#"{"error":{"message":"no such key"}}"#;
+    for (name, last) in [
+        ("-INT", Step::Hang),
+        ("-TERM", Step::Hang),
+        ("-KILL", Step::Hang),
+        ("an error", Step::status(401, refused)),
+    ] {
+        let forge = Forge::new().with_file("forge.yaml", TWO);
+        let server = ScriptedServer::start(vec![emit(), Step::text("Changed."), last]);
+        if name.starts_with('-') {
+            stop(&server, &forge, name);
+        } else {
+            let ended = start(&forge, &server, &["run", "Change it."]).wait_with_output().unwrap();
+            assert_ne!(ended.status.code(), Some(0), "{name}: {}", stderr(&ended));
+        }
+        let second = ScriptedServer::start(vec![Step::text("Reviewed."), Step::text("Again.")]);
+        let command: &[_] = if name == "-KILL" { &["checkpoints", "resume"] } else { &["run", "--resume"] };
+        let actual = resume(&forge, &second, command);
+        assert_eq!((actual.code, actual.stdout.as_str()), (0, "Reviewed.\n"), "{name}: {}", actual.stderr);
+        assert_eq!(second.requests().len(), 1, "{name}: {}", actual.stderr);
+    }
+}
+
 /// Waits until the store has the results of `n` calls while others of the same reply still run.
 #[cfg(target_os = "linux")]
 fn until_kept(forge: &Forge, child: &mut Child, n: usize) {

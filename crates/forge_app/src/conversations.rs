@@ -53,6 +53,19 @@ impl Conversations {
         self.kept.iter_mut()
     }
 
+    /// Takes the events that were taken before they were saved as taken.
+    pub(crate) fn take_what_was_taken(&mut self) {
+        let mut taken: BTreeMap<AgentId, u64> = BTreeMap::new();
+        for (agent, n) in self.kept.values().flat_map(|work| &work.course.took) {
+            let most = taken.entry(agent.clone()).or_default();
+            *most = (*most).max(*n);
+        }
+        for (agent, n) in taken {
+            let Some(work) = self.kept.get_mut(&agent) else { continue };
+            while work.course.n_taken < n && work.course.take_emitted().is_some() {}
+        }
+    }
+
     /// Inserts the earlier work of an agent.
     pub(crate) fn put(&mut self, agent: AgentId, work: Work) {
         self.kept.insert(agent, work);

@@ -30,6 +30,11 @@ pub(crate) struct Course {
     pub(crate) errand: Option<Errand>,
     /// The events that it emitted and whose agents have yet to run.
     pub(crate) emitted: Arc<Mutex<Vec<Event>>>,
+    /// The number of its events that were taken, for agents to run on them.
+    pub(crate) n_taken: u64,
+    /// The number of events of each other agent of which it took the last. Its state is saved before that of
+    /// the agent that emitted them: whoever resumes in between must not run it on the same event again.
+    pub(crate) took: BTreeMap<AgentId, u64>,
     /// The agent whose transform or call started this one. It continues if a run is resumed.
     pub(crate) asked_by: Option<AgentId>,
     /// The number of agents above it in a chain of calls.
@@ -141,6 +146,8 @@ pub(crate) struct Mark {
 const FINISHED: &str = "finished";
 const ERRAND: &str = "errand";
 const EMITTED: &str = "emitted";
+const TAKEN: &str = "taken";
+const TOOK: &str = "took";
 const AWAITING: &str = "awaiting";
 const CONSENTS: &str = "consents";
 const HEARD: &str = "heard";
@@ -165,6 +172,8 @@ impl Course {
             finished: Arc::new(Mutex::new(take_extra(&mut progress, FINISHED).unwrap_or_default())),
             errand: take_extra(&mut progress, ERRAND),
             emitted: Arc::new(Mutex::new(take_extra(&mut progress, EMITTED).unwrap_or_default())),
+            n_taken: take_extra(&mut progress, TAKEN).unwrap_or_default(),
+            took: take_extra(&mut progress, TOOK).unwrap_or_default(),
             dialogue: Dialogue::restore(&mut progress),
             asked_by: take_extra(&mut progress, ASKED_BY),
             progress,
@@ -196,6 +205,12 @@ impl Course {
         let emitted = self.lock_events();
         if !emitted.is_empty() {
             put_extra(&mut progress, EMITTED, serde_json::to_value(&*emitted));
+        }
+        if self.n_taken > 0 {
+            put_extra(&mut progress, TAKEN, Ok(self.n_taken.into()));
+        }
+        if !self.took.is_empty() {
+            put_extra(&mut progress, TOOK, serde_json::to_value(&self.took));
         }
         self.dialogue.save(&mut progress);
         if let Some(asker) = &self.asked_by {
@@ -231,9 +246,12 @@ impl Course {
     }
 
     /// Takes the oldest of the events that it emitted.
-    pub(crate) fn take_emitted(&self) -> Option<Event> {
+    pub(crate) fn take_emitted(&mut self) -> Option<Event> {
         let mut emitted = self.lock_events();
-        (!emitted.is_empty()).then(|| emitted.remove(0))
+        let event = (!emitted.is_empty()).then(|| emitted.remove(0))?;
+        drop(emitted);
+        self.n_taken += 1;
+        Some(event)
     }
 
     /// Counts a reply.

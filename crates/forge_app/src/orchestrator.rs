@@ -27,6 +27,8 @@ pub struct Orchestrator {
     conversations: Conversations,
     /// The agent that is, or was last, at work.
     active: Option<AgentId>,
+    /// The agent whose event the agents run on, and the number of its events that were taken with that.
+    taken: Option<(AgentId, u64)>,
     lifecycle: Lifecycle,
 }
 
@@ -37,6 +39,7 @@ impl Orchestrator {
             engine,
             conversations: Conversations::default(),
             active: None,
+            taken: None,
             lifecycle: Lifecycle::default(),
         }
     }
@@ -114,6 +117,8 @@ impl Orchestrator {
 
     /// Runs `agents` one after the other, as one run.
     async fn run_together(&mut self, agents: &[Agent], event: &Event) -> Result<RunReport, RunError> {
+        // A turn that was dropped has left it.
+        self.taken = None;
         agents.iter().try_for_each(|agent| self.engine.check_models(agent))?;
         if !event.images.is_empty() {
             agents.iter().try_for_each(|agent| self.engine.services.check_images(agent))?;
@@ -159,10 +164,11 @@ impl Orchestrator {
         event: &Event,
         waiting: Vec<AgentId>,
     ) -> Result<RunReport, RunError> {
-        let Self { engine, conversations, active, .. } = self;
+        let Self { engine, conversations, active, taken, .. } = self;
         let others = &Others::new(conversations);
         let mut lent = others.lend(&agent.id);
         let work = &mut lent.work;
+        work.course.took.extend(taken.clone());
         *active = Some(agent.id.clone());
         let n_turns = work.conversation.messages().filter(|message| message.starts_turn()).count();
         if let Some(limit) = agent.max_turns.filter(|limit| n_turns >= limit.get()) {

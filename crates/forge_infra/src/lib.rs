@@ -66,4 +66,4 @@ pub use supervisor::supervise_commands;
 pub use system_clock::SystemClock;
 pub use system_pause::SystemPause;
 pub use tools::{ToolsError, WorkspaceTools};
-pub use whole_file::{write_pieces, write_whole};
+pub use whole_file::{replace_if, write_whole};

@@ -16,7 +16,7 @@ use tempfile::NamedTempFile;
 /// # Errors
 /// Fails with [`io::Error`] if the folder or the disk refuses; the old file is unchanged then.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write_pieces(path, &[bytes])
+    replace_if(path, &[bytes], || Ok(true)).map(drop)
 }
 
 /// Creates the file beside the one that is asked for. Its error names the folder alone.
@@ -63,14 +63,21 @@ fn keep_owner(file: &fs::File, old: &fs::Metadata) {
 #[cfg(not(unix))]
 const fn keep_owner(_: &fs::File, _: &fs::Metadata) {}
 
-/// Replaces the file at `path` by `pieces`, one after the other, as [`write_whole`] does.
+/// Replaces the file at `path` by `pieces`, one after the other, as [`write_whole`] does, if `is_so` when they
+/// are on the disk and nothing but the name has to be moved. Returns whether it was.
 ///
 /// # Errors
-/// As [`write_whole`].
-pub fn write_pieces(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
+/// As [`write_whole`], and that of `is_so`.
+pub fn replace_if(
+    path: &Path,
+    pieces: &[&[u8]],
+    is_so: impl FnOnce() -> io::Result<bool>,
+) -> io::Result<bool> {
     let (path, old) = match fs::metadata(path) {
         // Asked before the path is made plain: a pipe has none, though `/dev/stdout` leads to it.
-        Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => return fs::write(path, pieces.concat()),
+        Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => {
+            return fs::write(path, pieces.concat()).map(|()| true);
+        }
         Ok(metadata) => (fs::canonicalize(path)?, Some(metadata)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(path) {
             Ok(target) => {
@@ -84,11 +91,14 @@ pub fn write_pieces(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     check_size(pieces.iter().map(|piece| piece.len() as u64).sum())?;
     let folder = folder_of(&path);
     let file = write_beside(folder, pieces, old.as_ref())?;
+    if !is_so()? {
+        return Ok(false);
+    }
     file.persist(&path).map_err(|refused| refused.error)?;
     // The new name outlives a power cut only once its folder is on the disk too. Not every file system can do
     // that, and the file is complete in either case.
     let _ = fs::File::open(folder).and_then(|folder| folder.sync_all());
-    Ok(())
+    Ok(true)
 }
 
 /// Checks that the user's limit of file sizes (`ulimit -f`) allows a file of `bytes`: beyond it, the system
@@ -132,6 +142,22 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"new");
         let facts = |of: &fs::Metadata| (of.uid(), of.gid(), of.mode());
         assert_eq!(facts(&before), facts(&after), "given to another: {is_given}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_longer_so_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        for (is_so, expected) in [(false, "old and more"), (true, "new")] {
+            fs::write(&path, "old").unwrap();
+            let change = || {
+                fs::write(&path, "old and more")?;
+                Ok(is_so)
+            };
+            assert_eq!(replace_if(&path, &[b"ne", b"w"], change).unwrap(), is_so);
+            assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        }
     }
 
     #[test]

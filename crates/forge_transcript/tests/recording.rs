@@ -466,6 +466,8 @@ fn what_claude_code_adds_is_in_the_context_and_no_turn() {
         attachment(&json!({"type": "brand_new", "lines": ["one", "two"], "count": 2})),
         assistant("m", json!([{"type": "text", "text": "Yes."}])),
         json!({"type": "user", "isMeta": true, "message": {"role": "user", "content": "A skill says."}}),
+        json!({"type": "assistant", "isApiErrorMessage": true, "message": {"role": "assistant", "id": "e",
+            "model": "<synthetic>", "content": [{"type": "text", "text": "You've hit your limit."}]}}),
         user(json!("And now?")),
     ];
     let text: String = records.iter().enumerate().map(|(n, record)| line(n, record)).collect();

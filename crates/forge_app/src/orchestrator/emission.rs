@@ -16,12 +16,21 @@ pub(super) async fn run_emitted(
         if whole.stop != StopReason::Done {
             return Ok(whole);
         }
-        let next = run.conversations.iter().find_map(|(_, work)| work.course.take_emitted());
-        let Some(event) = next else { return Ok(whole) };
+        let next = run.conversations.iter_mut().find_map(|(id, work)| {
+            let event = work.course.take_emitted()?;
+            Some((event, (id.clone(), work.course.n_taken)))
+        });
+        let Some((event, taken)) = next else { return Ok(whole) };
         let agents = run.roster().subscribers(&event.name)?;
         agents.iter().try_for_each(|agent| run.engine.check_models(agent))?;
-        whole = run.run_each(&agents, &event, Some(whole)).await?;
-        save_emitters(run).await;
+        run.taken = Some(taken);
+        let result = run.run_each(&agents, &event, Some(whole)).await;
+        run.taken = None;
+        whole = result?;
+        // A run continues from the state that is saved last: that of an agent that is not done.
+        if whole.stop == StopReason::Done {
+            save_emitters(run).await;
+        }
     }
     run.engine.events.notice(&format!(
         "agents emitted more than {MOST_EMITTED} events for one another: the rest waits for the next task"
@@ -29,7 +38,7 @@ pub(super) async fn run_emitted(
     Ok(whole)
 }
 
-/// Saves that events were taken, so that a resumed run does not run their agents again.
+/// Saves that events were taken and their agents are done.
 async fn save_emitters(run: &mut Orchestrator) {
     let Orchestrator { engine, conversations, .. } = run;
     for (id, work) in conversations.iter_mut() {

@@ -77,6 +77,7 @@ impl Orchestrator {
             }
             self.conversations.put(agent.id, work);
         }
+        self.conversations.take_what_was_taken();
         let active = asker(&self.conversations, &from.agent);
         let is_over = self
             .conversations
@@ -93,7 +94,8 @@ impl Orchestrator {
     /// # Errors
     /// [`RunError::NothingToResume`] if nothing was restored; else see [`Self::run`].
     pub async fn proceed(&mut self) -> Result<RunReport, RunError> {
-        let Self { engine, conversations, active, .. } = self;
+        let Self { engine, conversations, active, taken, .. } = self;
+        *taken = None;
         let agent = active.as_ref().and_then(|id| engine.services().workflow.agents.for_lane(id));
         let agent = agent.ok_or(RunError::NothingToResume)?;
         conversations.work(&agent.id).ok_or(RunError::NothingToResume)?;
@@ -145,12 +147,17 @@ impl Orchestrator {
         let mut works: Vec<_> = conversations.iter_mut().collect();
         // A resumed run continues from the state that is saved last.
         works.sort_by_key(|(id, _)| Some(*id) == active.as_ref());
+        let mut is_newest = true;
         for (id, work) in works {
             note_unstarted(work);
             let agent = engine.services().workflow.agents.for_lane(id);
-            if let Some(agent) = agent.filter(|_| !work.conversation.entries().is_empty()) {
-                engine.state(&agent, work).save(Point::Interrupt).await;
+            let Some(agent) = agent.filter(|_| !work.conversation.entries().is_empty()) else { continue };
+            if Some(id) == active.as_ref() && !is_newest {
+                work.course.saved = None;
             }
+            let before = work.course.parent;
+            engine.state(&agent, work).save(Point::Interrupt).await;
+            is_newest &= work.course.parent == before;
         }
         // Last: a user who does not want to wait for a hook has everything saved.
         self.lifecycle.end_early(&self.engine).await;

@@ -241,6 +241,12 @@ impl Standing {
         })
     }
 
+    /// Returns the firmness with which the message at `position` is held.
+    pub(crate) fn hold_at(&self, position: usize) -> Hold {
+        let group = self.groups.iter().zip(&self.holds).find(|(group, _)| group.range().contains(&position));
+        group.map_or(Hold::Free, |(_, hold)| self.hold_of(position, *hold))
+    }
+
     /// Returns the firmness with which a message of a group so held is held itself. If an exchange stays
     /// because of a message between its calls and results, the rest of it is held like the last group.
     fn hold_of(&self, position: usize, group: Hold) -> Hold {
@@ -374,21 +380,23 @@ fn notes_share(rules: &CompactionRules, context: &Context, opening: usize, notes
     let tokens_of = |position: &usize| messages[*position].tokens();
     let system: Tokens = messages[..context.n_leading_system()].iter().map(ContextMessage::tokens).sum();
     let free = target - REQUEST_TOKENS - system;
-    let request = context.first_user().filter(|position| *position < opening);
-    let asked = request.as_ref().map_or(Tokens::ZERO, tokens_of);
+    let (first_user, latest_user) = (context.first_user(), context.latest_user());
+    let asked = first_user.as_ref().map_or(Tokens::ZERO, tokens_of);
+    let latest = latest_user.filter(|latest| Some(*latest) != first_user);
+    let latest = latest.as_ref().map_or(Tokens::ZERO, tokens_of);
     let first = notes.first().filter(|position| **position == context.n_leading_system());
     let whole = first
         .map(tokens_of)
-        .filter(|first| free - asked - *first >= target.share(1, LEAST_BESIDE).max(LEAST_OF_WORK));
+        .filter(|first| free - asked - latest - *first >= target.share(1, LEAST_BESIDE).max(LEAST_OF_WORK));
     if whole.is_some() {
         notes.remove(0);
     }
     let free = free - whole.unwrap_or_default();
-    let share = match request {
-        Some(_) => (free - asked.min(free.share(1, 2))).share(NOTES_PERCENT, 100),
-        // Without a request, only the notes say what the goal is.
-        None => free.share(GOAL_PERCENT, 100),
-    };
+    let free = free - asked.min(free.share(1, 2));
+    let free = free - latest.min(free.share(1, 2));
+    // Without a request in the opening, only the notes say what the goal is.
+    let is_asked = first_user.is_some_and(|position| position < opening);
+    let share = free.share(if is_asked { NOTES_PERCENT } else { GOAL_PERCENT }, 100);
     let sizes: Vec<Tokens> = notes.iter().map(tokens_of).collect();
     // If everything else fits, the notes may take the rest of the target.
     let noted: Tokens = sizes.iter().copied().sum();
@@ -445,7 +453,7 @@ const PERSON_PERCENT_OF_TALK: u64 = 30;
 /// A message of the person's is shortened to no less than this: older ones leave first.
 const LEAST_OF_PERSON: Tokens = Tokens::new(180);
 /// The tokens of the newest messages if their texts have to be shortened, about.
-const SHORTENED: Tokens = Tokens::new(64);
+pub(crate) const SHORTENED: Tokens = Tokens::new(64);
 
 /// Returns the most tokens that each of the messages of such `sizes` may have so that all of them fit `room`.
 fn level_of(mut sizes: Vec<Tokens>, room: Tokens) -> Tokens {

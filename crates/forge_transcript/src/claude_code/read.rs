@@ -104,6 +104,9 @@ fn messages_of(line: &str, mut fields: Map<String, Value>, kind: Kind) -> Vec<Me
 
 /// Reads the messages of one record, which is `raw` and parsed `fields`.
 fn messages(raw: &str, fields: &mut Map<String, Value>) -> Vec<Message> {
+    if is_only_shown(fields) {
+        return Vec::new();
+    }
     let body = fields.get_mut("message").map(Value::take).and_then(|body| MessageBody::read(body).ok());
     let Some(body) = body else { return Vec::new() };
     let blocks = match body.content {
@@ -129,6 +132,14 @@ fn messages(raw: &str, fields: &mut Map<String, Value>) -> Vec<Message> {
         message.is_compacted |= is_summary;
     }
     messages.into_iter().map(recognize_written).collect()
+}
+
+/// Checks whether Claude Code shows a record to the user and never sends it: failures of the provider, such
+/// as a limit that was reached, are written as replies of no model.
+fn is_only_shown(fields: &Map<String, Value>) -> bool {
+    let is_true = |key: &str| fields.get(key) == Some(&Value::Bool(true));
+    let model = || fields.get("message")?.get("model")?.as_str();
+    is_true("isVirtual") || (is_true("isApiErrorMessage") && model() == Some("<synthetic>"))
 }
 
 /// Checks whether Claude Code made a user's record itself: skills, caveats, notifications of tasks, messages

@@ -1,17 +1,17 @@
 //! `forge compact --in-place` and `--undo`: a compaction in the agent's own file, and the way back.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Cursor, ErrorKind, Read};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Cursor, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use forge_domain::{Breach, Message, Replacement, RuleSet, Tokens, breaches, breaches_in_words};
-use forge_infra::process_writing;
+use forge_infra::{process_writing, replace_if};
 use forge_transcript::{Draft, Format, UndoError, read_as, stream, undo_appended};
 use jiff::Timestamp;
 
-use super::report::write_file_of;
+use super::report::not_written;
 use crate::failure::Misconfigured;
 use crate::output;
 use crate::session_file::{MOST_OF_A_FILE, SessionFile, read_named};
@@ -82,20 +82,38 @@ fn replace(path: &Path, read: &[u8], pieces: &[&[u8]]) -> anyhow::Result<()> {
             "{name} is open in {process}, which may write to it: end that session first"
         )));
     }
-    if !holds(path, read).with_context(|| format!("cannot read {name} again"))? {
-        bail!(Misconfigured(format!(
-            "{name} has changed since it was read: its agent is at work; end it first"
-        )));
-    }
     // A new file takes the place of the old one, which the folder allows even if the file does not.
-    OpenOptions::new().append(true).open(path).map_err(|error| {
+    let opened = OpenOptions::new().read(true).append(true).open(path);
+    let mut old = opened.map_err(|error| {
         let way_out = match error.kind() {
             ErrorKind::PermissionDenied => "; make it writable with `chmod u+w`, or run as its owner",
             _ => "",
         };
         Misconfigured(format!("{name} stays as it is, since it may not be written to: {error}{way_out}"))
     })?;
-    write_file_of(path, pieces)
+    // Where files cannot be locked, the comparison has to do.
+    if let Err(TryLockError::WouldBlock) = old.try_lock() {
+        bail!(Misconfigured(format!("{name} is being changed by another process: wait for its end")));
+    }
+    let is_same = holds(path, read).with_context(|| format!("cannot read {name} again"))?;
+    let is_replaced = is_same
+        && replace_if(path, pieces, || holds(path, read)).map_err(|error| not_written(path, &error))?;
+    if !is_replaced {
+        bail!(Misconfigured(format!(
+            "{name} has changed since it was read: its agent is at work; end it first"
+        )));
+    }
+    bring_along(&mut old, read.len(), path)
+        .with_context(|| format!("what was written to {name} while it was replaced may be lost"))
+}
+
+/// Appends what its agent wrote to the old file, beyond the `length` that was read, to the new one in its
+/// place: the moment before the change of names cannot be watched.
+fn bring_along(old: &mut File, length: usize, path: &Path) -> io::Result<()> {
+    let mut late = Vec::new();
+    old.seek(SeekFrom::Start(length as u64))?;
+    old.read_to_end(&mut late)?;
+    if late.is_empty() { Ok(()) } else { OpenOptions::new().append(true).open(path)?.write_all(&late) }
 }
 
 /// Checks whether a file has these bytes, and no others.

@@ -1,14 +1,14 @@
 //! The result of a compaction, and the report on it.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use anyhow::anyhow;
 use console::style;
 use forge_app::SessionReport;
 use forge_domain::{Tokens, noun, quantity};
-use forge_infra::write_pieces;
+use forge_infra::write_whole;
 use forge_transcript::{Attachments, Omission, Repair};
 use serde::Serialize;
 use serde_json::Value;
@@ -48,22 +48,20 @@ pub(super) fn write_result(arguments: &CompactArguments, bytes: &[u8]) -> anyhow
 
 /// Writes a file as a whole, or not at all.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    write_file_of(path, &[bytes])
+    write_whole(path, bytes).map_err(|error| not_written(path, &error))
 }
 
-/// Writes a file of several pieces as a whole, or not at all.
-pub(super) fn write_file_of(path: &Path, pieces: &[&[u8]]) -> anyhow::Result<()> {
-    write_pieces(path, pieces).map_err(|error| {
-        let way_out = match error.kind() {
-            ErrorKind::NotFound => "; create the folder first, or name another",
-            ErrorKind::IsADirectory => "; name a file in that folder",
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-                "; name a folder that may be written to"
-            }
-            _ => "",
-        };
-        anyhow!("cannot write {}: {error}{way_out}", path.display())
-    })
+/// Explains why a file could not be written.
+pub(super) fn not_written(path: &Path, error: &io::Error) -> anyhow::Error {
+    let way_out = match error.kind() {
+        ErrorKind::NotFound => "; create the folder first, or name another",
+        ErrorKind::IsADirectory => "; name a file in that folder",
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "; name a folder that may be written to"
+        }
+        _ => "",
+    };
+    anyhow!("cannot write {}: {error}{way_out}", path.display())
 }
 
 pub(super) fn pretty(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {

@@ -162,11 +162,17 @@ impl Folding<'_> {
         let is = |origin: Origin| move |passage: &Passage| passage.origin == origin;
         let is_said =
             |passage: &Passage| matches!(passage.origin, Origin::Person | Origin::Record(Section::Said));
-        // Pieces of the person's long messages, which are often pasted, come after short messages.
+        // Pieces of the person's long messages come after short messages: first the beginnings and the ends,
+        // as what was pasted is mostly between them.
+        let n_lines = |passage: &Passage| sources[passage.message as usize].features().lines.len() as u32;
         let is_said_whole = |passage: &Passage| match passage.origin {
-            Origin::Person => passage.n_lines() == sources[passage.message as usize].features().lines.len(),
+            Origin::Person => passage.lines_from == 0 && passage.lines_to == n_lines(passage),
             Origin::Record(Section::Said) => !passage.text(sources).contains('\n'),
             _ => false,
+        };
+        let is_said_at_an_end = |passage: &Passage| {
+            passage.origin == Origin::Person
+                && (passage.lines_from == 0 || passage.lines_to == n_lines(passage))
         };
         let is_newest = |passage: &Passage| match passage.origin {
             Origin::Agent => newest.contains(&(passage.message as usize)),
@@ -192,28 +198,16 @@ impl Folding<'_> {
         let is_stated = |passage: &Passage| is_said(passage) || is_told(passage);
         if self.material.is_talk {
             // What the agent says in talk is as much of it as what the person says.
-            choice.pick_first(share::SAID_IN_TALK, &is_said_whole, &is_said);
+            choice.pick_in_turn(share::SAID_IN_TALK, &[&is_said_whole, &is_said_at_an_end, &is_said]);
             choice.pick(share::NEWEST_IN_TALK, Purpose::Newest, &is_newest);
             let is_whole = |passage: &Passage| is_told(passage) || is_said_whole(passage);
-            choice.pick_first(100, &is_whole, &is_stated);
+            choice.pick_in_turn(100, &[&is_whole, &is_stated]);
         }
-        choice.pick_first(share::SAID, &is_said_whole, &is_said);
+        choice.pick_in_turn(share::SAID, &[&is_said_whole, &is_said_at_an_end, &is_said]);
         let answered = newest_steps(self.material, self.leaves, folder).filter(|step| step.asks);
         choice.take_steps(&mut answered.peekable(), share::ANSWERED);
         choice.pick(share::NEWEST, Purpose::Newest, &is_newest);
-        let tables = entries(contents.tables(), choice.left.share(share::TABLES, 100), counter);
-        let listed: HashSet<String> =
-            tables.iter().filter_map(|(_, entry, _)| Some(keys_in(entry.as_str())?.to_owned())).collect();
-        choice.take_contents(tables);
-        // The tables of an earlier record can be asked for as long as their keys are told.
-        choice.pick(share::TABLES, Purpose::Work, &|passage| {
-            let is_new = |keys: &str| !listed.contains(keys);
-            is(Origin::Record(Section::LeftOut))(passage)
-                && keys_in(passage.text(sources)).is_some_and(is_new)
-        });
-        let others = contents.others(choice.worth).take(most_contents);
-        let others = entries(others, choice.left.share(share::LEFT_OUT, 100), counter);
-        choice.take_contents(others);
+        choice.take_what_left(&contents, most_contents);
         let newest_done = newest_steps(self.material, self.leaves, folder).take(N_NEWEST_STEPS);
         let mut newest_done = newest_done.filter(|step| !step.only_looks).peekable();
         choice.take_steps(&mut newest_done, share::NEWEST_STEPS);
@@ -396,16 +390,13 @@ impl Choice<'_, '_> {
         self.fill(self.left.share(percent, 100), purpose, which);
     }
 
-    /// Picks statements for a share of what is left, in percent: those that come `first`, then the others.
-    fn pick_first(
-        &mut self,
-        percent: u64,
-        first: &dyn Fn(&Passage) -> bool,
-        which: &dyn Fn(&Passage) -> bool,
-    ) {
-        let room = self.left.share(percent, 100);
-        let used = self.fill(room, Purpose::Statement, first);
-        self.fill(room - used, Purpose::Statement, which);
+    /// Picks statements for a share of what is left, in percent: those of each kind after those of the kinds
+    /// before it.
+    fn pick_in_turn(&mut self, percent: u64, kinds: &[&dyn Fn(&Passage) -> bool]) {
+        let mut room = self.left.share(percent, 100);
+        for is_such in kinds {
+            room = room - self.fill(room, Purpose::Statement, is_such);
+        }
     }
 
     /// Picks passages for at most `room` tokens, and returns what they take.
@@ -472,6 +463,25 @@ impl Choice<'_, '_> {
                 self.take_at((*number, *position), Section::Said, entry, tokens);
             }
         }
+    }
+
+    /// Takes what can be asked for again: the tables, also those that an earlier record tells of, and at most
+    /// `most_others` of the other contents.
+    fn take_what_left(&mut self, contents: &Contents<'_>, most_others: usize) {
+        let tables = entries(contents.tables(), self.left.share(share::TABLES, 100), self.counter);
+        let listed: HashSet<String> =
+            tables.iter().filter_map(|(_, entry, _)| Some(keys_in(entry.as_str())?.to_owned())).collect();
+        self.take_contents(tables);
+        // The tables of an earlier record can be asked for as long as their keys are told.
+        let sources = self.sources;
+        self.pick(share::TABLES, Purpose::Work, &|passage| {
+            let is_new = |keys: &str| !listed.contains(keys);
+            passage.origin == Origin::Record(Section::LeftOut)
+                && keys_in(passage.text(sources)).is_some_and(is_new)
+        });
+        let others = contents.others(self.worth).take(most_others);
+        let others = entries(others, self.left.share(share::LEFT_OUT, 100), self.counter);
+        self.take_contents(others);
     }
 
     fn take_contents(&mut self, contents: Vec<(usize, Entry, Tokens)>) {

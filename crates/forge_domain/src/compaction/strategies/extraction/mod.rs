@@ -38,7 +38,7 @@ use crate::compaction::omission::smaller_marker;
 use crate::compaction::originals::originals;
 use crate::compaction::question::Question;
 use crate::compaction::record_tag::is_record;
-use crate::compaction::standing::{Hold, Standing, is_even_talk, is_talk};
+use crate::compaction::standing::{Hold, SHORTENED, Standing, is_even_talk, is_talk};
 use crate::compaction::{
     CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, StrategyError, Yield,
 };
@@ -342,20 +342,41 @@ impl Plan {
             // Only truncation gives up pinned text and the person's words.
             Yield::Pins | Yield::UserMessages | Yield::FirstUserText => return,
         };
-        let (of, items) = match yielding.what {
-            Yield::CallArguments => (CutOf::Arguments, argument_items(context, &self.standing, counter)),
-            _ => (CutOf::Text, items(context, &self.standing, held, counter)),
+        let (of, mut items) = match yielding.what {
+            Yield::CallArguments => {
+                let items = argument_items(context, &self.standing, counter);
+                (CutOf::Arguments, items.into_iter().map(|item| self.as_cut(item)).collect())
+            }
+            _ => (CutOf::Text, self.items_of(held, context, counter)),
         };
-        let items: Vec<Item> = items.into_iter().map(|item| self.as_cut(item)).collect();
         let whole: Tokens = items.iter().map(|item| item.tokens).sum();
-        let most = whole - share.free.share(yielding.least, 100);
+        let least = share.free.share(yielding.least, 100);
+        let most = whole - if of == CutOf::Text { least.max(SHORTENED) } else { least };
+        if yielding.what == Yield::LatestUserText {
+            // No earlier words of the person's stay longer than the latest, but for the first message.
+            items.extend(self.items_of(Hold::Person, context, counter));
+        }
         let (cuts, saved) = cuts_of(&items, share.lacks(yielding.claim).min(most), of, context);
         if saved > Tokens::ZERO {
+            for cut in &cuts {
+                let item = items.iter().find(|item| item.position == cut.position);
+                let saved = item.map_or(Tokens::ZERO, |item| item.tokens - cut.most);
+                match self.standing.hold_at(cut.position) {
+                    // It was not among the free tokens.
+                    Hold::Person => share.free += saved,
+                    _ => share.taken = share.taken - saved,
+                }
+            }
             self.cuts.retain(|cut| cuts.iter().all(|later| later.position != cut.position));
             self.cuts.extend(cuts);
-            share.taken = share.taken - saved;
             self.yielded.push(yielding.what);
         }
+    }
+
+    /// Returns the messages so held whose text may be shortened, as long as the planned cuts leave them.
+    fn items_of(&self, held: Hold, context: &Context, counter: &dyn TokenCounter) -> Vec<Item> {
+        let items = items(context, &self.standing, held, counter);
+        items.into_iter().map(|item| self.as_cut(item)).collect()
     }
 
     /// Lets groups held in such a way leave, the oldest first, until the record has all of its claim.
@@ -674,6 +695,32 @@ mod tests {
         let view: String = log.view().plain().map(|message| message.to_text() + "\n").collect();
         for town in towns {
             assert!(view.contains(&format!("The desk in {town} moved to floor")), "{town}: {view}");
+        }
+    }
+
+    #[test]
+    fn what_the_person_pasted_comes_after_what_is_said_about_it() {
+        let mut log = Conversation::new();
+        let mut add = |message: Message| {
+            log.append(ContextMessage::count(message, &Characters));
+        };
+        let towns = ["Lisbon", "Ulm", "Bonn", "Graz"];
+        add(Message::user("Help me with the tables of our offices."));
+        for town in towns {
+            let lines =
+                (0..60).map(|line| format!("  at load_{town}_{line} (parser_{line}.{town}:{line})\n\n"));
+            add(Message::assistant("I look at it now."));
+            let pasted: String = lines.collect();
+            add(Message::user(format!("{pasted}So the desk in {town} is the only one that fails.")));
+        }
+        for n in 0..30 {
+            add(Message::assistant(format!("I see, and what is next, after {n}? {}", "Well. ".repeat(20))));
+            add(Message::user("Go on."));
+        }
+        fit_again(EXTRACT, 5_500, &mut log, &Script::new(Vec::new()));
+        let view: String = log.view().plain().map(|message| message.to_text() + "\n").collect();
+        for town in towns {
+            assert!(view.contains(&format!("So the desk in {town} is the only one")), "{town}: {view}");
         }
     }
 
