@@ -453,6 +453,41 @@ fn attachment(fields: &Value) -> Value {
 }
 
 #[test]
+fn what_was_typed_during_a_turn_is_the_users_and_comes_behind_the_results() {
+    let queue = |operation: &str, words: Option<&str>| {
+        let mut record = json!({"type": "queue-operation", "operation": operation, "sessionId": "s"});
+        record.as_object_mut().unwrap().extend(words.map(|words| ("content".to_owned(), json!(words))));
+        format!("{record}\n")
+    };
+    let call = json!([{"type": "tool_use", "id": "c", "name": "look", "input": {}}]);
+    let result = json!([{"type": "tool_result", "tool_use_id": "c", "content": "nothing"}]);
+    let text = [
+        line(0, &user(json!("Find it."))),
+        line(1, &assistant("m", call)),
+        queue("enqueue", Some("Not there!")),
+        queue("remove", None),
+        line(2, &user(result)),
+        line(3, &assistant("n", json!([{"type": "text", "text": "I look elsewhere."}]))),
+        queue("enqueue", Some("And now?")),
+        queue("dequeue", None),
+        line(4, &user(json!("And now?"))),
+    ]
+    .concat();
+    let session = read(text.as_bytes(), "s.jsonl").unwrap().remove(0);
+    let actual: Vec<(bool, String)> =
+        session.messages().map(|message| (message.starts_turn(), message.to_text())).collect();
+    let expected = [
+        (true, "Find it."),
+        (false, ""),
+        (false, "nothing"),
+        (true, "Not there!"),
+        (false, "I look elsewhere."),
+        (true, "And now?"),
+    ];
+    assert_eq!(actual, expected.map(|(turn, text)| (turn, text.to_owned())));
+}
+
+#[test]
 fn what_claude_code_adds_is_in_the_context_and_no_turn() {
     let file = json!({"type": "file", "filename": "a.rs", "content": {"type": "text", "file": {"filePath": "a.rs",
         "content": "fn main() {}"}}, "displayPath": "a.rs"});

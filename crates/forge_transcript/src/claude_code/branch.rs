@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::queue::Heard;
 use crate::id_digest::IdDigest;
 
 /// A record's place in the tree. There may be a million of them.
@@ -33,6 +34,8 @@ pub(super) enum Kind {
     Assistant,
     /// An attachment that the agent adds itself, which the model sees.
     Attachment,
+    /// Words that the user typed while the agent worked. They are a message if the model saw them.
+    Queued,
     /// A report of what runs meanwhile, such as a hook. It is no message.
     Progress,
     /// No message.
@@ -41,7 +44,7 @@ pub(super) enum Kind {
 
 impl Kind {
     const fn is_message(self) -> bool {
-        !matches!(self, Self::Progress | Self::Other)
+        !matches!(self, Self::Queued | Self::Progress | Self::Other)
     }
 }
 
@@ -96,9 +99,28 @@ pub(super) struct Branch {
 }
 
 impl Branch {
-    /// Checks whether the records are read in the order in which they are written.
-    pub(super) fn is_in_order(&self) -> bool {
-        self.late.is_empty()
+    /// Adds words that the user typed during a turn, if that is on the branch.
+    pub(super) fn hear(&mut self, heard: Heard, nodes: &[Node]) {
+        let is_message = |place: &usize| nodes[*place].kind.is_message() && !nodes[*place].is_sidechain;
+        let Some(before) = (0..heard.behind).rev().find(is_message).filter(|before| self.active[*before])
+        else {
+            return;
+        };
+        // The reply that is just written and the results of its calls come first.
+        let is_rest = |place: &usize| {
+            let node = &nodes[*place];
+            node.has_results || (node.reply.is_some() && node.reply == nodes[before].reply)
+        };
+        let later = (heard.behind + 1..nodes.len()).filter(|place| self.active[*place]);
+        let behind = later.take_while(is_rest).last().unwrap_or(heard.behind);
+        self.active[heard.record] = true;
+        self.late.insert(heard.record, (behind, 1));
+    }
+
+    /// Returns the record behind which the one at `place` is read, if that is written later, and the distance
+    /// from it.
+    pub(super) fn behind(&self, place: usize) -> Option<(usize, usize)> {
+        self.late.get(&place).copied()
     }
 
     /// Returns the records in the order in which they are read.
@@ -173,11 +195,12 @@ impl<'a> Tree<'a> {
         latest
     }
 
-    /// Returns the active records that are written before their parent, as some versions do with what
+    /// Returns the active messages that are written before their parent, as some versions do with what
     /// happens at once; see [`Branch::late`].
     fn late(&self, active: &[bool]) -> HashMap<usize, (usize, usize)> {
         let mut late: HashMap<usize, (usize, usize)> = HashMap::new();
-        for place in (0..active.len()).rev().filter(|place| active[*place]) {
+        let is_message = |place: &usize| active[*place] && self.is_message[*place];
+        for place in (0..active.len()).rev().filter(is_message) {
             if let Some(parent) = self.parent(place).filter(|parent| *parent > place) {
                 let (at, distance) = late.get(&parent).copied().unwrap_or((parent, 0));
                 late.insert(place, (at, distance + 1));
@@ -206,7 +229,7 @@ impl<'a> Tree<'a> {
             let belongs = match node.kind {
                 Kind::Assistant => node.reply.is_some_and(|reply| replies.contains(&reply)),
                 Kind::User => node.has_results && self.parent(place).is_some_and(|parent| active[parent]),
-                Kind::Attachment | Kind::Progress | Kind::Other => false,
+                Kind::Attachment | Kind::Queued | Kind::Progress | Kind::Other => false,
             };
             if belongs && self.is_message[place] && !active[place] {
                 active[place] = true;

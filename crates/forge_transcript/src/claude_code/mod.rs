@@ -4,6 +4,7 @@ mod append;
 mod attachment;
 mod boundary;
 mod branch;
+mod queue;
 mod read;
 pub(crate) mod reply;
 mod shape;

@@ -10,7 +10,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::attachment;
-use super::branch::{Kind, Node, active_branch};
+use super::branch::{Kind, Node};
+use super::queue::queued;
 use super::shape::{Shape, file_stem, is_result_kind, node, reply_id};
 use crate::codec::{Input, each_record};
 use crate::flat_text::flat_value;
@@ -38,7 +39,7 @@ pub(super) fn session(input: &Input<'_>) -> Result<Session, TranscriptError> {
     if !shape.is_own {
         return Err(TranscriptError::unknown(origin));
     }
-    let branch = active_branch(&shape.nodes);
+    let branch = shape.branch();
     let mut reader = Records::default();
     let mut records = Vec::with_capacity(lines.len());
     for place in branch.order() {
@@ -97,7 +98,8 @@ const fn read_inactive(_: &str) -> Vec<Message> {
 
 fn messages_of(line: &str, mut fields: Map<String, Value>, kind: Kind) -> Vec<Message> {
     match kind {
-        Kind::Attachment => attachment_messages(&mut fields),
+        Kind::Attachment => attachment_messages(&fields),
+        Kind::Queued => queued_messages(&fields),
         Kind::User | Kind::Assistant | Kind::Progress | Kind::Other => messages(line, &mut fields),
     }
 }
@@ -152,17 +154,27 @@ fn is_note(fields: &Map<String, Value>) -> bool {
         || attachment::is_foreign(fields.get("origin"))
 }
 
-/// Returns what the model sees of the attachment in a record.
-fn attachment_messages(fields: &mut Map<String, Value>) -> Vec<Message> {
-    let timestamp = fields.remove("timestamp").unwrap_or_default();
-    let messages =
-        attachment::message(fields).into_iter().flat_map(|message| split_notes(message, attachment::BY));
+/// Returns the words that a record put into the queue.
+fn queued_messages(fields: &Map<String, Value>) -> Vec<Message> {
+    let said = queued(fields).map(Message::user);
+    at_time_of(fields, said.into_iter().flat_map(|message| split_notes(message, attachment::BY)))
+}
+
+/// Returns messages with the time of their record.
+fn at_time_of(fields: &Map<String, Value>, messages: impl Iterator<Item = Message>) -> Vec<Message> {
+    let timestamp = fields.get("timestamp").cloned().unwrap_or_default();
     messages
         .map(|message| Message {
             timestamp: serde_json::from_value(timestamp.clone()).unwrap_or_default(),
             ..message
         })
         .collect()
+}
+
+/// Returns what the model sees of the attachment in a record.
+fn attachment_messages(fields: &Map<String, Value>) -> Vec<Message> {
+    let said = attachment::message(fields);
+    at_time_of(fields, said.into_iter().flat_map(|message| split_notes(message, attachment::BY)))
 }
 
 /// Reads the texts and calls of an assistant's record. What the provider ran itself is left to the raw text.

@@ -4,7 +4,8 @@ use forge_wire::WireError;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::branch::{Kind, Node, Parent};
+use super::branch::{Branch, Kind, Node, Parent, active_branch};
+use super::queue::{Queue, queued};
 use crate::arguments::fields;
 use crate::codec::{file_name, value_of};
 use crate::id_digest::IdDigest;
@@ -20,6 +21,8 @@ pub(super) struct Shape {
     pub(super) id: Option<String>,
     /// Lines that are no record.
     pub(super) skipped_lines: usize,
+    /// What the user typed while the agent worked.
+    pub(super) queue: Queue,
     /// True if any record is one that only Claude Code writes.
     pub(super) is_own: bool,
 }
@@ -35,8 +38,16 @@ impl Shape {
         self.is_own |= is_own(&fields);
         let node = node(&fields);
         self.name(&fields, node.kind);
+        self.queue.look(&fields, self.nodes.len());
         self.nodes.push(node);
         Ok(true)
+    }
+
+    /// Returns the active branch, with what was typed during its turns.
+    pub(super) fn branch(&self) -> Branch {
+        let mut branch = active_branch(&self.nodes);
+        self.queue.heard().for_each(|heard| branch.hear(heard, &self.nodes));
+        branch
     }
 
     /// Takes the name of the session from a record of `kind`, if it knows better.
@@ -142,6 +153,7 @@ pub(super) fn node(fields: &Map<String, Value>) -> Node {
         (Some("assistant"), Some(_)) => Kind::Assistant,
         (Some("attachment"), _) if fields.get("attachment").is_some_and(Value::is_object) => Kind::Attachment,
         (Some("progress"), _) => Kind::Progress,
+        _ if queued(fields).is_some() => Kind::Queued,
         _ => Kind::Other,
     };
     // A compaction starts a new tree; a separate field names the record that it continues.

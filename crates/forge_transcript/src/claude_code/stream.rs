@@ -1,7 +1,9 @@
 //! A session read record by record.
 
+use std::collections::HashMap;
+
 use super::boundary::compaction;
-use super::branch::{Node, active_branch};
+use super::branch::{Branch, Node};
 use super::read::Records;
 use super::shape::{Shape, file_stem};
 use crate::attachments::Tally;
@@ -22,7 +24,8 @@ struct Survey {
     summaries: Vec<usize>,
 }
 
-/// Streams the session; returns `None` if the file is not one of Claude Code's, or not read in its order.
+/// Streams the session; returns `None` if the file is not one of Claude Code's, or a compaction kept earlier
+/// records.
 pub(super) fn stream(
     source: &mut Source<'_>,
     format: Format,
@@ -33,13 +36,20 @@ pub(super) fn stream(
         return Ok(None);
     }
     let Some(survey) = Survey::of(source)? else { return Ok(None) };
-    let branch = active_branch(&survey.shape.nodes);
-    let window = branch.is_in_order().then(|| survey.window_start(&branch.active)).flatten();
-    let Some(start) = window else { return Ok(None) };
-    let active = branch.active;
+    let branch = survey.shape.branch();
+    let Some(start) = survey.window_start(&branch) else { return Ok(None) };
     let n_records = survey.shape.nodes.len();
-    let (mut reader, mut tally, mut joiner) = (Records::default(), Tally::default(), Joiner::new(visit));
-    let mut calls = CallTally::default();
+    let mut reading = Reading {
+        branch: &branch,
+        start,
+        compactions: survey.compactions,
+        reader: Records::default(),
+        tally: Tally::default(),
+        joiner: Joiner::new(visit),
+        calls: CallTally::default(),
+        late: HashMap::new(),
+        n_read: 0,
+    };
     let (mut at, mut place) = (0, 0);
     let mut nodes = survey.shape.nodes.into_iter();
     source.each_line(&mut |line| {
@@ -47,29 +57,71 @@ pub(super) fn stream(
             at += 1;
             let node = if survey.are_records.get(at - 1) == Some(&true) { nodes.next() } else { None };
             let Some(node) = node else { return };
-            let record = reader.read(value, node, active.get(place) == Some(&true));
-            let is_in_context = place >= start && record.n_messages() > 0;
-            tally.add(&record, is_in_context);
-            calls.add(place, value);
-            if is_in_context {
-                joiner.push(record);
-            }
+            reading.pass(place, value, node);
             place += 1;
         });
         true
     })?;
-    joiner.finish();
+    reading.joiner.finish();
     Ok(Some(StreamedSession {
         id: survey.shape.id.unwrap_or_else(|| file_stem(source.origin).to_owned()),
         format,
         records: n_records,
         skipped_lines: survey.shape.skipped_lines,
         records_off_branch: branch.n_left,
-        compactions: survey.compactions,
-        attachments: tally.finish(),
-        calls: calls.finish(),
+        compactions: reading.compactions,
+        attachments: reading.tally.finish(),
+        calls: reading.calls.finish(),
         tools: None,
     }))
+}
+
+/// A session that is read record by record.
+struct Reading<'b, 'v> {
+    branch: &'b Branch,
+    /// The first record of what the model would see, in the order of the file.
+    start: usize,
+    compactions: Vec<RecordedCompaction>,
+    reader: Records,
+    tally: Tally,
+    joiner: Joiner<'v>,
+    calls: CallTally,
+    /// The records that are read behind a later one, by its place: the distance from it, the place, and the
+    /// text of each.
+    late: HashMap<usize, Vec<(usize, usize, String, Node)>>,
+    /// The number of records that were read.
+    n_read: usize,
+}
+
+impl Reading<'_, '_> {
+    /// Passes to the record at `place`, in the order of the file.
+    fn pass(&mut self, place: usize, text: &str, node: Node) {
+        if let Some((behind, distance)) = self.branch.behind(place) {
+            self.late.entry(behind).or_default().push((distance, place, text.to_owned(), node));
+            return;
+        }
+        let is_in_window = place >= self.start;
+        for compaction in self.compactions.iter_mut().filter(|compaction| compaction.record == place) {
+            compaction.record = self.n_read;
+        }
+        self.read(place, text, node, is_in_window);
+        let mut late = self.late.remove(&place).unwrap_or_default();
+        late.sort_by_key(|(distance, place, ..)| (*distance, *place));
+        for (_, place, text, node) in late {
+            self.read(place, &text, node, is_in_window);
+        }
+    }
+
+    fn read(&mut self, place: usize, text: &str, node: Node, is_in_window: bool) {
+        let record = self.reader.read(text, node, self.branch.active.get(place) == Some(&true));
+        let is_in_context = is_in_window && record.n_messages() > 0;
+        self.tally.add(&record, is_in_context);
+        self.calls.add(self.n_read, text);
+        if is_in_context {
+            self.joiner.push(record);
+        }
+        self.n_read += 1;
+    }
 }
 
 impl Survey {
@@ -110,9 +162,12 @@ impl Survey {
 
     /// Returns the first record of what the model would see, as [`super::boundary::window`] does; `None` if a
     /// compaction kept earlier records.
-    fn window_start(&self, active: &[bool]) -> Option<usize> {
+    fn window_start(&self, branch: &Branch) -> Option<usize> {
+        let read_at = |place: usize| branch.behind(place).map_or(place, |(behind, _)| behind);
         let is_summed_up = |compaction: &&RecordedCompaction| {
-            self.summaries.iter().any(|summary| *summary >= compaction.record && active[*summary])
+            self.summaries
+                .iter()
+                .any(|summary| read_at(*summary) >= compaction.record && branch.active[*summary])
         };
         let Some(last) = self.compactions.iter().rev().find(is_summed_up) else { return Some(0) };
         let kept = last.kept_from.as_deref().map(IdDigest::of);

@@ -8,6 +8,7 @@ use forge_wire::anthropic::entry_blocks;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use super::queue::OPERATION;
 use crate::RewriteError;
 use crate::anthropic::{Fate, assistant_blocks, content_json, user_blocks};
 use crate::arguments::fields;
@@ -117,6 +118,8 @@ impl<'a> Plan<'a> {
             let written = match (fate, self.fates.get(&place.record)) {
                 _ if is_later_piece => Written::Left,
                 (Fate::Kept, Some(Written::Changed(changed))) => Written::Changed(changed),
+                // The operations of the queue belong together, so its words become a message of their own.
+                (Fate::Kept, _) if is_of_queue(line.records[place.record].raw()) => Written::Changed(line),
                 (Fate::Kept, _) => Written::AsItWas,
                 _ => Written::Changed(line),
             };
@@ -190,7 +193,8 @@ impl Chain<'_> {
 
     /// Writes a record of which messages left or say less.
     fn change(&mut self, record: usize, line: &Line<'_>, plan: &Plan<'_>) -> Result<(), RewriteError> {
-        if self.revision.session.records[record].attachment.is_some() {
+        let is_attached = self.revision.session.records[record].attachment.is_some();
+        if is_attached || is_of_queue(self.revision.raw(record)) {
             // Only Claude Code can write it; here it becomes a message of the user's role.
             return self.insert(line, record);
         }
@@ -258,6 +262,9 @@ impl Chain<'_> {
     /// Writes a line that is not a message, unless it hangs on one that is not written.
     fn other(&mut self, record: usize, plan: &Plan<'_>) {
         let line = self.revision.raw(record).to_owned();
+        if is_of_queue(&line) {
+            return;
+        }
         let hangs = |key: &str| text(&line, key).is_none_or(|uuid| self.uuids.contains(&uuid));
         if !hangs("leafUuid") || !hangs("messageId") || plan.fates.contains_key(&record) {
             return;
@@ -291,6 +298,11 @@ fn around(template: &str, message: &Message) -> String {
         text.push_str("\"isMeta\":true,");
     }
     text
+}
+
+/// Checks whether a line is an operation of the queue.
+fn is_of_queue(line: &str) -> bool {
+    text(line, "type").as_deref() == Some(OPERATION)
 }
 
 /// Returns the text under `key` of the line.
