@@ -257,6 +257,9 @@ fn block(value: &Value) -> Block {
     }
     match fields.get("text").or_else(|| fields.get("refusal")) {
         Some(Value::String(text)) if !is_image(fields) => Block::Text(text.clone()),
+        _ if kind == "file" && fields.get("content").is_some_and(Value::is_string) => {
+            Block::Text(attached_file(value))
+        }
         _ if is_media(kind, value) => Block::Media(openai_media(value)),
         _ if matches!(kind, "step-start" | "step-finish" | "snapshot") => Block::Text(String::new()),
         _ if kind == "text" && !fields.contains_key("content") => Block::Text(String::new()),
@@ -319,6 +322,12 @@ fn is_media(kind: &str, value: &Value) -> bool {
     const KEYS: [&str; 4] = ["inlineData", "fileData", "inline_data", "file_data"];
     matches!(kind, "image" | "image_url" | "input_image" | "document" | "file" | "input_file" | "input_audio")
         || KEYS.iter().any(|key| value.get(key).is_some())
+}
+
+/// Returns a file that was attached as text, between the tags that Cline writes around one.
+fn attached_file(value: &Value) -> String {
+    let [path, content] = ["/path", "/content"].map(|key| word(value, &[key]));
+    format!("<file_content path={}>\n{content}\n</file_content>", json!(path))
 }
 
 /// Returns an image in the form of OpenAI's messages; anything else as it is.

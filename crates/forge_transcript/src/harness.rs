@@ -10,7 +10,7 @@ pub(crate) const HARNESS: &str = "harness";
 
 /// Tags that only harnesses write. A tag that people use in prompts of their own, such as `<context>` or
 /// `<task>`, is not among them.
-const TAGS: [&str; 39] = [
+const TAGS: [&str; 40] = [
     // Claude Code
     "system-reminder",
     "command-name",
@@ -47,6 +47,7 @@ const TAGS: [&str; 39] = [
     "current_datetime",
     "system_reminder",
     "environment_details",
+    "file_content",
     "explicit_instructions",
     "system_date",
     // OpenHands
@@ -73,6 +74,8 @@ const OPENINGS: [&str; 4] = [
     "Stop hook feedback:",
     "[SYSTEM: The user has invoked the \"",
 ];
+/// The first words of what Cline and Roo send when an interrupted task continues: perhaps with an answer.
+const RESUMPTION: &str = "[TASK RESUMPTION] ";
 /// The fixed first words of the summary that Claude Code's own compaction puts in place of a conversation.
 const SUMMARY: &str = "This session is being continued from a previous conversation that ran out of context.";
 /// Tags around the user's answer in a result that is sent as a user message.
@@ -240,9 +243,11 @@ fn split_text(text: &str) -> Vec<(&str, Author)> {
 
 /// Returns the author of a text without blocks at its beginning and end.
 fn author_of(text: &str) -> Author {
+    let is_opened = || OPENINGS.iter().any(|opening| text.starts_with(opening));
+    let is_resumed = || text.starts_with(RESUMPTION) && !has_answer(text);
     if text.starts_with(SUMMARY) {
         Author::Summary
-    } else if OPENINGS.iter().any(|opening| text.starts_with(opening)) || is_result(text) {
+    } else if is_opened() || is_resumed() || is_result(text) {
         Author::Harness
     } else {
         Author::User

@@ -317,7 +317,8 @@ fn openhands_samples() -> Vec<Sample> {
         {"id": 2, "source": "user", "action": "recall", "args": {"query": "Find it."}},
         {"id": 3, "source": "agent", "action": "run", "args": {"command": "ls", "thought": "I look."}, "tool_call_metadata": metadata},
         {"id": 4, "source": "agent", "observation": "run", "content": "out", "cause": 3, "tool_call_metadata": metadata},
-        {"id": 5, "source": "agent", "action": "finish", "args": {"final_thought": "Here."}},
+        {"id": 5, "source": "agent", "action": "finish", "args": {"final_thought": "Here."},
+            "tool_call_metadata": {"function_name": "finish", "tool_call_id": "d", "model_response": {"id": "n"}}},
     ]);
     let seen = "s:Be brief. | u:Find it. | a:I look.+f(c) | r(c):out | a:Here.";
     let older = json!({"issue": {}, "instruction": "x", "history": [
@@ -422,6 +423,9 @@ fn block_samples() -> Vec<Sample> {
         {"role": "user", "content": [tool_result], "ts": 3},
         {"role": "assistant", "content": [say("Here.")], "ts": 4},
     ]);
+    let mut attached = cline.clone();
+    let file = json!({"type": "file", "path": "a.rs", "content": "fn a() {}"});
+    attached[0]["content"].as_array_mut().unwrap().push(file);
     let mut roo = cline.clone();
     for message in roo.as_array_mut().unwrap() {
         message["condenseParent"] = json!("k");
@@ -477,6 +481,11 @@ fn block_samples() -> Vec<Sample> {
     let batch = |body: &Value| json!({"custom_id": "1", "method": "POST", "body": body});
     vec![
         sample("cline", cline.to_string(), seen),
+        sample(
+            "cline",
+            attached.to_string(),
+            "u:Find it. | n:<file_content path=\"a.rs\">\nfn a() {}\n</file_content> | a:I look.+f(c) | r(c):out | a:Here.",
+        ),
         sample("cline", json!({"version": 1, "system_prompt": "Be brief.", "messages": cline}).to_string(), "s:Be brief. | u:Find it. | a:I look.+f(c) | r(c):out | a:Here."),
         folded("cline", roo.to_string(), "u*:It was sought. | u:And?", "u:Find it. | a:I look.+f(c) | r(c):out | a:Here. | u:And?"),
         sample("claude-turns", json!([{"type": "system", "subtype": "init"}, turn("user", json!("Find it.")),
@@ -506,6 +515,8 @@ fn block_samples() -> Vec<Sample> {
         sample("openai-lines", lines(&[batch(&conversation), batch(&conversation)]), seen),
         sample("aider", "\n# aider chat started at 2026-01-01 10:00:00\n\n> Added a.rs.\n\n#### find it  \n#### now\n\nI look.\n\nThere.\n\n> Done.\n\n# aider chat started at 2026-01-02 10:00:00\n".to_owned(),
             "n:Added a.rs. | u:find it\nnow | a:I look.\n\nThere. | n:Done."),
+        sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### find it  \n#### now  \n\nI look.\n\n#### Found\n\n    <p\n    >\nThere.\n".to_owned(),
+            "u:find it\nnow | a:I look.\n\n#### Found\n\n    <p\n    >\nThere."),
     ]
 }
 

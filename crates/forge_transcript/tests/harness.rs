@@ -187,6 +187,14 @@ fn each_part_has_its_own_author() {
             vec![&format!("h [read_file for 'a.rs'] Result:\nfn a() {{}}\n{details}")],
         ),
         (
+            json!([text("[TASK RESUMPTION] This task was interrupted just now."), text(details)]),
+            vec![&format!("h [TASK RESUMPTION] This task was interrupted just now.\n{details}")],
+        ),
+        (
+            json!([text("[TASK RESUMPTION] It was.\n<user_message>\nGo on.\n</user_message>")]),
+            vec!["u [TASK RESUMPTION] It was.\n<user_message>\nGo on.\n</user_message>"],
+        ),
+        (
             json!([{"type": "tool_result", "tool_use_id": "t", "content": "out"}, text("Not that one."),
                 text("<system-reminder>a</system-reminder>")]),
             vec!["u Not that one.", "h <system-reminder>a</system-reminder>"],

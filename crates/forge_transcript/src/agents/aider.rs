@@ -35,14 +35,20 @@ impl EntryFormat for Aider {
         let mut start = 0;
         let mut last = None;
         let mut at = 0;
+        let are_ended = are_ended(text);
+        let speaker_of = |line: &str| match Speaker::of(line) {
+            // A heading in what the model says.
+            Some(Speaker::User) if are_ended && !is_ended(line) => Some(Speaker::Model),
+            speaker => speaker,
+        };
         for line in text.split_inclusive('\n') {
             let title = line.strip_prefix(START);
             if let Some(title) = title {
                 close(&text[start..at], &mut last, &mut chats);
                 chats.push(Listing::default().named(title.trim()));
-            } else if Speaker::of(line).is_some_and(|speaker| last != Some(speaker)) {
+            } else if let Some(speaker) = speaker_of(line).filter(|speaker| last != Some(*speaker)) {
                 close(&text[start..at], &mut last, &mut chats);
-                last = Speaker::of(line);
+                last = Some(speaker);
             } else {
                 at += line.len();
                 continue;
@@ -97,11 +103,22 @@ impl Speaker {
         match line.trim() {
             "" => None,
             _ if line.starts_with("#### ") => Some(Self::User),
-            ">" => Some(Self::Tool),
+            ">" if line.starts_with('>') => Some(Self::Tool),
             _ if line.starts_with("> ") => Some(Self::Tool),
             _ => Some(Self::Model),
         }
     }
+}
+
+/// Checks whether most lines with the user's mark end as aider ends them: other tools strip the blanks.
+fn are_ended(text: &str) -> bool {
+    let marked = || text.lines().filter(|line| Speaker::of(line) == Some(Speaker::User));
+    marked().filter(|line| is_ended(line)).count() * 2 > marked().count()
+}
+
+/// Checks whether a line ends with the two blanks that aider writes after each line of the user's.
+fn is_ended(line: &str) -> bool {
+    line.trim_end_matches(['\r', '\n']).ends_with("  ")
 }
 
 /// Adds a passage to the last chat.

@@ -149,7 +149,10 @@ fn action(event: &Value) -> Vec<Message> {
             .into_iter()
             .map(Message::compacted)
             .collect(),
-        "finish" | "think" if event.get("tool_call_metadata").is_none_or(Value::is_null) => {
+        // Nothing answers a `finish`, even if the model called it as a function.
+        name @ ("finish" | "think")
+            if name == "finish" || event.get("tool_call_metadata").is_none_or(Value::is_null) =>
+        {
             let said = ["final_thought", "thought", "message"].map(text);
             let said = said.into_iter().find(|said| !said.is_empty()).unwrap_or_default();
             messages_of(Role::Assistant, &Value::String(said.to_owned()))

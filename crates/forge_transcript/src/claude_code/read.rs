@@ -334,6 +334,11 @@ fn result_content(content: BlockContent) -> Content {
                 .into_iter()
                 .filter_map(|block| match block {
                     Block::Text(text) => Some(Part::Text(text.text)),
+                    // A tool that was found, by its name alone.
+                    Block::Other(value) if kind(&value) == "tool_reference" => {
+                        let name = value.get("tool_name").map(flat_value).unwrap_or_default();
+                        Some(Part::Text(format!("[tool {name}]")))
+                    }
                     block => serde_json::to_value(block).ok().map(Part::Media),
                 })
                 .collect(),
