@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 /// Returns a power for every file that the command of `power` names by a relative path, or inside `folder`,
 /// in which it runs. Installed programs change with every update and do not belong to the project.
 pub(super) fn files_of(power: &Power, folder: &Path) -> Vec<Power> {
+    let is_shell = matches!(power, Power::RunHook { .. });
     let (texts, folder): (Vec<&str>, _) = match power {
         Power::RunHook { command, .. } => (vec![command], folder.to_owned()),
         Power::StartServer { command, folder: own, .. } => {
@@ -18,7 +19,10 @@ pub(super) fn files_of(power: &Power, folder: &Path) -> Vec<Power> {
         _ => return Vec::new(),
     };
     let mut files: Vec<Power> = Vec::new();
-    for word in texts.into_iter().flat_map(words) {
+    for word in texts
+        .into_iter()
+        .flat_map(|text| words(text).filter(move |word| !is_shell || !is_written(text, word)))
+    {
         let is_inside = Path::new(word).is_relative() || Path::new(word).starts_with(&folder);
         let Some(sha256) = is_inside.then(|| hash_of(&folder.join(word))).flatten() else { continue };
         let file = Power::UseFile { file: word.to_owned(), sha256 };
@@ -34,6 +38,14 @@ pub(super) fn files_of(power: &Power, folder: &Path) -> Vec<Power> {
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_sign = |c: char| c.is_whitespace() || "'\"`;|&<>()$=,{}".contains(c);
     std::iter::once(text).chain(text.split(is_sign)).filter(|word| !word.is_empty())
+}
+
+/// Checks whether a shell only writes what `word`, a part of `text`, names: its content at the time of the
+/// consent changes nothing, and the command itself changes it.
+fn is_written(text: &str, word: &str) -> bool {
+    let at = word.as_ptr() as usize - text.as_ptr() as usize;
+    let before = text[..at].trim_end_matches([' ', '\t', '\'', '"', '|']);
+    before.ends_with('>') && !before.ends_with("<>")
 }
 
 /// The most bytes of a file that are hashed: a hostile one may be practically endless.
@@ -74,6 +86,10 @@ mod tests {
         for (command, expected) in [
             ("./check.sh --fast", &["./check.sh"][..]),
             ("X=1 sh 'check.sh'; ls >out && ./check.sh", &["check.sh", "./check.sh"]),
+            ("cat > check.sh", &[]),
+            ("cat >>'check.sh' 2>&1", &[]),
+            ("cat > check.sh; sh check.sh", &["check.sh"]),
+            ("cat <> check.sh", &["check.sh"]),
             ("tools/a b.py", &["tools/a b.py"]),
             ("cargo test", &[]),
             ("ls tools", &[]),
