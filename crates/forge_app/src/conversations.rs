@@ -56,13 +56,13 @@ impl Conversations {
     /// Takes the events that were taken before they were saved as taken.
     pub(crate) fn take_what_was_taken(&mut self) {
         let mut taken: BTreeMap<AgentId, u64> = BTreeMap::new();
-        for (agent, n) in self.kept.values().flat_map(|work| &work.course.took) {
+        for (agent, n) in self.kept.values().flat_map(|work| &work.course.events.took) {
             let most = taken.entry(agent.clone()).or_default();
             *most = (*most).max(*n);
         }
         for (agent, n) in taken {
             let Some(work) = self.kept.get_mut(&agent) else { continue };
-            while work.course.n_taken < n && work.course.take_emitted().is_some() {}
+            while work.course.events.n_taken < n && work.course.events.take().is_some() {}
         }
     }
 

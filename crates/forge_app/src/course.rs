@@ -28,13 +28,8 @@ pub(crate) struct Course {
     pub(crate) dialogue: Dialogue,
     /// The agents that run after this one, and their event.
     pub(crate) errand: Option<Errand>,
-    /// The events that it emitted and whose agents have yet to run.
-    pub(crate) emitted: Arc<Mutex<Vec<Event>>>,
-    /// The number of its events that were taken, for agents to run on them.
-    pub(crate) n_taken: u64,
-    /// The number of events of each other agent of which it took the last. Its state is saved before that of
-    /// the agent that emitted them: whoever resumes in between must not run it on the same event again.
-    pub(crate) took: BTreeMap<AgentId, u64>,
+    /// The events between it and other agents.
+    pub(crate) events: Events,
     /// The agent whose transform or call started this one. It continues if a run is resumed.
     pub(crate) asked_by: Option<AgentId>,
     /// The number of agents above it in a chain of calls.
@@ -47,6 +42,56 @@ pub(crate) struct Course {
     pub(crate) begun: Option<CheckpointKey>,
     /// The state that is saved.
     pub(crate) saved: Option<Mark>,
+}
+
+/// The events between an agent and others.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    /// Those that it emitted and whose agents have yet to run.
+    pub(crate) emitted: Arc<Mutex<Vec<Event>>>,
+    /// The number of those that were taken, for agents to run on them.
+    pub(crate) n_taken: u64,
+    /// The number of events of each other agent of which it took the last. Its state is saved before that of
+    /// the agent that emitted them: whoever resumes in between must not run it on the same event again.
+    pub(crate) took: BTreeMap<AgentId, u64>,
+}
+
+impl Events {
+    fn lock(&self) -> MutexGuard<'_, Vec<Event>> {
+        self.emitted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the oldest of the events that the agent emitted.
+    pub(crate) fn take(&mut self) -> Option<Event> {
+        let mut emitted = self.lock();
+        let event = (!emitted.is_empty()).then(|| emitted.remove(0))?;
+        drop(emitted);
+        self.n_taken += 1;
+        Some(event)
+    }
+
+    /// Takes those that were saved beside the counters.
+    fn restore(progress: &mut Progress) -> Self {
+        Self {
+            emitted: Arc::new(Mutex::new(take_extra(progress, EMITTED).unwrap_or_default())),
+            n_taken: take_extra(progress, TAKEN).unwrap_or_default(),
+            took: take_extra(progress, TOOK).unwrap_or_default(),
+        }
+    }
+
+    /// Saves them beside the counters.
+    fn save(&self, progress: &mut Progress) {
+        let emitted = self.lock();
+        if !emitted.is_empty() {
+            put_extra(progress, EMITTED, serde_json::to_value(&*emitted));
+        }
+        if self.n_taken > 0 {
+            put_extra(progress, TAKEN, Ok(self.n_taken.into()));
+        }
+        if !self.took.is_empty() {
+            put_extra(progress, TOOK, serde_json::to_value(&self.took));
+        }
+    }
 }
 
 /// The part of an agent's work that is between it and the user.
@@ -171,9 +216,7 @@ impl Course {
         let mut course = Self {
             finished: Arc::new(Mutex::new(take_extra(&mut progress, FINISHED).unwrap_or_default())),
             errand: take_extra(&mut progress, ERRAND),
-            emitted: Arc::new(Mutex::new(take_extra(&mut progress, EMITTED).unwrap_or_default())),
-            n_taken: take_extra(&mut progress, TAKEN).unwrap_or_default(),
-            took: take_extra(&mut progress, TOOK).unwrap_or_default(),
+            events: Events::restore(&mut progress),
             dialogue: Dialogue::restore(&mut progress),
             asked_by: take_extra(&mut progress, ASKED_BY),
             progress,
@@ -202,16 +245,7 @@ impl Course {
         if let Some(errand) = self.errand.as_ref().filter(|errand| !errand.waiting.is_empty()) {
             put_extra(&mut progress, ERRAND, serde_json::to_value(errand));
         }
-        let emitted = self.lock_events();
-        if !emitted.is_empty() {
-            put_extra(&mut progress, EMITTED, serde_json::to_value(&*emitted));
-        }
-        if self.n_taken > 0 {
-            put_extra(&mut progress, TAKEN, Ok(self.n_taken.into()));
-        }
-        if !self.took.is_empty() {
-            put_extra(&mut progress, TOOK, serde_json::to_value(&self.took));
-        }
+        self.events.save(&mut progress);
         self.dialogue.save(&mut progress);
         if let Some(asker) = &self.asked_by {
             put_extra(&mut progress, ASKED_BY, serde_json::to_value(asker));
@@ -233,25 +267,12 @@ impl Course {
             n_entries: conversation.entries().len(),
             iterations: self.progress.iterations,
             spent: self.progress.spent,
-            n_emitted: self.lock_events().len(),
+            n_emitted: self.events.lock().len(),
             n_awaiting: self.dialogue.lock_awaiting().len(),
             n_unheard: self.dialogue.unheard.len(),
             is_paused: self.dialogue.is_paused,
             n_finished: self.finished.lock().unwrap_or_else(PoisonError::into_inner).len(),
         }
-    }
-
-    fn lock_events(&self) -> MutexGuard<'_, Vec<Event>> {
-        self.emitted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the oldest of the events that it emitted.
-    pub(crate) fn take_emitted(&mut self) -> Option<Event> {
-        let mut emitted = self.lock_events();
-        let event = (!emitted.is_empty()).then(|| emitted.remove(0))?;
-        drop(emitted);
-        self.n_taken += 1;
-        Some(event)
     }
 
     /// Counts a reply.

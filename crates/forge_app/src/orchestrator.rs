@@ -168,7 +168,7 @@ impl Orchestrator {
         let others = &Others::new(conversations);
         let mut lent = others.lend(&agent.id);
         let work = &mut lent.work;
-        work.course.took.extend(taken.clone());
+        work.course.events.took.extend(taken.clone());
         *active = Some(agent.id.clone());
         let n_turns = work.conversation.messages().filter(|message| message.starts_turn()).count();
         if let Some(limit) = agent.max_turns.filter(|limit| n_turns >= limit.get()) {

@@ -63,8 +63,8 @@ fn keep_owner(file: &fs::File, old: &fs::Metadata) {
 #[cfg(not(unix))]
 const fn keep_owner(_: &fs::File, _: &fs::Metadata) {}
 
-/// Replaces the file at `path` by `pieces`, one after the other, as [`write_whole`] does, if `is_so` when they
-/// are on the disk and nothing but the name has to be moved. Returns whether it was.
+/// Replaces the file at `path` by `pieces`, one after the other, as [`write_whole`] does, if `is_so` when
+/// they are on the disk and nothing but the name has to be moved. Returns whether it was.
 ///
 /// # Errors
 /// As [`write_whole`], and that of `is_so`.

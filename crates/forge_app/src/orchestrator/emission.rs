@@ -17,8 +17,8 @@ pub(super) async fn run_emitted(
             return Ok(whole);
         }
         let next = run.conversations.iter_mut().find_map(|(id, work)| {
-            let event = work.course.take_emitted()?;
-            Some((event, (id.clone(), work.course.n_taken)))
+            let event = work.course.events.take()?;
+            Some((event, (id.clone(), work.course.events.n_taken)))
         });
         let Some((event, taken)) = next else { return Ok(whole) };
         let agents = run.roster().subscribers(&event.name)?;

@@ -43,7 +43,7 @@ impl<'a> Turn<'a, '_> {
         let finished = Arc::clone(&self.work.course.finished);
         let (notes, noted) = unbounded();
         let Work { conversation, course } = &mut *self.work;
-        let (emitted, started) = (Arc::clone(&course.emitted), Arc::clone(&course.started));
+        let (emitted, started) = (Arc::clone(&course.events.emitted), Arc::clone(&course.started));
         let (awaiting, iterations) = (Arc::clone(&course.dialogue.awaiting), course.progress.iterations);
         *started.lock().unwrap_or_else(PoisonError::into_inner) = Some(BTreeSet::new());
         let tools = ToolCalls {

@@ -13,9 +13,9 @@ pub(super) const OPERATION: &str = "queue-operation";
 /// The queue of a session, as far as its records were seen.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// What waits, the oldest first.
+    /// Those that wait, the oldest first.
     waiting: VecDeque<Queued>,
-    /// What was put into the turn that ran, and the record that says so.
+    /// Those that were put into the turn that ran, and the record that says so.
     taken: Vec<(Queued, usize)>,
     /// The last record of a message that holds each text.
     said: HashMap<IdDigest, usize>,

@@ -21,7 +21,7 @@ pub(super) struct Shape {
     pub(super) id: Option<String>,
     /// Lines that are no record.
     pub(super) skipped_lines: usize,
-    /// What the user typed while the agent worked.
+    /// The words that the user typed while the agent worked.
     pub(super) queue: Queue,
     /// True if any record is one that only Claude Code writes.
     pub(super) is_own: bool,
