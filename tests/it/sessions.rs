@@ -361,7 +361,7 @@ fn what_cannot_come_along_is_listed_before_anything_is_written() {
     let forge = machine();
     let (actual, _) = continued(&forge, "@claude:last", &[]);
     let told = "does not come along:\n  1 piece of thinking";
-    assert!(actual.stderr.contains(told) && actual.stderr.contains("1 image or file ("), "{}", actual.stderr);
+    assert!(actual.stderr.contains(told) && actual.stderr.contains("1 image ("), "{}", actual.stderr);
     for with in ["forge", "codex", "pi", "claude"] {
         let told = forge.run(&["continue", "@codex:last", "--with", with, "--dry-run"]);
         assert!(told.stdout.ends_with("nothing was written\n"), "{with}: {}", told.stdout);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use forge_app::{Checkpointing, Orchestrator, Resume, RunError, RunEvent, RunReport, StopReason};
+use forge_app::{Checkpointing, Orchestrator, Resume, RunError, RunEvent, RunReport, StopReason, run_cards};
 use forge_domain::*;
 use forge_infra::{SqliteCheckpointStore, SqlitePlace, SystemClock};
 use forge_services::workflow::{Layers, Source, load};
@@ -242,6 +242,37 @@ async fn what_was_spent_counts_when_a_run_is_resumed() {
             assert_eq!(report.progress.spent, expected.progress.spent, "{what}");
         }
     }
+}
+
+#[tokio::test]
+async fn totals_and_lists_count_every_agent_of_a_run() {
+    let yaml = |most: usize| {
+        let agent = |id| format!("{{ id: {id}, model: 'p:m', subscribe: [go], max_iterations: {most} }}");
+        format!("agents: [{}, {}]\nmodels: {{ m: {{ window: 99000, {PRICE} }} }}", agent("one"), agent("two"))
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let place = SqlitePlace::new(folder.path().join("runs.db"));
+    let store: Arc<dyn CheckpointStore> = Arc::new(SqliteCheckpointStore::open(&place).await.unwrap());
+    let provider = Arc::new(Busy::default());
+    let mut process_one = process(&yaml(2), &provider, &store);
+    let first = process_one.dispatch(&Event::new("go", "x")).await.unwrap();
+    process_one.close().await;
+    assert_eq!(
+        (first.totals.calls, first.totals.usage, first.totals.spent.cost),
+        (4, first.usage, first.cost)
+    );
+
+    let mut process_two = process(&yaml(3), &provider, &store);
+    process_two.restore(&Resume::from("last")).await.unwrap();
+    let second = process_two.proceed().await.unwrap();
+    process_two.close().await;
+    assert!(second.iterations > 0);
+    assert_eq!(second.totals.calls, first.iterations + second.iterations);
+    let mut both = first.cost;
+    both += second.cost;
+    assert_eq!(second.totals.spent.cost, both);
+    let cards = run_cards(&*store, None, 10).await.unwrap();
+    assert_eq!(cards.iter().map(|card| card.spent).collect::<Vec<_>>(), [second.totals.spent]);
 }
 
 #[tokio::test]

@@ -66,6 +66,7 @@ impl Desk {
         self.claim = Some(claimed);
         self.is_over = false;
         self.fenced_by = None;
+        self.report.is_taken_over = false;
     }
 
     /// Notes why the store failed.
@@ -74,6 +75,7 @@ impl Desk {
             StoreError::Fenced { by, .. } => {
                 self.is_over = true;
                 self.fenced_by = Some(by.clone());
+                self.report.is_taken_over = true;
             }
             StoreError::NotFound { .. } => self.is_over = true,
             StoreError::TimedOut { .. } => self.paused_until = now.checked_add(PAUSE).ok(),
@@ -111,6 +113,8 @@ pub struct CheckpointTally {
     pub failed: usize,
     /// The reason why the latest state is not in the store; `None` if it is.
     pub unsaved: Option<String>,
+    /// True if another process has taken the run over, which saves it from now on.
+    pub is_taken_over: bool,
     /// The last checkpoint that was saved, and the token under which it was.
     #[serde(skip)]
     pub last: Option<(CheckpointKey, FencingToken)>,
@@ -190,7 +194,14 @@ impl Holder for Embedding {
 impl Checkpointing {
     /// Saves the checkpoints of `run`, which begins with the first of them, in `store`.
     pub fn new(store: Arc<dyn CheckpointStore>, clock: Arc<dyn Clock>, run: RunId) -> Self {
-        let report = CheckpointTally { run: run.clone(), saved: 0, failed: 0, unsaved: None, last: None };
+        let report = CheckpointTally {
+            run: run.clone(),
+            saved: 0,
+            failed: 0,
+            unsaved: None,
+            is_taken_over: false,
+            last: None,
+        };
         Self {
             store: LeasedStore::new(store),
             clock,

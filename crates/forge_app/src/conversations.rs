@@ -55,12 +55,8 @@ impl Conversations {
 
     /// Takes the events that were taken before they were saved as taken.
     pub(crate) fn take_what_was_taken(&mut self) {
-        let mut taken: BTreeMap<AgentId, u64> = BTreeMap::new();
-        for (agent, n) in self.kept.values().flat_map(|work| &work.course.events.took) {
-            let most = taken.entry(agent.clone()).or_default();
-            *most = (*most).max(*n);
-        }
-        for (agent, n) in taken {
+        let took = self.kept.values().flat_map(|work| work.course.events.took.clone());
+        for (agent, n) in took.collect::<Vec<_>>() {
             let Some(work) = self.kept.get_mut(&agent) else { continue };
             while work.course.events.n_taken < n && work.course.events.take().is_some() {}
         }

@@ -92,7 +92,9 @@ pub use replay::{
 };
 pub use resume::{Restored, Resume, ResumeError, elsewhere, files_elsewhere};
 pub use run_event::{RunEvent, Watcher};
-pub use run_report::{AgentResponse, DeniedBy, DeniedCall, Remedy, RunError, RunReport, StopReason};
+pub use run_report::{
+    AgentResponse, DeniedBy, DeniedCall, Remedy, RunError, RunReport, RunTotals, StopReason,
+};
 pub use services::Services;
 pub use session_name::{SessionName, SessionNameError, Which, short_names};
 pub use slice::{Answer, AnswerWhat, Correspondence, Pacing, PauseHandle, SliceLimits};

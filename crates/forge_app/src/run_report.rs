@@ -4,7 +4,7 @@ use std::fmt;
 
 use forge_domain::compaction::{CompactError, CompactionReport, StrategyStatistics};
 use forge_domain::{
-    AgentId, Cost, ModelError, Overspend, Progress, ProviderError, RecordError, SinkError, StillOver,
+    AgentId, Cost, ModelError, Overspend, Progress, ProviderError, RecordError, SinkError, Spent, StillOver,
     StoreError, TemplateError, ToolName, ToolsUnavailable, UnknownToolError, UnsupportedReasoning, Usage,
     quantity,
 };
@@ -40,6 +40,8 @@ pub struct RunReport {
     pub summary_cost: Cost,
     /// The counters of the last agent since its work began, over all processes.
     pub progress: Progress,
+    /// What all agents have consumed since the run began, over all processes.
+    pub totals: RunTotals,
     /// The tally of the checkpoints in this process; `None` if none are saved.
     pub checkpoints: Option<CheckpointTally>,
     /// The reason why it ended.
@@ -62,6 +64,7 @@ impl RunReport {
             summary_usage: Usage::default(),
             summary_cost: Cost::default(),
             progress: Progress::default(),
+            totals: RunTotals::default(),
             checkpoints: None,
             stop,
         }
@@ -100,6 +103,7 @@ impl RunReport {
             strategies: self.strategies.and(later.strategies),
             summary_calls: self.summary_calls + later.summary_calls,
             progress: later.progress,
+            totals: later.totals,
             checkpoints: later.checkpoints,
             stop: later.stop,
             ..self
@@ -116,6 +120,17 @@ impl RunReport {
         let stop = stop.clone();
         Self { stop, ..self.then(later) }
     }
+}
+
+/// What all agents of a run have consumed since it began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RunTotals {
+    /// Calls to models, without those for summaries.
+    pub calls: usize,
+    /// The usage that the provider reported for these calls.
+    pub usage: Usage,
+    /// The tokens and the cost of all calls, of those for summaries and of those that broke off.
+    pub spent: Spent,
 }
 
 /// A tool call that was not made because it was not allowed.

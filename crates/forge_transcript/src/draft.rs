@@ -51,9 +51,9 @@ impl<'a> Draft<'a> {
         let results = read.iter().filter(|item| item.answered_id().is_some()).count();
         let whole = |item: &OpenMessage| item.whole(session).into_owned();
         let (mut read, mut repairs) = repair(read, whole, OpenMessage::made);
-        if let Some(first) = without_user(read.iter().map(OpenMessage::voice)) {
-            let message = whole(&read[first]).said_by_user();
-            read[first].said = OpenSaid::Whole(Box::new(message));
+        for place in without_user(read.iter().map(OpenMessage::voice)) {
+            let message = whole(&read[place]).said_by_user();
+            read[place].said = OpenSaid::Whole(Box::new(message));
         }
         let mut items: Vec<Item> = read.into_iter().map(OpenMessage::into_item).collect();
         for item in &mut items {

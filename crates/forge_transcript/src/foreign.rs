@@ -57,6 +57,10 @@ const QWEN_CODE: Foreign = foreign_format("a Qwen Code session");
 const COHERE: Foreign = foreign_format("a Cohere chat history");
 const CHAT_GPT: Foreign = foreign_format("a ChatGPT export");
 const CLAUDE_AI: Foreign = foreign_format("a Claude.ai export");
+const OTHER_ROLES: Foreign = with_way(
+    "a JSONL file of messages with other roles than OpenAI's",
+    "rename the roles to system, user, assistant and tool, and read it as `openai-lines`",
+);
 
 /// A format by the keys that its documents have at the top. Where the document is a list or has a record a
 /// line, they are those of the first record.
@@ -98,14 +102,6 @@ pub(crate) fn of_document(fields: &Map<String, Value>, layout: Layout) -> Option
     let has = |keys: &[&str]| keys.iter().all(|key| fields.contains_key(*key));
     let by_keys = || DOCUMENTS.iter().find(|(keys, _)| has(keys)).map(|(_, foreign)| *foreign);
     by_kind.or_else(by_keys).or_else(|| match layout {
-        Layout::Lines if has(&["messages"]) => Some(with_way(
-            "a JSONL file with a conversation on each line",
-            "save one line as a file of its own",
-        )),
-        Layout::Lines if has(&["role"]) => Some(with_way(
-            "a JSONL file with a message on each line",
-            "`jq -s . FILE` makes it a list of messages",
-        )),
         Layout::List
             if matches!(kind, "system" | "user" | "assistant")
                 && (has(&["message"]) || has(&["subtype"])) =>
@@ -115,7 +111,8 @@ pub(crate) fn of_document(fields: &Map<String, Value>, layout: Layout) -> Option
                 "`jq -c '.[]' FILE` makes it a Claude Code session, one record a line",
             ))
         }
-        Layout::One | Layout::List | Layout::Lines => of_entry(fields),
+        Layout::Lines => of_entry(fields).or_else(|| has(&["role"]).then_some(OTHER_ROLES)),
+        Layout::One | Layout::List => of_entry(fields),
     })
 }
 

@@ -25,7 +25,7 @@ const TAGS: [&str; 40] = [
     NOTIFICATION,
     "user-prompt-submit-hook",
     "cross-session-message",
-    "teammate-message",
+    TEAMMATE,
     "ide_opened_file",
     "ide_selection",
     "ide_diagnostics",
@@ -58,6 +58,8 @@ const TAGS: [&str; 40] = [
 ];
 /// The tag around what the user typed after the name of a command.
 const COMMAND_ARGUMENTS: &str = "command-args";
+/// The tag around a message of another agent of a team.
+const TEAMMATE: &str = "teammate-message";
 /// The tag around the end of a background task.
 const NOTIFICATION: &str = "task-notification";
 /// The tag around the project's rules, which follow a heading of their own.
@@ -80,6 +82,17 @@ const RESUMPTION: &str = "[TASK RESUMPTION] ";
 const SUMMARY: &str = "This session is being continued from a previous conversation that ran out of context.";
 /// Tags around the user's answer in a result that is sent as a user message.
 const ANSWERS: [&str; 3] = ["<answer>", "<feedback>", "<user_message>"];
+
+/// What harnesses say of a call that the user refused, and what they put before the user's words there: those
+/// of Claude Code, Copilot CLI and opencode.
+const REFUSALS: [(&str, &str); 3] = [
+    ("The user doesn't want to proceed with this tool use.", "the user said:"),
+    ("The user rejected this tool call.", "User feedback:"),
+    ("The user rejected permission to use this specific tool call", "with the following feedback:"),
+];
+/// What Claude Code adds to such a result, and what it says itself in place of the user.
+const AFTER_REFUSAL: &str = "\n\nNote: The user's next message";
+const NO_WORDS: &str = "The user wants to clarify these questions.";
 
 /// The author of a part of a user message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +129,20 @@ pub(crate) fn split_notes(message: Message, by: &str) -> Vec<Message> {
     messages
 }
 
+/// Marks the user's words in the result of a call that they refused.
+pub(crate) fn mark_user_words(message: Message) -> Message {
+    let Body::Tool(result) = &message.body else { return message };
+    let text = result.content.to_text();
+    let said = REFUSALS.iter().find_map(|(opening, before)| {
+        let said = text.trim_start().strip_prefix(opening)?.split_once(before)?.1;
+        Some(said.split(AFTER_REFUSAL).next().unwrap_or(said).trim().to_owned())
+    });
+    match said.filter(|said| !said.is_empty() && !said.starts_with(NO_WORDS)) {
+        Some(said) => message.quoting_user(said),
+        None => message,
+    }
+}
+
 impl Author {
     fn mark(self, message: Message, by: &str) -> Message {
         match self {
@@ -126,19 +153,38 @@ impl Author {
     }
 }
 
-/// Returns the place of the first note of a session in which no message is the user's, and none stands for
-/// some: it counts as the user's, so that there is something to work on.
-pub(crate) fn without_user(messages: impl IntoIterator<Item = Voice>) -> Option<usize> {
-    let mut first = None;
+/// Returns the places of the notes that count as the user's, in a session in which no message is the user's
+/// and no summary stands for some: the first, so that there is something to work on, and the last order of
+/// another agent.
+pub(crate) fn without_user(messages: impl IntoIterator<Item = Voice>) -> Vec<usize> {
+    let (mut first, mut last) = (None, None);
     for (place, voice) in messages.into_iter().enumerate() {
         if voice.starts_turn || voice.is_compacted {
-            return None;
+            return Vec::new();
         }
         if voice.role == Role::User {
             first = first.or(Some(place));
         }
+        if voice.is_order {
+            last = Some(place);
+        }
     }
-    first
+    first.into_iter().chain(last.filter(|last| first != Some(*last))).collect()
+}
+
+/// Checks whether a note is an order that another agent of a team gives in words.
+fn is_order(note: &Message) -> bool {
+    let Body::User(content) = &note.body else { return false };
+    let text = match content {
+        Content::Text(text) => text.as_str(),
+        Content::Parts(parts) => match parts.first() {
+            Some(Part::Text(text)) => text.as_str(),
+            _ => return false,
+        },
+    };
+    let said = opens(text.trim_start(), TEAMMATE).then(|| text.split_once('>')).flatten();
+    // The other messages between agents, such as that one has nothing to do, are JSON.
+    said.is_some_and(|(_, said)| !said.trim_start().starts_with('{'))
 }
 
 /// The author of a message.
@@ -147,11 +193,17 @@ pub(crate) struct Voice {
     pub(crate) role: Role,
     starts_turn: bool,
     is_compacted: bool,
+    is_order: bool,
 }
 
 impl Voice {
     pub(crate) fn of(message: &Message) -> Self {
-        Self { role: message.role(), starts_turn: message.starts_turn(), is_compacted: message.is_compacted }
+        Self {
+            role: message.role(),
+            starts_turn: message.starts_turn(),
+            is_compacted: message.is_compacted,
+            is_order: message.note_by().is_some() && is_order(message),
+        }
     }
 }
 

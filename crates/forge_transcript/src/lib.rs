@@ -59,7 +59,7 @@ pub use glance::{Folder, Glance, compactions_in, folder_in, glance};
 pub use handover::{Handover, Loss, LossKind, NewSession, Successor};
 pub use read::{read, read_as, read_held};
 pub use record::Record;
-pub use recorded_call::{RecordedCall, recorded_total};
+pub use recorded_call::{RecordedCall, RecordedTotal, recorded_total};
 pub use recorded_compaction::RecordedCompaction;
 pub use recording::Recording;
 pub use repair::Repair;

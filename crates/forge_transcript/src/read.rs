@@ -166,6 +166,8 @@ mod tests {
         let known = known_formats();
         assert!(known.starts_with("openai, anthropic, tau-bench, "), "{known}");
         let unknown = format!("f has an unknown format (known: {known}); convert it to one of these");
+        let prose = "f is text for people, not a session that is read\n  help: take the file in which the agent itself \
+            keeps the session, which is JSON; `forge sessions` lists those of this machine";
         for (bytes, expected) in [
             (&b""[..], "f is empty; was the session written to another file?"),
             (b" \n", "f is empty; was the session written to another file?"),
@@ -184,9 +186,12 @@ mod tests {
                 "f is cut off at line 1, column 10: the JSON does not end; copy the whole file",
             ),
             (
-                b"# Notes",
-                "f is not JSON at line 1, column 1: expected value; fix it there, or export the session again",
+                b"{\"messages\": [,]}",
+                "f is not JSON at line 1, column 15: expected value; fix it there, or export the session again",
             ),
+            (b"# Notes", prose),
+            (b"<!-- Written by a tool -->\n\n# Fix it", prose),
+            (b"Fix it.", prose),
             (
                 b"{\"choices\": []}",
                 &format!(

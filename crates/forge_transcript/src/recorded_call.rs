@@ -1,5 +1,6 @@
 //! The calls of models that a recording agent took down: their tokens, and their cost if it knew it.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use forge_domain::{Dollars, Tokens, Usage};
@@ -99,6 +100,7 @@ const FORMS: [Form; 8] = [
     Form {
         places: &[
             "/usage",
+            "/message/usage",
             "/response/usage",
             "/extra/response/usage",
             "/tool_call_metadata/model_response/usage",
@@ -131,8 +133,9 @@ const COSTS: [&str; 6] = [
     "/context/usage/cost",
 ];
 
-const MODELS: [&str; 12] = [
+const MODELS: [&str; 13] = [
     "/message/model",
+    "/message/usage/model",
     "/payload/model",
     "/modelInfo/id",
     "/info/modelID",
@@ -163,9 +166,18 @@ impl Session {
     }
 }
 
+/// The figures that a document has of all its calls together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedTotal {
+    /// Their sum.
+    pub sum: RecordedCall,
+    /// Their number; 1 if the document does not tell it.
+    pub n_calls: NonZeroUsize,
+}
+
 /// Returns the figures that a document has of all its calls together, if it has any: those of SWE-agent,
 /// OpenHands and requests that were logged with their reply.
-pub fn recorded_total(document: &[u8]) -> Option<RecordedCall> {
+pub fn recorded_total(document: &[u8]) -> Option<RecordedTotal> {
     let text = std::str::from_utf8(document).ok().filter(|text| text.trim_start().starts_with('{'))?;
     let file = Fields::of(text);
     let object = |key: &str| parse::<Value>(file.get(key)).unwrap_or_default();
@@ -188,14 +200,16 @@ pub fn recorded_total(document: &[u8]) -> Option<RecordedCall> {
         .or_else(|| object("cost").as_f64())
         .or_else(|| object("accumulated_cost").as_f64());
     let dollars = dollars.filter(|dollars| *dollars > 0.0);
+    if usage.is_none() && dollars.is_none() {
+        return None;
+    }
+    let told = info.pointer("/model_stats/api_calls").and_then(Value::as_u64);
+    let told = told.and_then(|calls| usize::try_from(calls).ok());
+    let costs = || metrics.get("costs").and_then(Value::as_array).map(Vec::len);
+    let n_calls = told.or_else(costs).and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN);
     let model = beside(&response, "model").as_str().map(Arc::from);
-    (usage.is_some() || dollars.is_some()).then(|| RecordedCall {
-        record: 0,
-        model,
-        usage: usage.unwrap_or_default(),
-        dollars: dollars.and_then(Dollars::new),
-        is_aside: false,
-    })
+    let (usage, dollars) = (usage.unwrap_or_default(), dollars.and_then(Dollars::new));
+    Some(RecordedTotal { sum: RecordedCall { record: 0, model, usage, dollars, is_aside: false }, n_calls })
 }
 
 /// A tally of the calls of a session, filled entry by entry.
@@ -390,6 +404,12 @@ mod tests {
                 vec![(7, 0, 0, 8, None)],
             ),
             (
+                vec![
+                    json!({"message": {"usage": {"prompt_tokens": 7, "completion_tokens": 8, "model": "m"}}}),
+                ],
+                vec![(7, 0, 0, 8, None)],
+            ),
+            (
                 vec![json!({"usage": {"input_tokens": 0, "output_tokens": 0}}), json!({"role": "user"})],
                 vec![],
             ),
@@ -400,18 +420,26 @@ mod tests {
 
     #[test]
     fn a_document_has_the_total() {
-        for (document, prompt, dollars) in [
+        for (document, n_calls, prompt, dollars) in [
             (
-                json!({"info": {"model_stats": {"instance_cost": 0.5, "tokens_sent": 9}}, "history": []}),
+                json!({"info": {"model_stats": {"instance_cost": 0.5, "tokens_sent": 9, "api_calls": 3}}}),
+                3,
                 9,
                 Some(0.5),
             ),
-            (json!({"metrics": {"accumulated_cost": 0.25}, "history": []}), 0, Some(0.25)),
-            (json!({"messages": [], "response": {"usage": {"prompt_tokens": 3}}, "cost": 0.1}), 3, Some(0.1)),
+            (json!({"metrics": {"accumulated_cost": 0.25}, "history": []}), 1, 0, Some(0.25)),
+            (json!({"metrics": {"accumulated_cost": 0.5, "costs": [{}, {}]}}), 2, 0, Some(0.5)),
+            (
+                json!({"messages": [], "response": {"usage": {"prompt_tokens": 3}}, "cost": 0.1}),
+                1,
+                3,
+                Some(0.1),
+            ),
         ] {
-            let total = recorded_total(document.to_string().as_bytes()).unwrap();
-            let actual = (total.usage.prompt_tokens.as_u64(), total.dollars.map(Dollars::as_f64));
-            assert_eq!(actual, (prompt, dollars), "{document}");
+            let RecordedTotal { sum, n_calls: calls } =
+                recorded_total(document.to_string().as_bytes()).unwrap();
+            let actual = (calls.get(), sum.usage.prompt_tokens.as_u64(), sum.dollars.map(Dollars::as_f64));
+            assert_eq!(actual, (n_calls, prompt, dollars), "{document}");
         }
         assert_eq!(recorded_total(b"{\"messages\": []}"), None);
         assert_eq!(recorded_total(b"[1]"), None);

@@ -46,8 +46,8 @@ impl Session {
             }
         }
         let mut recording = builder.finish();
-        if let Some(first) = without_user(recording.messages.iter().map(Voice::of)) {
-            let said = &mut recording.messages[first];
+        for place in without_user(recording.messages.iter().map(Voice::of)) {
+            let said = &mut recording.messages[place];
             *said = std::mem::replace(said, Message::user("")).said_by_user();
         }
         recording

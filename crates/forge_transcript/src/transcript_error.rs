@@ -66,6 +66,15 @@ pub enum TranscriptError {
         /// The parser's error. It is no source: its words have the place again.
         fault: serde_json::Error,
     },
+    /// It is words, such as Markdown.
+    #[error(
+        "{origin} is text for people, not a session that is read\n  help: take the file in which the agent itself \
+         keeps the session, which is JSON; `forge sessions` lists those of this machine"
+    )]
+    Prose {
+        /// Name of the file.
+        origin: String,
+    },
     /// It is JSON, but of no format that is read here.
     #[error("{origin} has an unknown format (known: {known}); convert it to one of these")]
     UnknownFormat {

@@ -3,12 +3,16 @@
 use forge_domain::compaction::{is_written_text, pieces_around_written, recognize_written};
 use forge_domain::{Body, Content, Message, Part, Role};
 
-use crate::harness::{HARNESS, split_notes};
+use crate::harness::{HARNESS, mark_user_words, split_notes};
 
 /// Splits `message` into messages: what a compaction wrote are messages of their own, marked as such, and so
-/// are the notes of a harness, and the text before and after them. Usually there is one.
+/// are the notes of a harness, and the text before and after them. Usually there is one. The user's words in a
+/// result are marked.
 pub(crate) fn split(message: Message) -> Vec<Message> {
-    split_written(message).into_iter().flat_map(|message| split_notes(message, HARNESS)).collect()
+    split_written(mark_user_words(message))
+        .into_iter()
+        .flat_map(|message| split_notes(message, HARNESS))
+        .collect()
 }
 
 fn split_written(message: Message) -> Vec<Message> {

@@ -517,6 +517,11 @@ fn block_samples() -> Vec<Sample> {
             "n:Added a.rs. | u:find it\nnow | a:I look.\n\nThere. | n:Done."),
         sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### find it  \n#### now  \n\nI look.\n\n#### Found\n\n    <p\n    >\nThere.\n".to_owned(),
             "u:find it\nnow | a:I look.\n\n#### Found\n\n    <p\n    >\nThere."),
+        sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### find it  \n#### now  \n\n#### Found\n\nThere.\n\n> Done.\n".to_owned(),
+            "u:find it\nnow | a:#### Found\n\nThere. | n:Done."),
+        // A formatter was at it.
+        sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### find it\n\n####\n\n#### now\n\nI look.\n".to_owned(),
+            "u:find it\n\n\n\nnow | a:I look."),
     ]
 }
 
@@ -645,12 +650,55 @@ fn log_samples() -> Vec<Sample> {
     let header = json!({"_type": "metadata", "key": "session", "last_consolidated": 0});
     let plain =
         [json!({"role": "user", "content": "Find it."}), json!({"role": "assistant", "content": "Here."})];
+    let made = |id: &str, name: &str| json!({"id": id, "type": "function", "function": {"name": name, "arguments": "{}"}});
+    let state = |id: &str, status: &str, printed: &str| json!({"toolCallId": id, "status": status, "output": [{"name": "Terminal", "description": "x", "content": printed}]});
+    let continued = json!({"sessionId": "s", "title": "Find it", "workspaceDirectory": "/w", "history": [
+        {"message": {"role": "user", "content": say("Find it.")}, "contextItems": [{"name": "a.rs", "content": "fn a() {}"}]},
+        {"message": {"role": "assistant", "content": "I look.", "toolCalls": [made("c", "f"), made("d", "g")]}, "contextItems": [],
+            "toolCallStates": [state("c", "done", "out"), state("d", "errored", "late")]},
+        {"message": {"role": "thinking", "content": "Hm."}, "contextItems": []},
+        {"message": {"role": "assistant", "content": "Here."}, "contextItems": []}]});
     vec![
         sample("anthropic-lines", lines(&anthropic), seen),
         sample("gemini-events", lines(&gemini), seen),
         sample("tau2-bench", json!({"info": {}, "tasks": [], "simulations": [simulation]}).to_string(), seen),
         sample("openai-lines", lines(&[&[header][..], &plain].concat()), "u:Find it. | a:Here."),
+        sample(
+            "openai-lines",
+            lines(&[
+                json!({"role": "_checkpoint", "id": 0}),
+                plain[0].clone(),
+                json!({"role": "_usage", "token_count": 9}),
+                json!({"role": "assistant", "content": [{"type": "think", "think": "Hm.", "encrypted": null}, {"type": "text", "text": "I look."}],
+                    "tool_calls": [{"type": "function", "id": "c", "function": {"name": "f", "arguments": "{}"}}]}),
+                json!({"role": "tool", "content": [{"type": "text", "text": "out"}], "tool_call_id": "c"}),
+                json!({"role": "assistant", "content": [{"type": "think", "think": "Hm."}, {"type": "text", "text": "Here."}]}),
+                json!({"role": "_checkpoint", "id": 1}),
+            ]),
+            seen,
+        ),
+        sample(
+            "openai-conversations",
+            json!({"active_id": "a", "conversations": [{"id": "a", "title": "Find it", "messages": plain}, {"title": "b", "messages": []}]}).to_string(),
+            "u:Find it. | a:Here.",
+        ),
+        sample("continue-dev", continued.to_string(), "n:fn a() {} | u:Find it. | a:I look.+f(c)+g(d) | r(c):out | r!(d):late | a:Here."),
     ]
+}
+
+#[test]
+fn reasoning_in_a_content_stays_in_its_agents_file() {
+    let openai = forge_transcript::Format::named("openai").unwrap();
+    let text = lines(&[
+        json!({"role": "user", "content": "Find it."}),
+        json!({"role": "assistant", "content": [{"type": "think", "think": "Hm."}, {"type": "text", "text": "Here."}]}),
+        json!({"role": "_usage", "token_count": 9}),
+    ]);
+    let session = read(text.as_bytes(), "f").unwrap().remove(0);
+    let written = Draft::open(&session, 0).rewrite(text.as_bytes(), &[], openai).unwrap();
+    let written: Value = serde_json::from_slice(&written).unwrap();
+    let reply = json!({"role": "assistant", "content": [{"type": "text", "text": "Here."}], "reasoning_content": "Hm."});
+    assert_eq!(written, json!({"messages": [{"role": "user", "content": "Find it."}, reply]}));
 }
 
 /// What is written as ATIF says the same as what it was written from.

@@ -136,8 +136,9 @@ fn files() -> Vec<(String, &'static str, &'static str)> {
             "Claude Code's turns",
             "jq -c",
         ),
-        (lines(&[json!({"role": "user", "content": "hi"}), json!({"role": "assistant", "content": "ho"})]), "message on each line", "jq -s"),
-        (lines(&[json!({"messages": []}), json!({"messages": []})]), "conversation on each line", "one line"),
+        (lines(&[json!({"role": "user", "content": "hi"}), json!({"role": "assistant", "content": "ho"})]), "OpenAI messages", ""),
+        (lines(&[json!({"role": "human", "content": "hi"}), json!({"role": "bot", "content": "ho"})]), "other roles than OpenAI's", "rename the roles"),
+        (lines(&[json!({"messages": []}), json!({"messages": []})]), "OpenAI messages", ""),
         ("# aider chat started at 2026-01-01 10:00:00\n\n#### hi\n".to_owned(), "Aider", ""),
         (json!({"choices": [{"message": {"role": "assistant", "content": "hi"}}]}).to_string(), "answer of chat completions", ""),
     ]

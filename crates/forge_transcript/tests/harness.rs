@@ -298,6 +298,65 @@ fn observations_are_no_words_of_the_user() {
 }
 
 #[test]
+fn the_users_words_in_a_refused_calls_result_are_marked() {
+    let refused = "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a \
+                   file edit, the new_string was NOT written to the file).";
+    for (said, expected) in [
+        (
+            format!("{refused} To tell you how to proceed, the user said:\nFirst\n\nthe tests."),
+            Some("First\n\nthe tests."),
+        ),
+        (
+            format!(
+                "{refused} To tell you how to proceed, the user said:\nやめて\n\nNote: The user's next message may \
+                     contain a correction or preference."
+            ),
+            Some("やめて"),
+        ),
+        (
+            format!(
+                "{refused} To tell you how to proceed, the user said:\nThe user wants to clarify these questions."
+            ),
+            None,
+        ),
+        (format!("{refused} STOP what you are doing and wait."), None),
+        (
+            "The user rejected this tool call. User feedback: Why that folder?".to_owned(),
+            Some("Why that folder?"),
+        ),
+        ("The user rejected this tool call.".to_owned(), None),
+        (
+            "The user rejected permission to use this specific tool call with the following feedback: use rg"
+                .to_owned(),
+            Some("use rg"),
+        ),
+        (format!("1: {refused} the user said: x"), None),
+    ] {
+        let result = json!({"type": "tool_result", "tool_use_id": "c", "is_error": true, "content": said});
+        let call = json!({"type": "tool_use", "id": "c", "name": "Bash", "input": {"command": "ls"}});
+        let made = json!({"role": "assistant", "content": [call]});
+        let calls = json!([{"id": "c", "type": "function", "function": {"name": "Bash", "arguments": "{}"}}]);
+        for file in [
+            claude_code(&[
+                record(&json!("Go.")),
+                json!({"type": "assistant", "message": made}),
+                record(&json!([result])),
+            ]),
+            json!({"messages": [entry(&json!("Go.")), made, entry(&json!([result]))]}).to_string(),
+            openai(&[
+                entry(&json!("Go.")),
+                json!({"role": "assistant", "content": null, "tool_calls": calls}),
+                json!({"role": "tool", "tool_call_id": "c", "content": said}),
+            ]),
+        ] {
+            let session = read(file.as_bytes(), "f").unwrap().remove(0);
+            let result = session.messages().find(|message| message.role() == Role::Tool).unwrap();
+            assert_eq!(result.user_words(), expected, "{file}");
+        }
+    }
+}
+
+#[test]
 fn a_session_without_a_users_word_begins_with_one() {
     let reminder = json!("<system-reminder>a</system-reminder>");
     let answer = json!({"role": "assistant", "content": "Yes."});
@@ -316,6 +375,14 @@ fn a_session_without_a_users_word_begins_with_one() {
             assert_eq!(replayed, [true, false, false]);
         }
     }
+    let order = |text: &str| {
+        entry(&json!(format!("<teammate-message teammate_id=\"team-lead\">\n{text}\n</teammate-message>")))
+    };
+    let idle = order("{\"type\":\"idle\"}");
+    let file = openai(&[order("Find it."), answer.clone(), order("Fix it."), answer.clone(), idle]);
+    let session = read(file.as_bytes(), "f").unwrap().remove(0);
+    let turns: Vec<bool> = Draft::open(&session, 0).messages().map(|message| message.starts_turn()).collect();
+    assert_eq!(turns, [true, false, true, false, false]);
     let summary = json!({"type": "user", "isCompactSummary": true, "message": entry(&json!("It was long."))});
     let file = claude_code(&[summary, record(&reminder)]);
     let sessions = read(file.as_bytes(), "f").unwrap();

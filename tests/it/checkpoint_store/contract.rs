@@ -826,8 +826,12 @@ async fn runs_are_told_with_their_holders(subject: Subject) {
     subject.save(&b, checkpoint("writer", "1", &said(&["one"]))).await;
     subject.store.release(&b).await.unwrap();
     assert_eq!(told().await, [held_a, ("b".to_owned(), None)]);
-    subject.store.delete(&Deletion::Run(run("b")), Sweep::Done).await.unwrap();
-    assert_eq!(told().await.len(), 1);
+    let nothing_saved = subject.claim("c").await;
+    subject.store.release(&nothing_saved).await.unwrap();
+    for (name, left) in [("b", 2), ("c", 1)] {
+        let deleted = subject.store.delete(&Deletion::Run(run(name)), Sweep::Done).await.unwrap();
+        assert_eq!((deleted.runs, told().await.len()), (1, left), "the run {name} and no other");
+    }
 }
 
 async fn names_are_told_apart_whatever_they_hold(subject: Subject) {

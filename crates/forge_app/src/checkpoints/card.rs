@@ -18,14 +18,14 @@ pub struct RunCard {
     pub title: Option<String>,
     /// The folder in which it works.
     pub folder: Option<String>,
-    /// The tokens and the cost of its agent until now.
+    /// The tokens and the cost of all its agents until now.
     pub spent: Spent,
 }
 
 /// Lists the runs, those of `folder` first, and of these the one that was saved last; at most `limit`.
 ///
-/// Of a run, only its latest [`forge_domain::CheckpointOutline`] is read, so that long conversations cost
-/// nothing.
+/// Of a run, only the latest [`forge_domain::CheckpointOutline`] of each agent is read, so that long
+/// conversations cost nothing.
 ///
 /// # Errors
 /// [`StoreError`] if the store fails.
@@ -45,11 +45,19 @@ pub async fn run_cards(
             Err(StoreError::NotFound { .. }) => continue,
             read => read?,
         };
+        let mut spent = outline.progress.spent;
+        for key in summary.of_agents.values().filter(|key| **key != latest) {
+            match store.outline(*key).await {
+                // An agent that works at the moment has a later one by now.
+                Err(StoreError::NotFound { .. }) => {}
+                read => spent += read?.progress.spent,
+            }
+        }
         let own = outline.configuration.0.get("folder").and_then(|folder| folder.as_str());
         cards.push(RunCard {
             title: outline.task.as_ref().and_then(task_title),
             folder: own.map(str::to_owned),
-            spent: outline.progress.spent,
+            spent,
             summary,
         });
     }

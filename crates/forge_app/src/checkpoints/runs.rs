@@ -22,6 +22,9 @@ pub struct RunSummary {
     pub forked_from: Option<(RunId, CheckpointKey)>,
     /// Its latest checkpoint; `None` if nothing was saved yet.
     pub latest: Option<CheckpointInfo>,
+    /// The latest checkpoint of each agent.
+    #[serde(skip)]
+    pub of_agents: BTreeMap<AgentId, CheckpointKey>,
 }
 
 /// Lists every run, the one that was saved last first.
@@ -49,6 +52,7 @@ pub async fn runs(store: &dyn CheckpointStore) -> Result<Vec<RunSummary>, StoreE
             checkpoints: newest_first.len(),
             forked_from: newest_first.iter().rev().find_map(origin),
             latest: newest_first.first().map(|info| (*info).clone()),
+            of_agents: newest_first.iter().rev().map(|info| (info.agent.clone(), info.key)).collect(),
             run: known.run,
         });
     }

@@ -24,9 +24,7 @@ pub(super) async fn run_emitted(
         let agents = run.roster().subscribers(&event.name)?;
         agents.iter().try_for_each(|agent| run.engine.check_models(agent))?;
         run.taken = Some(taken);
-        let result = run.run_each(&agents, &event, Some(whole)).await;
-        run.taken = None;
-        whole = result?;
+        whole = run.run_each(&agents, &event, Some(whole)).await?;
         // A run continues from the state that is saved last: that of an agent that is not done.
         if whole.stop == StopReason::Done {
             save_emitters(run).await;

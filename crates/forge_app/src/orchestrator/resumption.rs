@@ -3,7 +3,6 @@
 use forge_domain::{Agent, AgentId, Checkpoint, Difference, OnChange, Workspace};
 
 use super::Orchestrator;
-use super::emission::run_emitted;
 use crate::Engine;
 use crate::checkpointing::Point;
 use crate::conversations::{Conversations, Others, Work};
@@ -104,10 +103,7 @@ impl Orchestrator {
             return Ok(denied);
         }
         let result = self.finish_event(&agent).await;
-        let result = run_emitted(self, result).await;
-        let result = self.engine.conduct.report(result);
-        self.lifecycle.end(&self.engine, &result).await;
-        result
+        self.conclude(result).await
     }
 
     /// Finishes the turn of `agent`, and runs the agents that wait for its event.

@@ -78,7 +78,7 @@ impl Exit {
     }
 
     /// Returns the exit of a completed run. An unfinished run reports why; only a finished one can report
-    /// that its last state is not saved.
+    /// that its last state is not saved, or that another process has the run.
     pub(crate) fn of_run(
         stop: &StopReason,
         denials: &[DeniedCall],
@@ -86,6 +86,7 @@ impl Exit {
     ) -> Self {
         match stop {
             StopReason::Done if denials.iter().any(|denied| denied.by.leaves_work()) => Self::Denied,
+            StopReason::Done if checkpoints.is_some_and(|tally| tally.is_taken_over) => Self::Fenced,
             StopReason::Done if checkpoints.is_some_and(|tally| tally.unsaved.is_some()) => Self::Unsaved,
             StopReason::Done => Self::Done,
             StopReason::MaxIterations(_)
@@ -194,6 +195,7 @@ mod tests {
             saved: 1,
             failed: 0,
             unsaved: unsaved.map(str::to_owned),
+            is_taken_over: false,
             last: None,
         };
         let denied = StopReason::Denied { hook: "h".to_owned(), reason: String::new() };
@@ -233,5 +235,7 @@ mod tests {
         let stop = StopReason::MaxIterations(1);
         assert_eq!(Exit::of_run(&stop, &[denied(DeniedBy::Rule)], None), Exit::Limit);
         assert_eq!(Exit::of_run(&StopReason::Done, &[], None), Exit::Done);
+        let taken_over = CheckpointTally { is_taken_over: true, ..tally(Some("it was taken over")) };
+        assert_eq!(Exit::of_run(&StopReason::Done, &[], Some(&taken_over)), Exit::Fenced);
     }
 }

@@ -158,7 +158,7 @@ pub(crate) fn say_restored(restored: &Restored, without_task: bool) {
 /// Prints at the end of a run how to resume it.
 pub(crate) fn sum_up(tally: Option<&CheckpointTally>) {
     let Some(tally) = tally else { return };
-    if tally.saved > 0 {
+    if tally.saved > 0 && !tally.is_taken_over {
         let line = format!("saved as run {} · {}", tally.run, quantity(tally.saved, "checkpoint"));
         output::say(&style(line).dim().for_stderr().to_string());
     }

@@ -7,9 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use console::style;
-use forge_app::{CheckpointTally, DeniedBy, DeniedCall, Remedy, Restored, RunEvent, RunReport, StopReason};
+use forge_app::{
+    CheckpointTally, DeniedBy, DeniedCall, Remedy, Restored, RunEvent, RunReport, RunTotals, StopReason,
+};
 use forge_domain::compaction::{CompactionReport, Outcome};
-use forge_domain::{AgentId, Content, Progress, ToolCall, ToolResult, Usage, quantity, without_mcp_mark};
+use forge_domain::{AgentId, Content, StoreError, ToolCall, ToolResult, Usage, quantity, without_mcp_mark};
 
 use super::answer_schema::Answer;
 use super::checkpoints::{self, shell_quote};
@@ -136,7 +138,7 @@ impl RunView for ConsoleWatcher {
                 }
                 self.end();
             }
-            RunEvent::CheckpointFailed(error) => self.report_failed_checkpoint(&error.to_string()),
+            RunEvent::CheckpointFailed(error) => self.report_failed_checkpoint(error),
             RunEvent::Checkpointed { .. } => {
                 drop(self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).take());
             }
@@ -228,12 +230,11 @@ impl ConsoleWatcher {
             quantity(report.usage.completion_tokens, "completion token"),
             report.cost
         );
-        let before = report.progress.iterations.saturating_sub(report.iterations);
-        let resumed = (before > 0).then(|| {
-            let Progress { iterations, usage, spent, .. } = &report.progress;
+        let RunTotals { calls, usage, spent } = &report.totals;
+        let resumed = (*calls > report.iterations).then(|| {
             format!(
                 "since the run started: {} · {} · {} · {}",
-                quantity(iterations, "call"),
+                quantity(calls, "call"),
                 quantity(usage.prompt_tokens, "prompt token"),
                 quantity(usage.completion_tokens, "completion token"),
                 spent.cost
@@ -257,14 +258,16 @@ impl ConsoleWatcher {
     }
 
     /// Reports once why checkpoints fail, until one is saved again.
-    fn report_failed_checkpoint(&self, error: &str) {
-        let known = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).replace(error.to_owned());
-        if known.as_deref() != Some(error) {
+    fn report_failed_checkpoint(&self, error: &StoreError) {
+        let text = error.to_string();
+        let known = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).replace(text.clone());
+        if known.as_ref() != Some(&text) {
             let mark = style("not saved:").yellow().for_stderr();
-            self.say(&format!(
-                "{mark} {error}; the run continues, and the next checkpoint will include this \
-                 state"
-            ));
+            let next = match error {
+                StoreError::Fenced { .. } => "",
+                _ => "; the run continues, and the next checkpoint will include this state",
+            };
+            self.say(&format!("{mark} {text}{next}"));
         }
     }
 

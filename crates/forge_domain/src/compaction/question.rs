@@ -4,8 +4,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Focus;
-use super::features::{Term, TermHasher};
-use crate::{Context, ContextMessage};
+use super::features::{Features, Term, TermHasher};
+use crate::{Context, ContextMessage, Message};
 
 /// The questions that somebody asks now, the strongest first. The terms that they name are favoured wherever
 /// something is chosen, whatever else in the context names them.
@@ -50,11 +50,18 @@ impl Question {
         let mut question = Self::default();
         question.ask(None, focus.map(Focus::terms).unwrap_or_default().into_iter(), FOCUS);
         let newest_first = || messages.iter().enumerate().rev();
-        let requests = newest_first().filter(|(_, message)| message.starts_turn());
-        let calling = newest_first().filter(|(_, message)| !message.message().calls().is_empty());
         let hash = |term: &Term| term.hash();
-        for ((position, message), strength) in requests.zip(REQUESTS) {
-            question.ask(Some(position), message.features().terms.iter().map(hash), strength);
+        let hashes = |features: &Features| features.terms.iter().map(hash).collect::<Vec<u64>>();
+        let said = |(position, message): (usize, &ContextMessage)| {
+            let words = message.message().user_words().map(Message::user);
+            let quoted = words.map(|words| hashes(&Features::of(&words)));
+            let whole = || message.starts_turn().then(|| hashes(message.features()));
+            Some((position, quoted.or_else(whole)?))
+        };
+        let requests = newest_first().filter_map(said);
+        let calling = newest_first().filter(|(_, message)| !message.message().calls().is_empty());
+        for ((position, terms), strength) in requests.zip(REQUESTS) {
+            question.ask(Some(position), terms.into_iter(), strength);
         }
         for ((position, message), strength) in calling.zip(CALLS) {
             let called = message.features().terms.iter().filter(|term| term.is_called());

@@ -203,7 +203,7 @@ impl Shelves {
                 holding.holder = None;
                 let keys = self.keys_of(run);
                 let mut pruned = self.take_away(&keys);
-                pruned.runs += self.forget_empty_runs(|_| true);
+                pruned.runs += self.forget_empty_runs(|empty| empty == run);
                 Ok(pruned)
             }
         }

@@ -35,6 +35,8 @@ impl EntryFormat for Aider {
         let mut start = 0;
         let mut last = None;
         let mut at = 0;
+        // The place of the line before, if it is empty.
+        let mut blank = 0;
         let are_ended = are_ended(text);
         let speaker_of = |line: &str| match Speaker::of(line) {
             // A heading in what the model says.
@@ -42,19 +44,19 @@ impl EntryFormat for Aider {
             speaker => speaker,
         };
         for line in text.split_inclusive('\n') {
-            let title = line.strip_prefix(START);
-            if let Some(title) = title {
+            let end = at + line.len();
+            if let Some(title) = line.strip_prefix(START) {
                 close(&text[start..at], &mut last, &mut chats);
                 chats.push(Listing::default().named(title.trim()));
+                start = end;
             } else if let Some(speaker) = speaker_of(line).filter(|speaker| last != Some(*speaker)) {
-                close(&text[start..at], &mut last, &mut chats);
+                let begin = if speaker == Speaker::Model { blank } else { at };
+                close(&text[start..begin], &mut last, &mut chats);
                 last = Some(speaker);
-            } else {
-                at += line.len();
-                continue;
+                start = begin;
             }
-            start = if title.is_some() { at + line.len() } else { at };
-            at += line.len();
+            blank = if line.trim().is_empty() { at } else { end };
+            at = end;
         }
         close(&text[start..], &mut last, &mut chats);
         chats.retain(|chat| !chat.entries.is_empty());
@@ -66,7 +68,10 @@ impl EntryFormat for Aider {
     }
 
     fn text_messages(passage: &str) -> Vec<Message> {
+        let is_headed = passage.lines().next().is_some_and(|line| line.trim().is_empty());
         let speaker = passage.lines().find_map(Speaker::of);
+        // The user's passage begins with its mark; before a heading of the model's there is an empty line.
+        let speaker = speaker.map(|speaker| if is_headed { Speaker::Model } else { speaker });
         let mark = match speaker {
             Some(Speaker::User) => "####",
             Some(Speaker::Tool) => ">",
@@ -102,6 +107,8 @@ impl Speaker {
     fn of(line: &str) -> Option<Self> {
         match line.trim() {
             "" => None,
+            // Formatters strip the blanks of an empty line.
+            "####" if line.starts_with('#') => Some(Self::User),
             _ if line.starts_with("#### ") => Some(Self::User),
             ">" if line.starts_with('>') => Some(Self::Tool),
             _ if line.starts_with("> ") => Some(Self::Tool),

@@ -4,7 +4,7 @@ use forge_wire::Protocol;
 
 use crate::codec::{Evidence, Fields, Listing};
 use crate::format::FormatFacts;
-use crate::openai::{MessageLists, NamedList};
+use crate::openai::{MessageLists, NamedList, is_role};
 
 /// The format of such files.
 pub(super) const JSON_LINES: MessageLists = MessageLists {
@@ -20,18 +20,22 @@ pub(super) const JSON_LINES: MessageLists = MessageLists {
 };
 
 fn detect(evidence: &Evidence<'_>) -> bool {
-    const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
     let is_own = |line: &Fields<'_>| {
-        let is_message = ROLES.contains(&line.text("role").as_str()) && !line.contains("parts");
+        let is_message = is_role(&line.text("role")) && !line.contains("parts");
         is_message || line.has_list("messages") || has_body(line)
     };
-    let first = evidence.lines().iter().find(|line| !is_header(line));
+    let first = evidence.lines().iter().find(|line| !is_header(line) && !is_mark(line));
     evidence.document().is_none() && first.is_some_and(is_own)
 }
 
 /// Checks for the line about the whole session that some agents, such as nanobot, write before its messages.
 fn is_header(line: &Fields<'_>) -> bool {
     line.text("_type") == "metadata" && !line.contains("role")
+}
+
+/// Checks for a line that Kimi CLI writes between its messages: a place to go back to, or a count of tokens.
+fn is_mark(line: &Fields<'_>) -> bool {
+    matches!(line.text("role").as_str(), "_checkpoint" | "_usage")
 }
 
 fn has_body(line: &Fields<'_>) -> bool {
@@ -41,7 +45,8 @@ fn has_body(line: &Fields<'_>) -> bool {
 fn lists(text: &str) -> Result<Vec<NamedList<'_>>, serde_json::Error> {
     let header = text.lines().next().filter(|line| is_header(&Fields::of(line)));
     let text = header.map_or(text, |header| text[header.len()..].trim_start());
-    let Listing { entries, skipped_lines, .. } = Listing::lines(text);
+    let Listing { mut entries, skipped_lines, .. } = Listing::lines(text);
+    entries.retain(|line| !line.contains("\"_") || !is_mark(&Fields::of(line)));
     let first = entries.first().map(|first| Fields::of(first)).unwrap_or_default();
     if !first.has_list("messages") && !has_body(&first) {
         return Ok(vec![NamedList::of_lines(text, &entries, skipped_lines)?]);

@@ -5,6 +5,8 @@ mod blocks;
 mod codex;
 mod codex_append;
 mod codex_item;
+mod continue_dev;
+mod conversations;
 mod copilot;
 mod exports;
 mod gemini_cli;
@@ -26,6 +28,7 @@ pub(crate) use self::pi_append::message_of as pi_message;
 /// The formats, from the most general to the most specific.
 pub(crate) const AGENTS: &[&dyn Codec] = &[
     &json_lines::JSON_LINES,
+    &conversations::CONVERSATIONS,
     &logs::AnthropicLines,
     &logs::GeminiEvents,
     &logs::Tau2Bench,
@@ -44,6 +47,7 @@ pub(crate) const AGENTS: &[&dyn Codec] = &[
     &swe_agent::SWE_AGENT,
     &who_and_when::WhoAndWhen,
     &inspect::Inspect,
+    &continue_dev::Continue,
     &openhands::Trajectories,
     &openhands::Events,
     &gemini_cli::GeminiCli,

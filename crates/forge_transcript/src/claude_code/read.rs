@@ -15,7 +15,7 @@ use super::queue::queued;
 use super::shape::{Shape, file_stem, is_result_kind, node, reply_id};
 use crate::codec::{Input, each_record};
 use crate::flat_text::flat_value;
-use crate::harness::split_notes;
+use crate::harness::{mark_user_words, split_notes};
 use crate::json_text::{parse, repair_text};
 use crate::record::Reader;
 use crate::session::Names;
@@ -126,7 +126,7 @@ fn messages(raw: &str, fields: &mut Map<String, Value>) -> Vec<Message> {
     let split = messages.into_iter().flat_map(|message| match message.role() {
         Role::User if is_note => vec![message.noted_by(attachment::BY)],
         Role::User if !is_summary => split_notes(message, attachment::BY),
-        _ => vec![message],
+        _ => vec![mark_user_words(message)],
     });
     let mut messages: Vec<Message> = split.map(with_joined_texts).collect();
     for message in &mut messages {

@@ -92,6 +92,9 @@ impl<'a> Evidence<'a> {
                 (Some(first), _) => (first, foreign::Layout::Lines),
                 (None, Some(foreign)) => return TranscriptError::foreign(origin, foreign, String::new()),
                 (None, None) if error.is_data() => return TranscriptError::unknown(origin),
+                (None, None) if !self.text.starts_with(['{', '[']) => {
+                    return TranscriptError::Prose { origin: origin.to_owned() };
+                }
                 (None, None) => return TranscriptError::json(origin, error),
             },
         };

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::flat_text::{IMAGE, flat_value};
 use crate::json_text::parse;
 
 /// A kind of what cannot come along.
@@ -14,8 +15,10 @@ use crate::json_text::parse;
 pub enum LossKind {
     /// Reasoning that only its model may be sent.
     Thinking,
-    /// An image or a file; `[image]` stands for it.
-    Media,
+    /// An image; `[image]` stands for it.
+    Image,
+    /// A document, a sound or another file; `[file]` stands for it.
+    File,
     /// A call of a tool that the provider ran itself, such as a web search.
     HostedTool,
     /// Standing instructions of the agent; its successor has its own.
@@ -44,7 +47,8 @@ impl fmt::Display for Loss {
         let Self { kind, count } = *self;
         let (one, many, rest) = match kind {
             LossKind::Thinking => ("piece", "pieces", "of thinking, which only its own model may be sent"),
-            LossKind::Media => ("image or file", "images or files", "(replaced by `[image]`)"),
+            LossKind::Image => ("image", "images", "(replaced by `[image]`)"),
+            LossKind::File => ("file", "files", "(replaced by `[file]`)"),
             LossKind::HostedTool => ("call", "calls", "of tools that the provider ran itself"),
             LossKind::Instructions => ("message", "messages", "with the agent's own instructions"),
             LossKind::SealedSummary => ("summary", "summaries", "that the provider encrypted"),
@@ -59,7 +63,7 @@ impl fmt::Display for Loss {
 }
 
 /// Kinds of blocks and items that hold reasoning.
-const THINKING: [&str; 4] = ["thinking", "redacted_thinking", "reasoning", "redacted-reasoning"];
+const THINKING: [&str; 5] = ["think", "thinking", "redacted_thinking", "reasoning", "redacted-reasoning"];
 /// Keys of a message that hold reasoning.
 const THINKING_KEYS: [&str; 6] =
     ["reasoning_content", "reasoning", "reasoning_details", "thinking_blocks", "thoughts", "reasoning_items"];
@@ -75,6 +79,23 @@ const HOSTED: [&str; 9] = [
     "mcp_call",
     "tool_search_call",
 ];
+/// The mark for a file that is no image.
+const FILE: &str = "[file]";
+/// Kinds of blocks that hold such a file.
+const FILES: [&str; 10] = [
+    "document",
+    "document_url",
+    "file",
+    "input_file",
+    "container_upload",
+    "audio",
+    "audio_url",
+    "input_audio",
+    "video",
+    "video_url",
+];
+/// Keys whose values are such a file in blocks without a kind.
+const FILE_KEYS: [&str; 4] = ["inlineData", "fileData", "inline_data", "file_data"];
 /// Keys whose values are others' data, in which any word may stand.
 const DATA: [&str; 9] = [
     "input",
@@ -95,6 +116,21 @@ pub(super) struct Census(BTreeMap<LossKind, usize>);
 impl Census {
     pub(super) fn add(&mut self, kind: LossKind) {
         *self.0.entry(kind).or_default() += 1;
+    }
+
+    /// Returns the text in place of a part that is not text, and counts it if it is lost.
+    pub(super) fn stand_in(&mut self, part: &Value) -> String {
+        let kind = part.get("type").and_then(Value::as_str).unwrap_or_default();
+        let (lost, mark) = match kind {
+            "refusal" => return flat_value(part.get("refusal").unwrap_or(&Value::Null)),
+            kind if THINKING.contains(&kind) => return String::new(),
+            kind if kind.contains("image") => (LossKind::Image, IMAGE),
+            kind if FILES.contains(&kind) => (LossKind::File, FILE),
+            _ if FILE_KEYS.iter().any(|key| part.get(key).is_some()) => (LossKind::File, FILE),
+            _ => return flat_value(part),
+        };
+        self.add(lost);
+        mark.to_owned()
     }
 
     /// Counts the reasoning and the calls of hosted tools in the text of a record.

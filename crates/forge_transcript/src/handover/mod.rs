@@ -144,12 +144,14 @@ fn carry(message: &Message, census: &mut Census) -> Message {
     if is_users { recognize_written(carried) } else { carried }
 }
 
-/// Returns the texts of a content; images are named.
+/// Returns the texts of a content; images and files are named.
 fn plain(content: &Content, census: &mut Census) -> Content {
-    if let Content::Parts(parts) = content {
-        parts.iter().filter(|part| matches!(part, Part::Media(_))).for_each(|_| census.add(LossKind::Media));
-    }
-    Content::Text(flat_text(content))
+    let Content::Parts(parts) = content else { return content.clone() };
+    let plain = parts.iter().map(|part| match part {
+        Part::Text(_) => part.clone(),
+        Part::Media(value) => Part::Text(census.stand_in(value)),
+    });
+    Content::Text(flat_text(&Content::Parts(plain.collect())))
 }
 
 fn carry_call(call: &ToolCall, census: &mut Census) -> ToolCall {
@@ -232,7 +234,8 @@ mod tests {
             said("user", "input_text", "<environment_context>x</environment_context>"),
             item(json!({"type": "message", "role": "user", "content": [
                 {"type": "input_text", "text": "Fix it."},
-                {"type": "input_image", "image_url": "data:image/png;base64,aaaa"}]})),
+                {"type": "input_image", "image_url": "data:image/png;base64,aaaa"},
+                {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,aaaa"}]})),
             item(json!({"type": "reasoning", "summary": [], "encrypted_content": "sealed"})),
             item(json!({"type": "web_search_call", "action": {"query": "q"}})),
             item(json!({"type": "function_call", "name": "exec_command", "arguments": "{\"cmd\": \"ls\"}", "call_id": "c|1"})),
@@ -255,7 +258,8 @@ mod tests {
             handover.losses.iter().map(|loss| (loss.kind, loss.count)).collect();
         let expected = [
             (LossKind::Thinking, 1),
-            (LossKind::Media, 1),
+            (LossKind::Image, 1),
+            (LossKind::File, 1),
             (LossKind::HostedTool, 1),
             (LossKind::Instructions, 1),
             (LossKind::MissingResult, 1),
@@ -263,7 +267,7 @@ mod tests {
         ];
         assert_eq!(told, expected);
         assert!(handover.messages.iter().all(|message| message.extra.is_empty()));
-        assert_eq!(handover.messages[1].to_text(), "Fix it.\n[image]");
+        assert_eq!(handover.messages[1].to_text(), "Fix it.\n[image]\n[file]");
         assert_eq!(handover.messages[0].note_by(), Some("harness"));
         let tools: Vec<&str> = handover.tools.keys().map(String::as_str).collect();
         assert_eq!(tools, ["exec_command", "ns.look"]);

@@ -86,6 +86,7 @@ fn read_recorded(
     let mut is_literal = true;
     if let Some(fields) = value.as_object_mut() {
         is_literal = !plain_parts(fields);
+        reasoning_beside(fields);
         is_message(fields)?;
         match fields.get("role").and_then(Value::as_str) {
             Some("assistant") => is_literal &= !plain_calls(fields) & !older.modernize_call(fields, index),
@@ -127,10 +128,17 @@ fn says_something(error: &Value) -> bool {
     }
 }
 
+/// The roles of the protocol, with the older one of results.
+const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
+
+/// Checks whether a message may have the role of that name.
+pub(crate) fn is_role(name: &str) -> bool {
+    ROLES.contains(&name)
+}
+
 /// Refuses anything that is not a message of this protocol, and would be read as empty or as another author's
 /// text.
 fn is_message(fields: &Map<String, Value>) -> Result<(), WireError> {
-    const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
     /// The keys that an assistant may have in place of a content.
     const SAID: [&str; 9] = [
         "content",
@@ -145,7 +153,7 @@ fn is_message(fields: &Map<String, Value>) -> Result<(), WireError> {
     ];
     let shape = |at: &str, what: String| Err(WireError::Shape { at: at.to_owned(), what });
     let Some(role) = fields.get("role").and_then(Value::as_str) else { return Ok(()) };
-    if !ROLES.contains(&role) {
+    if !is_role(role) {
         return shape("role", format!("is `{role}`; the roles are {}", ROLES.join(", ")));
     }
     if let Some((key, _)) = foreign::telling_key(fields) {
@@ -251,6 +259,33 @@ fn plain_parts(fields: &mut Map<String, Value>) -> bool {
         fields.insert("content".into(), Value::Null);
     }
     is_changed
+}
+
+/// Puts reasoning that is a part of the content under a key beside it. Kimi CLI sends it in this form; in its
+/// file the other has to stay.
+fn reasoning_beside(fields: &mut Map<String, Value>) {
+    let Some(parts) = fields.get_mut("content").and_then(Value::as_array_mut) else { return };
+    let thoughts: Vec<String> =
+        parts.iter().filter(|part| is_thought(part)).map(|part| flat_value(&part["think"])).collect();
+    if thoughts.is_empty() {
+        return;
+    }
+    parts.retain(|part| !is_thought(part));
+    if parts.is_empty() {
+        fields.insert("content".into(), Value::Null);
+    }
+    fields.entry("reasoning_content").or_insert_with(|| json!(thoughts.join("\n")));
+}
+
+fn is_thought(part: &Value) -> bool {
+    part.get("type").is_some_and(|kind| kind == "think") && part.get("think").is_some()
+}
+
+/// Checks whether the content in the text of an entry has parts that only its agent's file may have.
+pub(super) fn has_own_parts(text: &str) -> bool {
+    let entry = || parse::<Value>(text).unwrap_or_default();
+    let has = |entry: &Value| entry["content"].as_array().is_some_and(|parts| parts.iter().any(is_thought));
+    text.contains("\"think\"") && has(&entry())
 }
 
 /// Gives the calls the form of the protocol: a call may be flat, its arguments any value, its id a number.

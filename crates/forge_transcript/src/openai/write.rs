@@ -7,6 +7,7 @@ use forge_wire::anthropic::media_part;
 use forge_wire::openai::message_json;
 use forge_wire::{Protocol, WireError};
 
+use super::read::has_own_parts;
 use crate::codec::{Revision, Says};
 use crate::splice::{list, with_field};
 use crate::tools::openai_tools;
@@ -33,10 +34,12 @@ pub(super) fn write(revision: &Revision<'_>) -> Result<String, RewriteError> {
 pub(crate) fn write_entries(revision: &Revision<'_>) -> Result<Vec<String>, RewriteError> {
     let is_raw = revision.from().protocol() == Some(Protocol::OpenAi);
     let whole = whole_records(revision);
+    let is_same = revision.from() == revision.to;
+    let stays = |record| whole.contains(&record) && (is_same || !has_own_parts(revision.raw(record)));
     let mut entries = Vec::with_capacity(revision.lines.len());
     for line in &revision.lines {
         let place = line.item().and_then(|item| item.places().first());
-        match place.filter(|place| is_raw && whole.contains(&place.record)) {
+        match place.filter(|place| is_raw && stays(place.record)) {
             Some(place) if place.message == 0 => entries.push(revision.raw(place.record).to_owned()),
             Some(_) => {}
             None if is_raw => entries.push(message_json(&line.message()).to_string()),

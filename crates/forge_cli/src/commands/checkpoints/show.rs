@@ -36,13 +36,14 @@ fn checkpoint_text(report: &CheckpointReport, full: bool) -> String {
     let model = report.configuration.0.get("model").and_then(|model| model.as_str()).unwrap_or("unknown");
     let mut text = format!(
         "{title}\n  made {} ({}), after {} to the model ({model})\n  usage: {} prompt tokens, {} completion \
-         tokens; {} tokens spent in all, {}\n  log: {} messages, {} of them verbatim in the view, {} replaced\n  view: {} messages, {} \
+         tokens; `{}` spent {} tokens, {}\n  log: {} messages, {} of them verbatim in the view, {} replaced\n  view: {} messages, {} \
          tokens\n",
         time_text(info),
         info.reason.as_str(),
         quantity(progress.iterations, "call"),
         with_separators(progress.usage.prompt_tokens),
         with_separators(progress.usage.completion_tokens),
+        info.agent,
         with_separators(progress.spent.tokens),
         progress.spent.cost,
         coverage.appended,

@@ -348,7 +348,9 @@ fn put(path: &Path, text: &str, force: bool) -> anyhow::Result<()> {
     }
     // No other file is overwritten, even one created at this moment.
     let mut file = std::fs::File::create_new(path).with_context(cannot)?;
-    file.write_all(text.as_bytes()).with_context(cannot)
+    let written = file.write_all(text.as_bytes());
+    // A disk that is full would leave the beginning.
+    written.inspect_err(|_| drop(std::fs::remove_file(path))).with_context(cannot)
 }
 
 fn next_steps(answers: &Answers, found: &Surroundings, path: &Path) -> String {

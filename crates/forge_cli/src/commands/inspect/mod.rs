@@ -14,8 +14,8 @@ use forge_app::{InspectReport, Inspector, MessageSizes, inspect_sizes, prompts, 
 use forge_domain::{TokenCounter, Tokens};
 use forge_services::O200kCounter;
 use forge_transcript::{
-    Attachments, Draft, Format, RecordedCall, RecordedCompaction, Session, recorded_total, request_tools,
-    stream,
+    Attachments, Draft, Format, RecordedCall, RecordedCompaction, RecordedTotal, Session, recorded_total,
+    request_tools, stream,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -207,15 +207,12 @@ fn of_large_file(path: &Path) -> anyhow::Result<Option<InspectedSession>> {
     Ok(Some(inspected.with_calls(&session.calls)))
 }
 
-fn inspect_session(session: &Session, tools: Tokens, total: Option<&RecordedCall>) -> InspectedSession {
-    let mut calls = session.calls();
-    if calls.is_empty() {
-        calls.extend(total.cloned());
-    }
+fn inspect_session(session: &Session, tools: Tokens, total: Option<&RecordedTotal>) -> InspectedSession {
+    let calls = session.calls();
     let mut inspector = Inspector::new(&O200kCounter);
     Draft::visit_messages_of(session, &mut |message| inspector.push(&message));
     let (report, sizes) = inspector.finish(tools);
-    InspectedSession {
+    let inspected = InspectedSession {
         id: session.id.clone(),
         format: Some(session.format),
         records: session.records.len(),
@@ -228,5 +225,9 @@ fn inspect_session(session: &Session, tools: Tokens, total: Option<&RecordedCall
         spending: None,
         growth: None,
     }
-    .with_calls(&calls)
+    .with_calls(&calls);
+    match total.filter(|_| calls.is_empty()) {
+        Some(total) => InspectedSession { spending: Some(Spending::of_total(total)), ..inspected },
+        None => inspected,
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use forge_domain::{Cost, Dollars, ModelConfig, ModelId, Price, Usage};
 use forge_services::workflow::{Layers, load};
-use forge_transcript::RecordedCall;
+use forge_transcript::{RecordedCall, RecordedTotal};
 use serde::Serialize;
 
 /// The consumption of a session's calls.
@@ -33,11 +33,21 @@ pub(super) struct ModelShare {
 }
 
 impl Spending {
+    /// Returns what is known of all calls together.
+    pub(super) fn of_total(total: &RecordedTotal) -> Self {
+        let calls = total.n_calls.get();
+        let mut spending = Self::of_calls(std::slice::from_ref(&total.sum));
+        spending.calls = calls;
+        spending.models.iter_mut().for_each(|share| share.calls = calls);
+        spending
+    }
+
     /// Adds up `calls`; `None` if there are none.
     pub(super) fn of(calls: &[RecordedCall]) -> Option<Self> {
-        if calls.is_empty() {
-            return None;
-        }
+        (!calls.is_empty()).then(|| Self::of_calls(calls))
+    }
+
+    fn of_calls(calls: &[RecordedCall]) -> Self {
         let known = load(&Layers::default()).map(|workflow| workflow.models).unwrap_or_default();
         let mut prices: BTreeMap<&str, Option<Price>> = BTreeMap::new();
         let mut models: BTreeMap<&str, ModelShare> = BTreeMap::new();
@@ -71,7 +81,7 @@ impl Spending {
             cost += share.cost;
         }
         let asides = calls.iter().filter(|call| call.is_aside).count();
-        Some(Self { calls: calls.len(), asides, usage, cost, is_estimate, models })
+        Self { calls: calls.len(), asides, usage, cost, is_estimate, models }
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use forge_app::{CheckpointReport, CompactionLayer, LayerState, report, title};
 use forge_domain::{
     Body, Checkpoint, CompactionEntry, Content, ContextMessage, Conversation, Entry, EntryId, MessageId,
-    Part, Replacement, RunId, Tokens, ToolCall, ToolResult, quantity,
+    Part, Replacement, RunId, Spent, Tokens, ToolCall, ToolResult, quantity,
 };
 
 use super::escape::escape_html;
@@ -50,13 +50,8 @@ fn facts(run: &RunId, agents: &[Checkpoint]) -> String {
     };
     let n_messages: usize = agents.iter().map(|agent| agent.snapshot.conversation.messages().count()).sum();
     let n_compactions: usize = agents.iter().map(|agent| agent.snapshot.conversation.n_compactions()).sum();
-    let spent: Vec<String> = agents
-        .iter()
-        .map(|agent| {
-            let spent = &agent.snapshot.progress.spent;
-            format!("{} tokens, {}", with_separators(spent.tokens), spent.cost)
-        })
-        .collect();
+    let mut spent = Spent::default();
+    agents.iter().for_each(|agent| spent += agent.snapshot.progress.spent);
     let last = agents.iter().map(|agent| agent.info.created_at).max();
     let rows = [
         ("run", Some(run.to_string())),
@@ -64,7 +59,7 @@ fn facts(run: &RunId, agents: &[Checkpoint]) -> String {
         ("model", of_configuration("model")),
         ("saved", last.map(|last| format!("{last:.0}"))),
         ("messages", Some(format!("{n_messages}, {}", quantity(n_compactions, "compaction")))),
-        ("spent", Some(spent.join("; ")).filter(|spent| !spent.is_empty())),
+        ("spent", Some(format!("{} tokens, {}", with_separators(spent.tokens), spent.cost))),
     ];
     let rows = rows.into_iter().filter_map(|(name, value)| Some((name, value?)));
     let rows: String =

@@ -190,7 +190,7 @@ impl ClearToolResults {
         let retained_from = standing.groups.retained_from(rules.retention_window);
         let is_clearable = |position: &usize| {
             let message = context.messages()[*position].message();
-            message.role() == Role::Tool || message.has_images()
+            (message.role() == Role::Tool && message.user_words().is_none()) || message.has_images()
         };
         let n_results = (0..context.messages().len()).filter(is_clearable).count();
         let n_old = n_results.saturating_sub(self.keep.unwrap_or(Self::KEEP));
@@ -532,6 +532,23 @@ mod tests {
         ] {
             assert_eq!(clear(&options, yaml).0, expected, "{what}");
         }
+    }
+
+    #[test]
+    fn a_result_that_quotes_the_user_stays() {
+        let mut log = Conversation::new();
+        for message in session(&[("Bash", run("a"), prose(1)), ("Bash", run("b"), prose(2))]).view().plain() {
+            let quotes = message.role() == Role::Tool && message.text().contains(&prose(1));
+            let message = if quotes { message.clone().quoting_user("alpha") } else { message.clone() };
+            log.append(ContextMessage::count(message, &Characters));
+        }
+        let options = ClearToolResults { keep: Some(0), ..ClearToolResults::default() };
+        apply(&options, "{ max_tokens: 1000, retention_window: 0 }", &mut log, &Script::new(Vec::new()))
+            .unwrap();
+        let view = log.view();
+        let results = view.plain().filter(|message| message.role() == Role::Tool);
+        let stubs: Vec<bool> = results.map(|result| is_stub(&result.to_text())).collect();
+        assert_eq!(stubs, [false, true]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(super) async fn delete(
             }
             let keys = keys_of(tx, place, run).await?;
             let mut pruned = take_away(tx, place, &keys).await?;
-            pruned.runs += forget_empty_runs(tx, place).await?;
+            pruned.runs += forget_empty_runs(tx, place, Some(run)).await?;
             Ok(pruned)
         }
     }
@@ -49,7 +49,7 @@ pub(super) async fn prune(
     let held: BTreeSet<RunId> = held.collect();
     let all = read::list(tx, place, &CheckpointFilter::default()).await?;
     let mut pruned = take_away(tx, place, &retention.overdue(&all, &held, now)).await?;
-    pruned.runs += forget_empty_runs(tx, place).await?;
+    pruned.runs += forget_empty_runs(tx, place, None).await?;
     loop {
         let all = read::list(tx, place, &CheckpointFilter::default()).await?;
         let bytes = read::bytes(tx, place).await?;
@@ -69,11 +69,15 @@ async fn keys_of(
     Ok(infos.into_iter().map(|info| info.key).collect())
 }
 
-/// Deletes the runs that have neither a holder nor a checkpoint, and returns their number.
-async fn forget_empty_runs(tx: &Transaction<'_>, place: &ServerName) -> Result<usize, StoreError> {
-    let empty = "DELETE FROM forge_run WHERE holder IS NULL
+/// Deletes the runs that have neither a holder nor a checkpoint, or that one alone, and returns their number.
+async fn forget_empty_runs(
+    tx: &Transaction<'_>,
+    place: &ServerName,
+    only: Option<&RunId>,
+) -> Result<usize, StoreError> {
+    let empty = "DELETE FROM forge_run WHERE holder IS NULL AND ($1::text IS NULL OR name = $1)
         AND NOT EXISTS (SELECT 1 FROM forge_checkpoint WHERE forge_checkpoint.run = forge_run.id)";
-    let n = place.on(tx.execute(empty, &[]).await)? as usize;
+    let n = place.on(tx.execute(empty, &[&only.map(RunId::as_str)]).await)? as usize;
     actions::forget_of_the_gone(tx, place).await?;
     Ok(n)
 }

@@ -26,7 +26,7 @@ pub(super) fn delete(
                 return Err(place.no_such(format!("run `{run}`")));
             }
             let mut pruned = take_away(tx, place, &keys_of(tx, place, run)?)?;
-            pruned.runs += forget_empty_runs(tx, place)?;
+            pruned.runs += forget_empty_runs(tx, place, Some(run))?;
             Ok(pruned)
         }
     }
@@ -41,7 +41,7 @@ pub(super) fn prune(
     let held = held_runs(tx, place)?;
     let overdue = retention.overdue(&read::list(tx, place, &CheckpointFilter::default())?, &held, now);
     let mut pruned = take_away(tx, place, &overdue)?;
-    pruned.runs += forget_empty_runs(tx, place)?;
+    pruned.runs += forget_empty_runs(tx, place, None)?;
     loop {
         let all = read::list(tx, place, &CheckpointFilter::default())?;
         let bytes = read::bytes(tx, place)?;
@@ -67,11 +67,15 @@ fn keys_of(
     Ok(infos.into_iter().map(|info| info.key).collect())
 }
 
-/// Deletes the runs that have neither a holder nor a checkpoint, and returns their number.
-fn forget_empty_runs(tx: &Transaction<'_>, place: &StoreFileName) -> Result<usize, StoreError> {
-    let empty = "DELETE FROM run WHERE holder IS NULL
+/// Deletes the runs that have neither a holder nor a checkpoint, or that one alone, and returns their number.
+fn forget_empty_runs(
+    tx: &Transaction<'_>,
+    place: &StoreFileName,
+    only: Option<&RunId>,
+) -> Result<usize, StoreError> {
+    let empty = "DELETE FROM run WHERE holder IS NULL AND (?1 IS NULL OR name = ?1)
         AND NOT EXISTS (SELECT 1 FROM checkpoint WHERE checkpoint.run = run.id)";
-    let n = place.on(tx.execute(empty, []))?;
+    let n = place.on(tx.execute(empty, [only.map(RunId::as_str)]))?;
     // An id may be given again.
     actions::forget_of_the_gone(tx, place)?;
     Ok(n)

@@ -672,6 +672,33 @@ mod tests {
     }
 
     #[test]
+    fn what_the_person_said_while_refusing_a_call_is_quoted_as_theirs() {
+        let words = "Keep the two types apart, please.\nAnd rename the second.";
+        let mut log = Conversation::new();
+        append(&mut log, Message::user("Add the new type."));
+        let result = |n: usize| match n {
+            50 => Message::tool(ToolResult::answer(&run(n), format!("Refused. The user said:\n{words}")))
+                .quoting_user(words),
+            n => Message::tool(ToolResult::answer(&run(n), format!("part {n} is well\n").repeat(9))),
+        };
+        for n in 0..60 {
+            append(&mut log, Message::calling(vec![run(n)]));
+            append(&mut log, result(n));
+        }
+        fit_again(EXTRACT, 3_000, &mut log, &Script::new(Vec::new()));
+        let record = records(&log).join("\n");
+        let said = record.split("# Said by the user").nth(1).unwrap().split("\n# ").next().unwrap();
+        assert!(said.contains("- Keep the two types apart, please.\n    And rename the second."), "{record}");
+        assert_eq!(record.matches("Keep the two types").count(), 1, "{record}");
+        assert!(record.contains("look 50: refused"), "{record}");
+    }
+
+    fn run(n: usize) -> ToolCall {
+        let arguments = format!(r#"{{"command":"look {n}"}}"#);
+        ToolCall { id: "c".into(), name: ToolName::new("Bash").unwrap(), arguments }
+    }
+
+    #[test]
     fn short_messages_come_before_pieces_of_what_the_person_pasted() {
         let mut log = Conversation::new();
         let mut add = |message: Message| {

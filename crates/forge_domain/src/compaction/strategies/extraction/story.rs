@@ -120,6 +120,7 @@ fn describe(
     // A file or a page that was read may speak of failures without being one.
     let failure = asked.deed.failure(result).filter(|_| is_error || !asked.deed.only_looks);
     let ending = match failure {
+        _ if result.message().user_words().is_some() => "refused".to_owned(),
         Some(failure) => {
             let line = failure.line.as_deref().or(last);
             format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default())
