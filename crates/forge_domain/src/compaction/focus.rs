@@ -27,9 +27,9 @@ impl Focus {
         &self.0
     }
 
-    /// Returns the hashes of its terms, as features have them, in singular and plural: a focus on findings
-    /// means each finding.
-    pub(crate) fn terms(&self) -> Vec<u64> {
+    /// Returns its terms, as features have them, in singular and plural: a focus on findings means each
+    /// finding.
+    pub(crate) fn terms(&self) -> Vec<Term> {
         let both_numbers = |word: &str| {
             let lower = word.to_lowercase();
             let end = lower.trim_end_matches(|c: char| !c.is_alphanumeric()).len();
@@ -41,7 +41,7 @@ impl Focus {
             format!("{word} {other}")
         };
         let words = self.0.split_whitespace().map(both_numbers).collect::<Vec<_>>().join(" ");
-        Features::of(&Message::user(words)).terms.into_iter().map(Term::hash).collect()
+        Features::of(&Message::user(words)).terms
     }
 }
 
@@ -90,7 +90,11 @@ mod tests {
             ("other", false),
         ] {
             let named = Features::of(&Message::user(word)).terms;
-            assert_eq!(named.iter().any(|term| terms.contains(&term.hash())), expected, "{word}");
+            assert_eq!(
+                named.iter().any(|term| terms.iter().any(|own| own.hash() == term.hash())),
+                expected,
+                "{word}"
+            );
         }
     }
 

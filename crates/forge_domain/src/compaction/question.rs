@@ -1,10 +1,10 @@
 //! The questions that the work is about now: the terms that the goal, the latest requests, the newest calls
 //! and the focus name.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::Focus;
-use super::features::{Features, Term, TermHasher};
+use super::features::{ByTerm, Features, Kind, Term, TermHasher};
 use crate::{Context, ContextMessage, Message};
 
 /// The questions that somebody asks now, the strongest first. The terms that they name are favoured wherever
@@ -15,7 +15,7 @@ pub(crate) struct Question(Vec<Asked>);
 /// One question: what one text names.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    terms: HashSet<u64, TermHasher>,
+    terms: ByTerm<Kind>,
     strength: f32,
     /// The position of the message that asks; `None` for the focus.
     position: Option<usize>,
@@ -50,12 +50,10 @@ impl Question {
         let mut question = Self::default();
         question.ask(None, focus.map(Focus::terms).unwrap_or_default().into_iter(), FOCUS);
         let newest_first = || messages.iter().enumerate().rev();
-        let hash = |term: &Term| term.hash();
-        let hashes = |features: &Features| features.terms.iter().map(hash).collect::<Vec<u64>>();
         let said = |(position, message): (usize, &ContextMessage)| {
             let words = message.message().user_words().map(Message::user);
-            let quoted = words.map(|words| hashes(&Features::of(&words)));
-            let whole = || message.starts_turn().then(|| hashes(message.features()));
+            let quoted = words.map(|words| Features::of(&words).terms);
+            let whole = || message.starts_turn().then(|| message.features().terms.clone());
             Some((position, quoted.or_else(whole)?))
         };
         let requests = newest_first().filter_map(said);
@@ -65,10 +63,10 @@ impl Question {
         }
         for ((position, message), strength) in calling.zip(CALLS) {
             let called = message.features().terms.iter().filter(|term| term.is_called());
-            question.ask(Some(position), called.map(hash), strength);
+            question.ask(Some(position), called.copied(), strength);
         }
         if let Some(goal) = context.first_user() {
-            question.ask(Some(goal), messages[goal].features().terms.iter().map(hash), GOAL);
+            question.ask(Some(goal), messages[goal].features().terms.iter().copied(), GOAL);
         }
         question
     }
@@ -85,11 +83,9 @@ impl Question {
             let others = messages.iter().enumerate().filter(|(other, _)| *other != position);
             let named: Vec<Vec<u64>> = others.map(|(_, message)| asked.named_by(message)).collect();
             let n_messages = n_messages(&named);
-            let given =
-                messages[position].features().terms.iter().filter(|term| term.kind().is_a_name_given());
-            let given: HashSet<u64, TermHasher> = given.map(|term| term.hash()).collect();
+            let is_given = |term: &u64| asked.kind(*term).is_some_and(Kind::is_a_name_given);
             let weight = |term: &u64| {
-                rarity(messages.len(), n_messages[term]) * if given.contains(term) { NAMED } else { 1.0 }
+                rarity(messages.len(), n_messages[term]) * if is_given(term) { NAMED } else { 1.0 }
             };
             let all: f32 = n_messages.keys().map(weight).sum();
             let shares: Vec<f32> = named.iter().map(|named| named.iter().map(weight).sum()).collect();
@@ -164,8 +160,8 @@ impl Question {
         answers
     }
 
-    fn ask(&mut self, position: Option<usize>, terms: impl Iterator<Item = u64>, strength: f32) {
-        let terms: HashSet<u64, _> = terms.collect();
+    fn ask(&mut self, position: Option<usize>, terms: impl Iterator<Item = Term>, strength: f32) {
+        let terms: ByTerm<Kind> = terms.map(|term| (term.hash(), term.kind())).collect();
         let share = (TERMS as f32 / terms.len().max(TERMS) as f32).sqrt();
         if !terms.is_empty() {
             self.0.push(Asked { terms, strength: strength * share, position });
@@ -176,7 +172,12 @@ impl Question {
 impl Asked {
     /// Iterates over the terms that the question names, in no order.
     pub(crate) fn terms(&self) -> impl Iterator<Item = u64> {
-        self.terms.iter().copied()
+        self.terms.keys().copied()
+    }
+
+    /// Returns the kind of a term, as the question names it.
+    pub(crate) fn kind(&self, term: u64) -> Option<Kind> {
+        self.terms.get(&term).copied()
     }
 
     /// Returns the position of the message that asks; `None` for the focus.
@@ -186,7 +187,7 @@ impl Asked {
 
     /// Checks whether the question names a term.
     fn names(&self, term: u64) -> bool {
-        self.terms.contains(&term)
+        self.terms.contains_key(&term)
     }
 
     /// Returns the terms of a message that the question names.

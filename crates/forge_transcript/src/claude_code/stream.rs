@@ -86,18 +86,27 @@ struct Reading<'b, 'v> {
     tally: Tally,
     joiner: Joiner<'v>,
     calls: CallTally,
-    /// The records that are read behind a later one, by its place: the distance from it, the place, and the
-    /// text of each.
-    late: HashMap<usize, Vec<(usize, usize, String, Node)>>,
+    /// The records that are read behind a later one, by its place.
+    late: HashMap<usize, Vec<Late>>,
     /// The number of records that were read.
     n_read: usize,
+}
+
+/// A record that is read behind a later one.
+struct Late {
+    /// Its distance from that one, see [`Branch::behind`].
+    distance: usize,
+    place: usize,
+    text: String,
+    node: Node,
 }
 
 impl Reading<'_, '_> {
     /// Passes to the record at `place`, in the order of the file.
     fn pass(&mut self, place: usize, text: &str, node: Node) {
         if let Some((behind, distance)) = self.branch.behind(place) {
-            self.late.entry(behind).or_default().push((distance, place, text.to_owned(), node));
+            let late = Late { distance, place, text: text.to_owned(), node };
+            self.late.entry(behind).or_default().push(late);
             return;
         }
         let is_in_window = place >= self.start;
@@ -106,8 +115,8 @@ impl Reading<'_, '_> {
         }
         self.read(place, text, node, is_in_window);
         let mut late = self.late.remove(&place).unwrap_or_default();
-        late.sort_by_key(|(distance, place, ..)| (*distance, *place));
-        for (_, place, text, node) in late {
+        late.sort_by_key(|late| (late.distance, late.place));
+        for Late { place, text, node, .. } in late {
             self.read(place, &text, node, is_in_window);
         }
     }

@@ -302,7 +302,7 @@ fn around(template: &str, message: &Message) -> String {
 
 /// Checks whether a line is an operation of the queue.
 fn is_of_queue(line: &str) -> bool {
-    text(line, "type").as_deref() == Some(OPERATION)
+    line.contains(OPERATION) && text(line, "type").as_deref() == Some(OPERATION)
 }
 
 /// Returns the text under `key` of the line.

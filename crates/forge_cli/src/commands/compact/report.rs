@@ -90,6 +90,10 @@ pub(super) fn in_a_line(report: &Value) -> String {
     let strategies: Vec<&str> =
         report["strategies"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let what = match report["outcome"].as_str().unwrap_or_default() {
+        // An edited proposal may say more than what it replaces.
+        "applied" if report["tokens_after"].as_u64() > report["tokens_before"].as_u64() => {
+            format!("grown, though compacted by {}", strategies.join(", "))
+        }
         "applied" => format!("compacted by {}", strategies.join(", ")),
         "still_over" => "cannot fit".to_owned(),
         _ => match report["target_tokens"].as_u64() {

@@ -87,7 +87,9 @@ impl Features {
         let (mut start, mut n_text_lines) = (0, u32::from(!text.is_empty() && !text.ends_with('\n')));
         for line in text.split_inclusive(is_line_break) {
             n_text_lines += u32::from(line.ends_with('\n'));
-            for (from, to) in pieces(line) {
+            // Behind its number, a line of a file may have nothing but brackets.
+            let is_empty = split_number(line).is_some_and(|(_, rest)| !rest.contains(char::is_alphanumeric));
+            for (from, to) in if is_empty { Vec::new() } else { pieces(line) } {
                 let at = start + from;
                 let is_old = old.iter().any(|old| old.contains(&at));
                 reading.take(&line[from..to], at, is_assistant && at >= calls_from, is_old);
@@ -235,6 +237,15 @@ impl Written {
         self.text.push(if is_behind_old || value.contains(is_line_break) { '\n' } else { ' ' });
         self.text.push_str(value);
     }
+}
+
+/// Splits a line into the number in front of it and the rest, as the tools that read files write it.
+pub(crate) fn split_number(line: &str) -> Option<(u64, &str)> {
+    let line = line.trim_start_matches(' ');
+    let end = line.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0 && !line.starts_with('0'))?;
+    let rest = &line[end..];
+    let rest = ['→', '\t', '|', ':'].iter().find_map(|mark| rest.strip_prefix(*mark))?;
+    Some((line[..end].parse().ok()?, rest))
 }
 
 /// Returns the ranges of a line's pieces, without blanks around them. A piece ends with a sentence if it has

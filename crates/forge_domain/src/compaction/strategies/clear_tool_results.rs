@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
+use crate::compaction::features::Term;
 use crate::compaction::names::{Spread, names_of_its_own, table_keys};
 use crate::compaction::question::Question;
 use crate::compaction::standing::{Hold, Standing};
@@ -102,7 +103,7 @@ impl ClearToolResults {
         let repeated = free_notes(&standing, context).filter(|position| superseded[*position].is_some());
         let positions = self.clearable(rules, context, &standing).chain(repeated);
         let only_superseded = self.only_superseded.unwrap_or(false);
-        let focus: HashSet<u64> = rules.focus.iter().flat_map(Focus::terms).collect();
+        let focus: HashSet<u64> = rules.focus.iter().flat_map(Focus::terms).map(Term::hash).collect();
         let is_asked = |position: usize| {
             let terms = || context.messages()[position].features().terms.iter();
             answers[position] || (!focus.is_empty() && terms().any(|term| focus.contains(&term.hash())))

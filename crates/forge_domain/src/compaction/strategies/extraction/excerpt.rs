@@ -6,6 +6,7 @@ use super::passage::{FENCE, Origin, Passage, begins_call};
 use super::record::{Entry, Section};
 use super::story::{Folder, number, one_line};
 use crate::compaction::answered_call::answered_call;
+use crate::compaction::features::split_number;
 use crate::{Context, ContextMessage, MessageId, Role};
 
 /// Most characters of a tool's name in a label.
@@ -103,9 +104,11 @@ fn place_of(sources: &[ContextMessage], position: usize) -> (u64, String) {
     }
 }
 
-/// Checks whether nothing but blanks and marks of code stands between two passages.
+/// Checks whether nothing but blanks, brackets and marks of code stands between two passages.
 fn is_nothing(between: &str) -> bool {
-    between.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with(FENCE))
+    let rest = |line| split_number(line).map_or(line, |(_, rest)| rest);
+    let is_nothing = |line: &str| !line.contains(char::is_alphanumeric) || line.trim().starts_with(FENCE);
+    between.lines().map(rest).all(is_nothing)
 }
 
 /// Returns a passage of work under its label and source; `None` if the label already says it. Numbers of
@@ -205,15 +208,6 @@ fn without_numbers(text: &str, around: [Option<&str>; 2]) -> Option<(u64, u64, S
 fn has_line_numbers(text: &str) -> bool {
     let mut rests = text.lines().filter_map(split_number).map(|(_, rest)| rest);
     text.contains('→') || rests.any(|rest| rest.is_empty() || rest.starts_with([' ', '\t']))
-}
-
-/// Splits a line into the number in front of it and the rest, as the tools that read files write it.
-pub(super) fn split_number(line: &str) -> Option<(u64, &str)> {
-    let line = line.trim_start_matches(' ');
-    let end = line.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0 && !line.starts_with('0'))?;
-    let rest = &line[end..];
-    let rest = ['→', '\t', '|', ':'].iter().find_map(|mark| rest.strip_prefix(*mark))?;
-    Some((line[..end].parse().ok()?, rest))
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::iter::Peekable;
-use std::ops::Range;
 
 use memchr::memmem;
 
@@ -43,7 +42,7 @@ mod share {
     pub(super) const SAID_IN_TALK: u64 = 45;
     pub(super) const NEWEST_IN_TALK: u64 = 35;
     /// The newest of what the agent wrote into files.
-    pub(super) const WRITTEN: u64 = 30;
+    pub(super) const WRITTEN: u64 = 42;
     /// The agent's other words.
     pub(super) const STATEMENTS: u64 = 72;
     /// The person's answers to the agent's questions.
@@ -165,19 +164,16 @@ impl Folding<'_> {
             |passage: &Passage| matches!(passage.origin, Origin::Person | Origin::Record(Section::Said));
         // Pieces of the person's long messages come after short messages: first the beginnings and the ends,
         // as what was pasted is mostly between them.
-        let said_in_source = |passage: &Passage| {
-            let source = &sources[passage.message as usize];
-            lines_of_user_words(source).unwrap_or(0..source.features().lines.len())
-        };
-        let begins = |passage: &Passage| said_in_source(passage).start == passage.lines_from as usize;
-        let ends = |passage: &Passage| said_in_source(passage).end == passage.lines_to as usize;
+        let n_lines = |passage: &Passage| sources[passage.message as usize].features().lines.len() as u32;
         let is_said_whole = |passage: &Passage| match passage.origin {
-            Origin::Person => begins(passage) && ends(passage),
+            Origin::Person => passage.lines_from == 0 && passage.lines_to == n_lines(passage),
             Origin::Record(Section::Said) => !passage.text(sources).contains('\n'),
             _ => false,
         };
-        let is_said_at_an_end =
-            |passage: &Passage| passage.origin == Origin::Person && (begins(passage) || ends(passage));
+        let is_said_at_an_end = |passage: &Passage| {
+            passage.origin == Origin::Person
+                && (passage.lines_from == 0 || passage.lines_to == n_lines(passage))
+        };
         let is_newest = |passage: &Passage| match passage.origin {
             Origin::Agent => newest.contains(&(passage.message as usize)),
             Origin::Record(Section::Story) => {
@@ -257,19 +253,16 @@ impl Folding<'_> {
                 }
                 Role::User if is_marker(message) || message.is_renewed() => continue,
                 Role::User if message.note_by().is_some() && is_stub(&message.text()) => continue,
-                Role::Tool if self.echoes(position) => continue,
+                // What the user said in it is told with the call.
+                Role::Tool if self.echoes(position) || message.user_words().is_some() => continue,
                 // Another program's summary: what its agent concluded.
                 Role::User if message.is_compacted => Origin::Agent,
                 // The rest of a text that is shortened where it stands is an excerpt of it.
                 Role::User if source.starts_turn() && left.is_none() => Origin::Person,
-                Role::Tool if message.user_words().is_some() => Origin::Person,
                 Role::Assistant => Origin::Agent,
                 Role::User | Role::System | Role::Tool => Origin::Work,
             };
             let mut content = self.material.frames.content(position);
-            if let Some(lines) = lines_of_user_words(source) {
-                content = lines;
-            }
             if is_summary(source) {
                 // The quotes in it are the person's words.
                 let (_, length) = said_in_summary(&source.features().text);
@@ -277,7 +270,7 @@ impl Folding<'_> {
                 content.start = source.features().lines.iter().take_while(of_quotes).count();
             }
             let mut found = passages(source, position, origin, content);
-            if origin == Origin::Person && message.role() == Role::User {
+            if origin == Origin::Person {
                 // The answers of other agents in a user message are no words of the person's.
                 let said = message.text_without_answers().len();
                 for passage in found.iter_mut().filter(|passage| passage.end as usize > said) {
@@ -363,16 +356,6 @@ impl Folding<'_> {
         newest.retain(|position| self.leaves[*position]);
         newest
     }
-}
-
-/// Returns the lines of a tool result that are the user's words; `None` if it quotes none.
-fn lines_of_user_words(message: &ContextMessage) -> Option<Range<usize>> {
-    let features = message.features();
-    let words = message.message().user_words()?;
-    let start = memmem::rfind(features.text.as_bytes(), words.as_bytes())?;
-    let is_before = |at: usize| move |line: &Line| (line.start as usize) < at;
-    let nth = |at: usize| features.lines.partition_point(is_before(at));
-    Some(nth(start)..nth(start + words.len()))
 }
 
 /// Checks whether a message is a summary that a model wrote.

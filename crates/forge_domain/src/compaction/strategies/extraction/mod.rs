@@ -672,12 +672,12 @@ mod tests {
     }
 
     #[test]
-    fn what_the_person_said_while_refusing_a_call_is_quoted_as_theirs() {
+    fn what_the_person_said_while_refusing_a_call_is_told_with_it() {
         let words = "Keep the two types apart, please.\nAnd rename the second.";
         let mut log = Conversation::new();
         append(&mut log, Message::user("Add the new type."));
         let result = |n: usize| match n {
-            50 => Message::tool(ToolResult::answer(&run(n), format!("Refused. The user said:\n{words}")))
+            20 => Message::tool(ToolResult::answer(&run(n), format!("Refused. The user said:\n{words}")))
                 .quoting_user(words),
             n => Message::tool(ToolResult::answer(&run(n), format!("part {n} is well\n").repeat(9))),
         };
@@ -687,10 +687,9 @@ mod tests {
         }
         fit_again(EXTRACT, 3_000, &mut log, &Script::new(Vec::new()));
         let record = records(&log).join("\n");
-        let said = record.split("# Said by the user").nth(1).unwrap().split("\n# ").next().unwrap();
-        assert!(said.contains("- Keep the two types apart, please.\n    And rename the second."), "{record}");
+        let told = "m41 Bash look 20: refused; the user said: Keep the two types apart, please. And rename the second.";
+        assert!(record.contains(told), "{record}");
         assert_eq!(record.matches("Keep the two types").count(), 1, "{record}");
-        assert!(record.contains("look 50: refused"), "{record}");
     }
 
     fn run(n: usize) -> ToolCall {

@@ -3,10 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::excerpt::split_number;
 use super::passage::Passage;
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::features::{ByTerm, Features, Line, hash};
+use crate::compaction::features::{ByTerm, Features, Line, hash, split_number};
 use crate::compaction::findings::{Deed, FileState, PATCH_START, Touch};
 use crate::{Context, ContextMessage, Role};
 

@@ -1,5 +1,6 @@
 //! The passages that may be in a record: contiguous lines of one message, long enough to stand alone.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::record::{Part, Section, parts};
@@ -164,6 +165,13 @@ pub(super) fn passages(
                 is_outdated: false,
             }),
         }
+    }
+    // Lines that an edit leaves as they are show where it is, and tell nothing without its change.
+    if is_edit {
+        let old: HashSet<&str> =
+            features.lines.iter().filter(|line| line.is_old).map(|line| features.line(line)).collect();
+        let is_new = |line: &Line| !line.is_call || !old.contains(features.line(line));
+        passages.retain(|passage| passage.lines(features).iter().any(is_new));
     }
     for passage in passages.iter_mut().filter(|passage| passage.origin == Origin::Agent) {
         if is_listing(&features.text[passage.start as usize..passage.end as usize]) {
@@ -377,8 +385,8 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::Message;
     use crate::compaction::fixture::Characters;
+    use crate::{Message, ToolCall, ToolName, ToolResult};
 
     #[test]
     fn a_heading_stands_with_what_it_introduces_or_not_at_all() {
@@ -423,6 +431,51 @@ mod tests {
         let code = format!("{long}\n{long}\n\n## The table\n```rust\nlet table = read_table();\n```");
         let with_code = "## The table\n```rust\nlet table = read_table();";
         assert_eq!(told(&code, true), [format!("{long}\n{long}"), with_code.to_owned()]);
+    }
+
+    #[test]
+    fn an_empty_line_behind_its_number_ends_a_passage_of_a_file() {
+        let function = |name: &str| {
+            format!(
+                "fn {name}_of_the_house() {{\n    turn_the_key(left);\n    push_the_door(twice);\n}}\n\n// Then.\n"
+            )
+        };
+        let file: String = ["open", "close", "lock"].map(function).concat();
+        let numbered = |mark: &str| {
+            let lines = file.lines().zip(8..).map(|(line, nth)| format!("{nth:>5}{mark}{line}\n"));
+            lines.collect::<String>()
+        };
+        for text in [file.clone(), numbered("→"), numbered("\t")] {
+            let call =
+                ToolCall { id: "c".into(), name: ToolName::new("Read").unwrap(), arguments: "{}".into() };
+            let message = ContextMessage::count(Message::tool(ToolResult::answer(&call, text)), &Characters);
+            let found = passages(&message, 0, Origin::Work, 0..message.features().lines.len());
+            let words = |passage: &Passage| {
+                let text = passage.text(std::slice::from_ref(&message)).to_owned();
+                let letters =
+                    |line: &str| line.trim_start_matches(|c: char| !c.is_alphabetic() && c != '/').to_owned();
+                (letters(text.lines().next().unwrap()), letters(text.lines().last().unwrap()))
+            };
+            let ends: Vec<(String, String)> = found.iter().map(words).collect();
+            assert!(ends.iter().all(|(first, last)| !first.is_empty() && !last.is_empty()), "{ends:?}");
+            assert!(ends.len() > 1 && ends[1].0.starts_with("// Then."), "{ends:?}");
+        }
+    }
+
+    #[test]
+    fn of_an_edit_the_changed_lines_are_told() {
+        let around: String = (0..30).map(|n| format!("    step_number_{n}(of_the_work);\n")).collect();
+        let arguments = serde_json::json!({
+            "file_path": "a.rs",
+            "old_string": format!("{around}    close_the_door();\n"),
+            "new_string": format!("{around}    lock_the_door();\n"),
+        });
+        let name = ToolName::new("Edit").unwrap();
+        let call = ToolCall { id: "c".into(), name, arguments: arguments.to_string() };
+        let message = ContextMessage::count(Message::calling(vec![call]), &Characters);
+        let found = passages(&message, 0, Origin::Agent, 0..message.features().lines.len());
+        let [changed] = found.as_slice() else { panic!("{found:?}") };
+        assert!(changed.text(std::slice::from_ref(&message)).ends_with("lock_the_door();"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{Body, ContextMessage, MessageId, ToolCall, quantity, tool_twin};
 /// Most characters of a call's subject, and of the line by which its result ends.
 const SUBJECT_CHARS: usize = 140;
 const ENDING_CHARS: usize = 140;
-/// Most characters of what the person answered to the agent's question.
+/// Most characters of what the person answered to the agent's question, or said when they refused a call.
 const ANSWER_CHARS: usize = 600;
 /// Most characters of what a call looks for in its subject.
 const SOUGHT_CHARS: usize = 60;
@@ -25,7 +25,7 @@ pub(super) struct Step {
     pub(super) entry: Entry,
     /// True if the call changed nothing and ran nothing.
     pub(super) only_looks: bool,
-    /// True if it asked the person something.
+    /// True if the person answered it: the agent asked them something, or they refused it and said why.
     pub(super) asks: bool,
 }
 
@@ -90,7 +90,8 @@ impl Done {
         let (what, ending) = describe(&asked, result, last, folder)?;
         let calling = &material.sources[asked.place.message];
         let goes_on = calling.message().text().trim().is_empty();
-        let (only_looks, asks) = (asked.deed.only_looks, asks_the_person(asked.call));
+        let asks = asks_the_person(asked.call) || result.message().user_words().is_some();
+        let only_looks = asked.deed.only_looks;
         Some(Self { position, label: calling.label(), what, ending, only_looks, asks, goes_on })
     }
 
@@ -119,16 +120,15 @@ fn describe(
     let is_error = matches!(&result.message().body, Body::Tool(result) if result.is_error);
     // A file or a page that was read may speak of failures without being one.
     let failure = asked.deed.failure(result).filter(|_| is_error || !asked.deed.only_looks);
+    if let Some(said) = result.message().user_words().and_then(answer) {
+        return Some((what, format!("refused; the user said: {said}")));
+    }
     let ending = match failure {
-        _ if result.message().user_words().is_some() => "refused".to_owned(),
         Some(failure) => {
             let line = failure.line.as_deref().or(last);
             format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default())
         }
-        None if asks_the_person(asked.call) => {
-            let answer: Vec<&str> = result.features().text.split_whitespace().collect();
-            one_line(&answer.join(" "), ANSWER_CHARS).unwrap_or_else(n_lines)
-        }
+        None if asks_the_person(asked.call) => answer(&result.features().text).unwrap_or_else(n_lines),
         None if asked.deed.only_looks || looks_outside(asked.call) => n_lines(),
         None if asked.deed.changes_files() => "done".to_owned(),
         None if last.is_none() => "done".to_owned(),
@@ -138,6 +138,11 @@ fn describe(
             .unwrap_or_else(n_lines),
     };
     Some((what, ending.trim_end().to_owned()))
+}
+
+/// Returns what the person said to a call in one line; `None` if that is nothing.
+fn answer(text: &str) -> Option<String> {
+    one_line(&text.split_whitespace().collect::<Vec<_>>().join(" "), ANSWER_CHARS)
 }
 
 /// Checks whether a call reads pages: the last line of one says nothing.

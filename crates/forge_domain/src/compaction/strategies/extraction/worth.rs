@@ -248,8 +248,10 @@ impl<'a> Worth<'a> {
     pub(super) fn take_up(&mut self, nth: usize, asked: &Asked, candidates: &Candidates) {
         self.answering = set_of(nth);
         self.wanted.fill(0.0);
-        for number in asked.terms().filter_map(|term| self.numbers.get_index_of(&term)) {
-            self.wanted[number] = rarity(candidates.n_lines, candidates.lines_with[number] as usize);
+        for term in asked.terms() {
+            let Some(number) = self.numbers.get_index_of(&term) else { continue };
+            let rarity = rarity(candidates.n_lines, candidates.lines_with[number] as usize);
+            self.wanted[number] = rarity * if asked.kind(term) == Some(Kind::Symbol) { SYMBOL } else { 1.0 };
         }
     }
 
@@ -550,6 +552,9 @@ const OLD_ANSWER: f64 = 0.8;
 /// The power of a passage's position, from 0 to 1 for the newest, by which its worth falls where the newest
 /// is wanted.
 const NEWNESS: i32 = 8;
+/// The weight of a symbol or a code in a question, where a word counts one: who asks for a value by its name
+/// asks for nothing else. A path only tells where it is.
+const SYMBOL: f32 = 2.0;
 /// The share of the best answer's worth that makes another passage an answer.
 const ANSWERS: f64 = 0.5;
 /// An answer repeats another message's if at most this share of its terms is new, in percent; and the most
