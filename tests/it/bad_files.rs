@@ -38,7 +38,7 @@ fn table() -> Vec<Bad> {
         bad(
             "notes",
             Some(b"# Notes of a day\n- rain\n"),
-            ["export the session again", "create one with --dry-run", "notes:2"],
+            ["text for people", "create one with --dry-run", "notes:2"],
         ),
         bad(
             "other",

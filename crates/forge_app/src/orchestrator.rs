@@ -11,7 +11,7 @@ mod slices;
 use forge_domain::{Agent, AgentId, Conversation, Event};
 
 pub use self::adoption::{Adopted, History, HistoryNote};
-use self::emission::run_emitted;
+use self::emission::conclude;
 use self::lifecycle::Lifecycle;
 pub use self::operations::{ModelSwitch, RunStatistics, TakenBack};
 use self::roster::Roster;
@@ -19,7 +19,7 @@ pub use self::slices::{Slice, SliceEnd, SlicedRun};
 use crate::conversations::{Conversations, Others};
 use crate::course::Errand;
 use crate::turn::Assignment;
-use crate::{Engine, RunError, RunEvent, RunReport, RunTotals, StopReason};
+use crate::{Engine, RunError, RunEvent, RunReport, StopReason};
 
 /// The agents of a run, and their conversations.
 pub struct Orchestrator {
@@ -127,27 +127,7 @@ impl Orchestrator {
             return Ok(denied);
         }
         let result = self.run_each(agents, event, None).await;
-        self.conclude(result).await
-    }
-
-    /// Runs the agents that run on what others emitted, completes the report, and notifies the hooks of the
-    /// end.
-    async fn conclude(&mut self, result: Result<RunReport, RunError>) -> Result<RunReport, RunError> {
-        let result = run_emitted(self, result).await;
-        let result = self.engine.conduct.report(result);
-        let result = result.map(|report| RunReport { totals: self.totals(), ..report });
-        self.lifecycle.end(&self.engine, &result).await;
-        result
-    }
-
-    /// Returns what all agents of the run have consumed since it began.
-    fn totals(&self) -> RunTotals {
-        let mut totals = RunTotals { spent: self.engine.spent(), ..RunTotals::default() };
-        for (_, work) in self.conversations.iter() {
-            totals.calls += work.course.progress.iterations;
-            totals.usage += work.course.progress.usage;
-        }
-        totals
+        conclude(self, result).await
     }
 
     /// Runs `agents` one after the other, and adds their reports to that of an `earlier` one.

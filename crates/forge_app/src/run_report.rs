@@ -40,7 +40,7 @@ pub struct RunReport {
     pub summary_cost: Cost,
     /// The counters of the last agent since its work began, over all processes.
     pub progress: Progress,
-    /// What all agents have consumed since the run began, over all processes.
+    /// The consumption of all agents since the run began, over all processes.
     pub totals: RunTotals,
     /// The tally of the checkpoints in this process; `None` if none are saved.
     pub checkpoints: Option<CheckpointTally>,
@@ -122,7 +122,7 @@ impl RunReport {
     }
 }
 
-/// What all agents of a run have consumed since it began.
+/// The consumption of all agents of a run since it began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunTotals {
     /// Calls to models, without those for summaries.

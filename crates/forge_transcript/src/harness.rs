@@ -1,7 +1,7 @@
 //! Text that a harness put under the user's role, told apart by its form: blocks between tags that only
 //! harnesses write, their fixed markers, and the results that they send as user messages.
 
-use forge_domain::{Body, Content, Message, Part, Role};
+use forge_domain::{Body, Content, Message, Part, Role, quoting_user};
 
 use crate::flat_text::is_blank;
 
@@ -83,14 +83,14 @@ const SUMMARY: &str = "This session is being continued from a previous conversat
 /// Tags around the user's answer in a result that is sent as a user message.
 const ANSWERS: [&str; 3] = ["<answer>", "<feedback>", "<user_message>"];
 
-/// What harnesses say of a call that the user refused, and what they put before the user's words there: those
-/// of Claude Code, Copilot CLI and opencode.
+/// The words of Claude Code, Copilot CLI and opencode for a call that the user refused, and those that they
+/// put before the user's own.
 const REFUSALS: [(&str, &str); 3] = [
     ("The user doesn't want to proceed with this tool use.", "the user said:"),
     ("The user rejected this tool call.", "User feedback:"),
     ("The user rejected permission to use this specific tool call", "with the following feedback:"),
 ];
-/// What Claude Code adds to such a result, and what it says itself in place of the user.
+/// The words that Claude Code adds to such a result, and its own in place of the user's.
 const AFTER_REFUSAL: &str = "\n\nNote: The user's next message";
 const NO_WORDS: &str = "The user wants to clarify these questions.";
 
@@ -138,7 +138,7 @@ pub(crate) fn mark_user_words(message: Message) -> Message {
         Some(said.split(AFTER_REFUSAL).next().unwrap_or(said).trim().to_owned())
     });
     match said.filter(|said| !said.is_empty() && !said.starts_with(NO_WORDS)) {
-        Some(said) => message.quoting_user(said),
+        Some(said) => quoting_user(message, said),
         None => message,
     }
 }

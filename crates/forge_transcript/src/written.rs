@@ -6,8 +6,8 @@ use forge_domain::{Body, Content, Message, Part, Role};
 use crate::harness::{HARNESS, mark_user_words, split_notes};
 
 /// Splits `message` into messages: what a compaction wrote are messages of their own, marked as such, and so
-/// are the notes of a harness, and the text before and after them. Usually there is one. The user's words in a
-/// result are marked.
+/// are the notes of a harness, and the text before and after them. Usually there is one. The user's words in
+/// a result are marked.
 pub(crate) fn split(message: Message) -> Vec<Message> {
     split_written(mark_user_words(message))
         .into_iter()

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics on what must not happen")]
 
-use forge_domain::{ContextMessage, Message, MessageId, Replacement, Role, TokenCounter, Tokens};
+use forge_domain::{ContextMessage, Message, MessageId, Replacement, Role, TokenCounter, Tokens, user_words};
 use forge_transcript::{Draft, Format, read};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -351,7 +351,7 @@ fn the_users_words_in_a_refused_calls_result_are_marked() {
         ] {
             let session = read(file.as_bytes(), "f").unwrap().remove(0);
             let result = session.messages().find(|message| message.role() == Role::Tool).unwrap();
-            assert_eq!(result.user_words(), expected, "{file}");
+            assert_eq!(user_words(&result), expected, "{file}");
         }
     }
 }

@@ -1,13 +1,35 @@
-//! The agents that run on what others emitted.
+//! The agents that run on what others emitted, and the end of the run after them.
 
 use super::Orchestrator;
 use crate::checkpointing::Point;
 use crate::emission::MOST_EMITTED;
-use crate::{RunError, RunReport, StopReason};
+use crate::{RunError, RunReport, RunTotals, StopReason};
+
+/// Runs the agents that run on what others emitted, completes the report, and notifies the hooks of the end.
+pub(super) async fn conclude(
+    run: &mut Orchestrator,
+    result: Result<RunReport, RunError>,
+) -> Result<RunReport, RunError> {
+    let result = run_emitted(run, result).await;
+    let result = run.engine.conduct.report(result);
+    let result = result.map(|report| RunReport { totals: totals(run), ..report });
+    run.lifecycle.end(&run.engine, &result).await;
+    result
+}
+
+/// Returns what all agents of the run have consumed since it began.
+fn totals(run: &Orchestrator) -> RunTotals {
+    let mut totals = RunTotals { spent: run.engine.spent(), ..RunTotals::default() };
+    for (_, work) in run.conversations.iter() {
+        totals.calls += work.course.progress.iterations;
+        totals.usage += work.course.progress.usage;
+    }
+    totals
+}
 
 /// Runs the agents that subscribe to what others emitted, until nothing is emitted any more, and adds their
 /// reports. A run that did not come to its end leaves the events for its resumption.
-pub(super) async fn run_emitted(
+async fn run_emitted(
     run: &mut Orchestrator,
     result: Result<RunReport, RunError>,
 ) -> Result<RunReport, RunError> {

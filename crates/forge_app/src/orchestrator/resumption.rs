@@ -3,6 +3,7 @@
 use forge_domain::{Agent, AgentId, Checkpoint, Difference, OnChange, Workspace};
 
 use super::Orchestrator;
+use super::emission::conclude;
 use crate::Engine;
 use crate::checkpointing::Point;
 use crate::conversations::{Conversations, Others, Work};
@@ -103,7 +104,7 @@ impl Orchestrator {
             return Ok(denied);
         }
         let result = self.finish_event(&agent).await;
-        self.conclude(result).await
+        conclude(self, result).await
     }
 
     /// Finishes the turn of `agent`, and runs the agents that wait for its event.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::Focus;
 use super::features::{ByTerm, Features, Kind, Term, TermHasher};
-use crate::{Context, ContextMessage, Message};
+use crate::{Context, ContextMessage, Message, user_words};
 
 /// The questions that somebody asks now, the strongest first. The terms that they name are favoured wherever
 /// something is chosen, whatever else in the context names them.
@@ -51,7 +51,7 @@ impl Question {
         question.ask(None, focus.map(Focus::terms).unwrap_or_default().into_iter(), FOCUS);
         let newest_first = || messages.iter().enumerate().rev();
         let said = |(position, message): (usize, &ContextMessage)| {
-            let words = message.message().user_words().map(Message::user);
+            let words = user_words(message.message()).map(Message::user);
             let quoted = words.map(|words| Features::of(&words).terms);
             let whole = || message.starts_turn().then(|| message.features().terms.clone());
             Some((position, quoted.or_else(whole)?))

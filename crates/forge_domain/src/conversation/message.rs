@@ -21,8 +21,6 @@ pub const HIDDEN_TOKENS: &str = "hidden_tokens";
 pub const NOTE_BY: &str = "note_by";
 /// The metadata key of a note that its author will send again.
 const RENEWED: &str = "renewed";
-/// The metadata key of a tool result that quotes the user.
-const USER_WORDS: &str = "user_words";
 /// The key of [`Message::metadata`] that lists the agents' answers at the end of a user message, as
 /// `AGENT/TAG`.
 pub(crate) const ANSWERS: &str = "transformed";
@@ -286,19 +284,6 @@ impl Message {
     pub fn said_by_user(mut self) -> Self {
         self.metadata.shift_remove(NOTE_BY);
         self
-    }
-
-    /// Returns the tool result marked as one that quotes the user, as when they refuse a call and say why:
-    /// `words` are a part of its text.
-    #[must_use]
-    pub fn quoting_user(mut self, words: impl Into<String>) -> Self {
-        self.metadata.insert(USER_WORDS.to_owned(), Value::String(words.into()));
-        self
-    }
-
-    /// Returns the user's words that a tool result quotes, if it is marked as one that does.
-    pub fn user_words(&self) -> Option<&str> {
-        self.metadata.get(USER_WORDS)?.as_str()
     }
 
     /// Returns the message with the time `timestamp`.

@@ -18,6 +18,7 @@ mod budget;
 mod measure;
 mod log;
 mod recall;
+mod refusal;
 mod repetition;
 mod session_sink;
 
@@ -34,6 +35,7 @@ pub use message::*;
 pub use reasoning::*;
 pub(crate) use recall::is_word_by_itself;
 pub use recall::*;
+pub use refusal::*;
 pub use repetition::*;
 pub use scale::*;
 pub use session_sink::*;

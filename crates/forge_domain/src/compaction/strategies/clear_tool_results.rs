@@ -21,6 +21,7 @@ use crate::compaction::{
 };
 use crate::{
     Body, CallPlace, Context, ContextMessage, Edit, Message, Role, TokenCounter, Tokens, ToolCall, ToolName,
+    user_words,
 };
 
 /// A strategy that replaces old tool results by stubs that name what was there, until the target holds. So
@@ -191,7 +192,7 @@ impl ClearToolResults {
         let retained_from = standing.groups.retained_from(rules.retention_window);
         let is_clearable = |position: &usize| {
             let message = context.messages()[*position].message();
-            (message.role() == Role::Tool && message.user_words().is_none()) || message.has_images()
+            (message.role() == Role::Tool && user_words(message).is_none()) || message.has_images()
         };
         let n_results = (0..context.messages().len()).filter(is_clearable).count();
         let n_old = n_results.saturating_sub(self.keep.unwrap_or(Self::KEEP));
@@ -540,7 +541,8 @@ mod tests {
         let mut log = Conversation::new();
         for message in session(&[("Bash", run("a"), prose(1)), ("Bash", run("b"), prose(2))]).view().plain() {
             let quotes = message.role() == Role::Tool && message.text().contains(&prose(1));
-            let message = if quotes { message.clone().quoting_user("alpha") } else { message.clone() };
+            let message =
+                if quotes { crate::quoting_user(message.clone(), "alpha") } else { message.clone() };
             log.append(ContextMessage::count(message, &Characters));
         }
         let options = ClearToolResults { keep: Some(0), ..ClearToolResults::default() };

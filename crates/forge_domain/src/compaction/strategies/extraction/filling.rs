@@ -22,7 +22,7 @@ use crate::compaction::omission::is_marker;
 use crate::compaction::record_tag::is_record;
 use crate::compaction::strategies::summarization::said_in_summary;
 use crate::compaction::stub::is_stub;
-use crate::{Context, ContextMessage, MessageId, Role, TokenCounter, Tokens};
+use crate::{Context, ContextMessage, MessageId, Role, TokenCounter, Tokens, user_words};
 
 /// The shares of the record, in percent of what is left beside those before it. What one does not use is
 /// left to those after it.
@@ -254,7 +254,7 @@ impl Folding<'_> {
                 Role::User if is_marker(message) || message.is_renewed() => continue,
                 Role::User if message.note_by().is_some() && is_stub(&message.text()) => continue,
                 // What the user said in it is told with the call.
-                Role::Tool if self.echoes(position) || message.user_words().is_some() => continue,
+                Role::Tool if self.echoes(position) || user_words(message).is_some() => continue,
                 // Another program's summary: what its agent concluded.
                 Role::User if message.is_compacted => Origin::Agent,
                 // The rest of a text that is shortened where it stands is an excerpt of it.

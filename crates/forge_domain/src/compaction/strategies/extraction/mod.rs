@@ -677,8 +677,10 @@ mod tests {
         let mut log = Conversation::new();
         append(&mut log, Message::user("Add the new type."));
         let result = |n: usize| match n {
-            20 => Message::tool(ToolResult::answer(&run(n), format!("Refused. The user said:\n{words}")))
-                .quoting_user(words),
+            20 => {
+                let refused = ToolResult::answer(&run(n), format!("Refused. The user said:\n{words}"));
+                crate::quoting_user(Message::tool(refused), words)
+            }
             n => Message::tool(ToolResult::answer(&run(n), format!("part {n} is well\n").repeat(9))),
         };
         for n in 0..60 {

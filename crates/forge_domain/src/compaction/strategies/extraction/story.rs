@@ -8,7 +8,7 @@ use super::tasks::is_about_tasks;
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
 use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::Deed;
-use crate::{Body, ContextMessage, MessageId, ToolCall, quantity, tool_twin};
+use crate::{Body, ContextMessage, MessageId, ToolCall, quantity, tool_twin, user_words};
 
 /// Most characters of a call's subject, and of the line by which its result ends.
 const SUBJECT_CHARS: usize = 140;
@@ -90,7 +90,7 @@ impl Done {
         let (what, ending) = describe(&asked, result, last, folder)?;
         let calling = &material.sources[asked.place.message];
         let goes_on = calling.message().text().trim().is_empty();
-        let asks = asks_the_person(asked.call) || result.message().user_words().is_some();
+        let asks = asks_the_person(asked.call) || user_words(result.message()).is_some();
         let only_looks = asked.deed.only_looks;
         Some(Self { position, label: calling.label(), what, ending, only_looks, asks, goes_on })
     }
@@ -120,7 +120,7 @@ fn describe(
     let is_error = matches!(&result.message().body, Body::Tool(result) if result.is_error);
     // A file or a page that was read may speak of failures without being one.
     let failure = asked.deed.failure(result).filter(|_| is_error || !asked.deed.only_looks);
-    if let Some(said) = result.message().user_words().and_then(answer) {
+    if let Some(said) = user_words(result.message()).and_then(answer) {
         return Some((what, format!("refused; the user said: {said}")));
     }
     let ending = match failure {
