@@ -66,7 +66,6 @@ impl Desk {
         self.claim = Some(claimed);
         self.is_over = false;
         self.fenced_by = None;
-        self.report.is_taken_over = false;
     }
 
     /// Notes why the store failed.
@@ -75,7 +74,6 @@ impl Desk {
             StoreError::Fenced { by, .. } => {
                 self.is_over = true;
                 self.fenced_by = Some(by.clone());
-                self.report.is_taken_over = true;
             }
             StoreError::NotFound { .. } => self.is_over = true,
             StoreError::TimedOut { .. } => self.paused_until = now.checked_add(PAUSE).ok(),
@@ -278,7 +276,8 @@ impl Checkpointing {
 
     /// Returns the tally until now.
     pub fn report(&self) -> CheckpointTally {
-        self.desk().report.clone()
+        let desk = self.desk();
+        CheckpointTally { is_taken_over: desk.fenced_by.is_some(), ..desk.report.clone() }
     }
 
     pub(crate) fn folder(&self) -> Option<&str> {

@@ -52,7 +52,7 @@ pub(crate) struct Events {
     /// The number of those that were taken, for agents to run on them.
     pub(crate) n_taken: u64,
     /// The number of events of each other agent of which it took the last. Its state is saved before that of
-    /// the agent that emitted them: whoever resumes in between must not run it on the same event again.
+    /// the agent that emitted them, so that a run resumed in between does not start it again on the same one.
     pub(crate) took: BTreeMap<AgentId, u64>,
 }
 

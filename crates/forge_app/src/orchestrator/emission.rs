@@ -1,6 +1,8 @@
 //! The agents that run on what others emitted, and the end of the run after them.
 
-use super::Orchestrator;
+use forge_domain::Usage;
+
+use super::{Orchestrator, RunStatistics};
 use crate::checkpointing::Point;
 use crate::emission::MOST_EMITTED;
 use crate::{RunError, RunReport, RunTotals, StopReason};
@@ -19,12 +21,10 @@ pub(super) async fn conclude(
 
 /// Returns what all agents of the run have consumed since it began.
 fn totals(run: &Orchestrator) -> RunTotals {
-    let mut totals = RunTotals { spent: run.engine.spent(), ..RunTotals::default() };
-    for (_, work) in run.conversations.iter() {
-        totals.calls += work.course.progress.iterations;
-        totals.usage += work.course.progress.usage;
-    }
-    totals
+    let RunStatistics { calls, spent, agents, .. } = run.statistics();
+    let mut usage = Usage::default();
+    agents.iter().for_each(|(_, progress)| usage += progress.usage);
+    RunTotals { calls, usage, spent }
 }
 
 /// Runs the agents that subscribe to what others emitted, until nothing is emitted any more, and adds their

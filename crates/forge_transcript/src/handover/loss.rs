@@ -79,7 +79,7 @@ const HOSTED: [&str; 9] = [
     "mcp_call",
     "tool_search_call",
 ];
-/// The mark for a file that is no image.
+/// The text that stands for a file other than an image.
 const FILE: &str = "[file]";
 /// Kinds of blocks that hold such a file.
 const FILES: [&str; 10] = [

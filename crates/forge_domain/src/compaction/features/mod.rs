@@ -87,9 +87,7 @@ impl Features {
         let (mut start, mut n_text_lines) = (0, u32::from(!text.is_empty() && !text.ends_with('\n')));
         for line in text.split_inclusive(is_line_break) {
             n_text_lines += u32::from(line.ends_with('\n'));
-            // Behind its number, a line of a file may have nothing but brackets.
-            let is_empty = split_number(line).is_some_and(|(_, rest)| !rest.contains(char::is_alphanumeric));
-            for (from, to) in if is_empty { Vec::new() } else { pieces(line) } {
+            for (from, to) in pieces(line) {
                 let at = start + from;
                 let is_old = old.iter().any(|old| old.contains(&at));
                 reading.take(&line[from..to], at, is_assistant && at >= calls_from, is_old);
@@ -249,8 +247,12 @@ pub(crate) fn split_number(line: &str) -> Option<(u64, &str)> {
 }
 
 /// Returns the ranges of a line's pieces, without blanks around them. A piece ends with a sentence if it has
-/// the end of one, else at a blank if there is one.
+/// the end of one, else at a blank if there is one. A line of a file that has only brackets after its number
+/// has none.
 fn pieces(line: &str) -> Vec<(usize, usize)> {
+    if split_number(line).is_some_and(|(_, rest)| !rest.contains(char::is_alphanumeric)) {
+        return Vec::new();
+    }
     let trimmed = line.trim();
     let from = line.len() - line.trim_start().len();
     let mut pieces = Vec::new();

@@ -253,7 +253,7 @@ impl Folding<'_> {
                 }
                 Role::User if is_marker(message) || message.is_renewed() => continue,
                 Role::User if message.note_by().is_some() && is_stub(&message.text()) => continue,
-                // What the user said in it is told with the call.
+                // The user's words in a result are told with its call.
                 Role::Tool if self.echoes(position) || user_words(message).is_some() => continue,
                 // Another program's summary: what its agent concluded.
                 Role::User if message.is_compacted => Origin::Agent,
