@@ -167,6 +167,9 @@ fn no_provider(model: &ModelId, providers: &str) -> String {
             "there is no provider `{named}` for `{model}` (expected one of {providers}); if the model's own name is \
              `{model}`, write `PROVIDER:{model}`"
         ),
+        Some((named, _)) if !named.is_empty() => {
+            format!("`{model}` names no model: write the model's name after `{named}:`")
+        }
         _ => format!(
             "the model `{model}` has no provider: write `PROVIDER:{model}` with one of the providers {providers}, or \
              `models: {{ {model}: {{ provider: NAME }} }}`"

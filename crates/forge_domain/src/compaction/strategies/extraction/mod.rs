@@ -4,6 +4,7 @@ mod contents;
 mod excerpt;
 mod filling;
 mod frames;
+mod imports;
 mod ledger;
 mod outdated;
 mod passage;

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use super::imports::Imports;
 use super::record::{Part, Section, parts};
 use crate::ContextMessage;
 use crate::compaction::features::{Features, Line, SENTENCE_ENDS, is_line_break};
@@ -22,6 +23,8 @@ pub(super) struct Passage {
     pub(super) origin: Origin,
     /// True if most of it is not, or no longer, in the file that it is of.
     pub(super) is_outdated: bool,
+    /// True if it only names what a file uses.
+    pub(super) is_import: bool,
 }
 
 /// The author of a passage.
@@ -107,6 +110,7 @@ pub(super) fn passages(
     let features = message.features();
     let mut passages: Vec<Passage> = Vec::new();
     let mut fence = Fence::default();
+    let mut imports = Imports::default();
     let is_edit = message.findings().deeds.iter().any(Deed::changes_files);
     let is_compacted = message.message().is_compacted;
     for (nth, line) in features.lines.iter().enumerate().take(content.end).skip(content.start) {
@@ -140,12 +144,14 @@ pub(super) fn passages(
             Origin::Work | Origin::Code => (WORK_BYTES, WORK_LINES),
             Origin::Person | Origin::Agent | Origin::Record(_) => (SAID_BYTES, u32::MAX),
         };
+        let is_import = origin == Origin::Work && imports.pass(&features.text, line);
         let goes_on = passages.last().is_some_and(|last| {
             let gap = &features.text[last.end as usize..line.start as usize];
             let is_said = !matches!(origin, Origin::Work | Origin::Code);
             let is_in_sentence = is_said && is_in_sentence(&features.text[..last.end as usize], gap);
             let most_bytes = if is_in_sentence { SENTENCE_BYTES } else { most_bytes };
             last.origin == origin
+                && last.is_import == is_import
                 && !is_first
                 && line.end - last.start <= most_bytes
                 && nth as u32 == last.lines_to
@@ -163,6 +169,7 @@ pub(super) fn passages(
                 lines_to: nth as u32 + 1,
                 origin,
                 is_outdated: false,
+                is_import,
             }),
         }
     }
@@ -354,6 +361,7 @@ pub(super) fn passages_of_record(record: &ContextMessage, position: usize) -> Ve
                 lines_to: next as u32,
                 origin: Origin::Record(section),
                 is_outdated: false,
+                is_import: false,
             }
         })
         .collect()

@@ -343,7 +343,8 @@ impl<'a> Worth<'a> {
             passage.origin == Origin::Work && self.messages[passage.message as usize].role() == Role::User;
         let sum = f64::from(sum) * if is_note { NOTED } else { 1.0 };
         // A question may be about an earlier state of the file.
-        let sum = sum * if passage.is_outdated && purpose != Purpose::Answer { OUTDATED } else { 1.0 };
+        let tells_little = passage.is_outdated || passage.is_import;
+        let sum = sum * if tells_little && purpose != Purpose::Answer { TELLS_LITTLE } else { 1.0 };
         sum * self.lateness(passage, purpose) / cost.of(passage.n_bytes())
     }
 
@@ -541,8 +542,8 @@ const ASKS_IN_THE_END: f32 = 0.7;
 const QUESTION_MARKS: [char; 3] = ['?', '？', '؟'];
 /// The share of its worth that a note of a harness has: it tells how to work, not what was found.
 const NOTED: f64 = 0.5;
-/// The share of its worth that a part of a file has as it is not, or no longer.
-const OUTDATED: f64 = 0.25;
+/// The share of its worth that a part of a file has as it is not, or no longer, or that names what it uses.
+const TELLS_LITTLE: f64 = 0.25;
 /// The share of a term's worth that is left once a passage with it was chosen.
 const SAID_AGAIN: f32 = 0.3;
 /// The share of its worth that the oldest passage has beside the newest; of an answer, more: what says
