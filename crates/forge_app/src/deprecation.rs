@@ -27,8 +27,11 @@ pub fn deprecations(agent: &Agent) -> Vec<Finding> {
         ),
         hint: None,
     });
+    let by_hand = "remove it: `compact` does its work";
+    let rewritten = "`forge config migrate` rewrites it";
+    let instead = if agent.compact.is_some() { by_hand } else { rewritten };
     let each = [
-        first(Transform::is_assistant, ASSISTANT_IS_DEPRECATED, "`forge config migrate` rewrites it"),
+        first(Transform::is_assistant, ASSISTANT_IS_DEPRECATED, instead),
         first(
             |transform| !transform.is_assistant(),
             OTHERS_ARE_DROPPED,

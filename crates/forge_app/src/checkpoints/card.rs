@@ -46,7 +46,7 @@ pub async fn run_cards(
             read => read?,
         };
         let mut spent = outline.progress.spent;
-        for key in summary.of_agents.values().filter(|key| **key != latest) {
+        for key in summary.agents.values().filter(|key| **key != latest) {
             match store.outline(*key).await {
                 // An agent that works at the moment has a later one by now.
                 Err(StoreError::NotFound { .. }) => {}

@@ -2,10 +2,10 @@
 //! checkpoints have them.
 
 use forge_domain::{
-    AgentId, Awaited, CheckpointFilter, CheckpointKey, CheckpointStore, Role, RunId, StoreError, Workspace,
+    Awaited, CheckpointFilter, CheckpointKey, CheckpointStore, Role, RunId, StoreError, Workspace,
 };
 
-use super::newest_of;
+use super::{latest_of_agents, newest_of};
 use crate::course::Dialogue;
 
 /// Most attempts to read a run that is being written.
@@ -17,13 +17,9 @@ pub(crate) const READS: usize = 10;
 /// [`StoreError`] if the store fails.
 pub async fn awaited(store: &dyn CheckpointStore, run: &RunId) -> Result<Vec<Awaited>, StoreError> {
     again(async || {
-        let mut seen: Vec<AgentId> = Vec::new();
         let mut awaited = Vec::new();
-        for info in store.list(&CheckpointFilter::of_run(run)).await? {
-            if !seen.contains(&info.agent) {
-                awaited.extend(Dialogue::awaited(&store.outline(info.key).await?.progress));
-                seen.push(info.agent);
-            }
+        for info in latest_of_agents(&store.list(&CheckpointFilter::of_run(run)).await?) {
+            awaited.extend(Dialogue::awaited(&store.outline(info.key).await?.progress));
         }
         Ok(awaited)
     })

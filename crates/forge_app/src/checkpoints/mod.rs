@@ -31,7 +31,7 @@ pub use self::fork::{Fork, fork, free_name};
 pub(crate) use self::latest::READS;
 pub use self::latest::{awaited, last_words, saved_workspace};
 pub use self::report::{CheckpointReport, CompactionLayer, LayerState, ViewedMessage, report};
-pub use self::runs::{RunSummary, runs};
+pub use self::runs::{RunSummary, latest_of_agents, runs};
 pub use self::selection::{Scope, Selected, latest_of_run, select};
 pub use self::undo::{Undone, undo};
 

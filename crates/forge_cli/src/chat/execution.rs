@@ -1,7 +1,7 @@
 //! The execution of a chat's commands.
 
 use console::style;
-use forge_app::{NextCall, Orchestrator, RunError, known_model};
+use forge_app::{LiveContext, NextCall, Orchestrator, RunError, known_model};
 use forge_domain::compaction::{CompactionReport, Focus, Outcome};
 use forge_domain::{Agent, CheckpointInfo, Effort, ModelId, Role, Tokens, WindowSource, quantity};
 
@@ -67,6 +67,7 @@ impl ChatSession<'_> {
                  `model` for summaries)",
             );
         }
+        self.measure_context().await?;
         Ok(())
     }
 
@@ -75,17 +76,28 @@ impl ChatSession<'_> {
         agent.and_then(|agent| agent.compact.clone()).unwrap_or_default().heeds_focus()
     }
 
-    async fn show_context(&mut self) -> Result<(), Option<End>> {
+    /// Returns the context of the current agent, and shows beside the prompt how full the window is.
+    async fn measure_context(&mut self) -> Result<LiveContext, Option<End>> {
         let who = self.who();
         let context = self.ask(Doing::Preparing, async |run| run.context(&who).await).await?;
+        self.show_used(&context);
+        Ok(context)
+    }
+
+    fn show_used(&self, context: &LiveContext) {
+        self.attendant.screen.figures(|figures| {
+            (figures.used, figures.window) = (context.made_of.tokens, context.window);
+        });
+    }
+
+    async fn show_context(&mut self) -> Result<(), Option<End>> {
+        let context = self.measure_context().await?;
+        let who = self.who();
         let screen = &self.attendant.screen;
         let parts = folder_parts(&self.orchestrator, &who);
         let lines = context_picture(&context, &parts, screen.columns(), screen.paint());
         self.attendant.screen.gap();
         output::say(&lines.join("\n"));
-        self.attendant.screen.figures(|figures| {
-            (figures.used, figures.window) = (context.made_of.tokens, context.window);
-        });
         Ok(())
     }
 
@@ -126,6 +138,7 @@ impl ChatSession<'_> {
         if undone.next != NextCall::AsItIs {
             self.note(&next_call(undone.next));
         }
+        self.measure_context().await?;
         Ok(())
     }
 
@@ -179,9 +192,7 @@ impl ChatSession<'_> {
         if switch.context.next != NextCall::AsItIs {
             self.note(&next_call(switch.context.next));
         }
-        self.attendant.screen.figures(|figures| {
-            (figures.used, figures.window) = (context.made_of.tokens, context.window);
-        });
+        self.show_used(context);
         // The flag is for every agent.
         if self.orchestrator.engine().services().workflow.agents.iter().count() == 1 {
             self.source.model = Some(name);

@@ -46,7 +46,7 @@ pub(crate) fn state_word(card: &RunCard) -> &'static str {
 
 /// Returns the title of a run; its agents if it has none.
 pub(crate) fn title_text(card: &RunCard) -> String {
-    let agents = || card.summary.agents.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let agents = || card.summary.agents.keys().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     visible(&card.title.clone().unwrap_or_else(agents))
 }
 

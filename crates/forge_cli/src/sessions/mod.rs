@@ -14,7 +14,7 @@ pub(crate) use self::look::{Counted, ListedSession, look};
 pub(crate) use self::own_runs::{OwnRuns, view_of_run};
 
 use crate::failure::{Misconfigured, Untrusted};
-use crate::output::visible;
+use crate::output::{visible, visible_lines};
 use crate::places;
 use crate::run::shell_quote;
 use crate::session_file::SessionFile;
@@ -112,7 +112,7 @@ pub(crate) fn resolve(word: &Path) -> anyhow::Result<NamedSession> {
     let sessions = Sessions::find(&wanted);
     let found = sessions.session(&name).map_err(|error| match sessions.faults.first() {
         Some(fault) if matches!(error, SessionNameError::None { .. }) => {
-            Misconfigured(format!("{}\n  help: not read: {}", visible_error(&error), visible(fault)))
+            Misconfigured(format!("{}\n  help: not read: {}", visible_error(&error), visible_lines(fault)))
         }
         _ => explain(error),
     })?;

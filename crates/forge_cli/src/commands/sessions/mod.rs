@@ -17,7 +17,7 @@ use serde_json::json;
 pub(crate) use self::picker::pick;
 
 use crate::arguments::JsonFlag;
-use crate::output::{self, visible};
+use crate::output::{self, visible_lines};
 use crate::sessions::{ListedSession, Sessions, agent_words, look};
 use crate::terminal::person;
 
@@ -54,7 +54,7 @@ impl SessionsArguments {
         let sessions =
             Sessions::find(&|agent| self.agents.is_empty() || self.agents.iter().any(|one| one == agent));
         for fault in &sessions.faults {
-            output::note(&format!("not read: {}", visible(fault)));
+            output::note(&format!("not read: {}", visible_lines(fault)));
         }
         let limit = if self.all { usize::MAX } else { self.limit };
         let folder = match (&self.folder, self.here) {

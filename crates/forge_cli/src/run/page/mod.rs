@@ -11,7 +11,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use forge_domain::{Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointStore, RunId};
+use forge_app::latest_of_agents;
+use forge_domain::{Checkpoint, CheckpointFilter, CheckpointStore, RunId};
 use forge_infra::write_whole;
 
 use self::html::{GENERATOR, page};
@@ -35,7 +36,7 @@ pub(crate) async fn export_page(
         let what = "already exists and is no page of Forge: nothing was written. Name another file";
         return Err(Misconfigured(format!("{} {what}", file.display())).into());
     }
-    let page = page(run, &latest_of_agents(store, run).await?);
+    let page = page(run, &checkpoints_of_agents(store, run).await?);
     write_whole(file, page.as_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(page.len())
 }
@@ -50,21 +51,9 @@ fn is_of_others(file: &Path) -> bool {
 }
 
 /// Returns the latest checkpoint of each agent of a run, the one that began first first.
-async fn latest_of_agents(store: &dyn CheckpointStore, run: &RunId) -> anyhow::Result<Vec<Checkpoint>> {
-    let mut latest: Vec<CheckpointInfo> = Vec::new();
-    let infos = store.list(&CheckpointFilter::of_run(run)).await?;
-    // Newest first: what is seen last of an agent is its beginning.
-    let mut order = Vec::new();
-    for info in infos {
-        order.retain(|known| *known != info.agent);
-        order.insert(0, info.agent.clone());
-        if latest.iter().all(|known| known.agent != info.agent) {
-            latest.push(info);
-        }
-    }
-    latest.sort_by_key(|info| order.iter().position(|agent| *agent == info.agent));
+async fn checkpoints_of_agents(store: &dyn CheckpointStore, run: &RunId) -> anyhow::Result<Vec<Checkpoint>> {
     let mut checkpoints = Vec::new();
-    for info in latest {
+    for info in latest_of_agents(&store.list(&CheckpointFilter::of_run(run)).await?) {
         checkpoints.push(store.load(info.key).await?);
     }
     Ok(checkpoints)

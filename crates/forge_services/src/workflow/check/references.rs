@@ -104,10 +104,11 @@ fn check_abilities(workflow: &Workflow, agent: &Agent) -> Vec<Finding> {
 fn check_model(workflow: &Workflow, path: String, model: &ModelId) -> Option<Finding> {
     let error = workflow.model(model).err()?;
     // A slip in the provider's name is more likely than a model of that name.
-    let meant = model.as_str().split_once(':').and_then(|(prefix, rest)| {
-        let provider = nearest(prefix, workflow.providers.keys().map(ProviderId::as_str))?;
-        Some(format!("did you mean `{provider}:{rest}`?"))
-    });
+    let meant =
+        model.as_str().split_once(':').filter(|(_, rest)| !rest.is_empty()).and_then(|(prefix, rest)| {
+            let provider = nearest(prefix, workflow.providers.keys().map(ProviderId::as_str))?;
+            Some(format!("did you mean `{provider}:{rest}`?"))
+        });
     Some(Finding { path, what: error.to_string(), hint: meant })
 }
 
@@ -176,6 +177,10 @@ mod tests {
                 ),
                 ("agents.a.subscribe[1]", "an event's name must not be empty"),
             ],
+        );
+        check(
+            &format!("{two}agents: {{ a: {{ model: 'x:' }} }}\n"),
+            &[("agents.a.model", "`x:` names no model: write the model's name after `x:`")],
         );
         check(
             "providers: { x: {} }\nagents: { a: { model: m, transforms: [{ type: user, agent_id: a, input: i, output: o }, \
