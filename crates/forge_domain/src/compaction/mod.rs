@@ -52,6 +52,7 @@ mod guarantees;
 
 #[cfg(test)]
 mod durability;
+mod envelope;
 
 #[cfg(test)]
 mod keys;

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 pub(crate) use self::signature::Signature;
 pub(crate) use self::term::{ByTerm, Kind, Term, TermHasher, form_hash, hash};
+use super::envelope::unwrapped;
 use crate::conversation::is_word_by_itself;
 use crate::{Body, ContextMessage, Message, Role, ToolCall};
 
@@ -81,7 +82,7 @@ impl ContextMessage {
 
 impl Features {
     pub(crate) fn of(message: &Message) -> Self {
-        let Written { mut text, old, calls_from } = Written::of(message);
+        let Written { mut text, old, calls_from, .. } = Written::of(message);
         let is_assistant = message.role() == Role::Assistant;
         let mut reading = Reading::default();
         let (mut start, mut n_text_lines) = (0, u32::from(!text.is_empty() && !text.ends_with('\n')));
@@ -181,15 +182,20 @@ struct Written {
     old: Vec<Range<usize>>,
     /// The start of the calls in it.
     calls_from: usize,
+    /// The end of the last argument of several lines.
+    block_end: Option<usize>,
 }
 
-/// The beginning of the names of arguments that hold the text which another one replaces.
-const OLD: &str = "old";
+/// The beginnings of the names of arguments that hold the text which another one replaces.
+const OLD: [&str; 4] = ["old", "search", "find", "original"];
 
 impl Written {
     fn of(message: &Message) -> Self {
-        let text = message.to_text();
-        let mut written = Self { calls_from: text.len(), text, old: Vec::new() };
+        let text = match &message.body {
+            Body::Tool(result) => unwrapped(result.content.text()).into_owned(),
+            _ => message.to_text(),
+        };
+        let mut written = Self { calls_from: text.len(), text, old: Vec::new(), block_end: None };
         if let Body::Assistant { calls, .. } = &message.body {
             calls.iter().for_each(|call| written.push_call(call));
         }
@@ -214,7 +220,7 @@ impl Written {
             Value::Array(values) => values.iter().for_each(|value| self.push_values(value)),
             Value::Object(fields) => {
                 for (name, value) in fields {
-                    if name.starts_with(OLD) {
+                    if OLD.iter().any(|old| name.starts_with(old)) {
                         // Replaced text gets lines of its own.
                         self.text.push('\n');
                         let start = self.text.len();
@@ -229,11 +235,21 @@ impl Written {
         }
     }
 
-    /// Appends a value: one of a single line continues the line; one of several lines starts a new one.
+    /// Appends a value: one of a single line continues the line; one of several lines starts a new one, and
+    /// stands apart from what follows it.
     fn push_value(&mut self, value: &str) {
-        let is_behind_old = self.old.last().is_some_and(|old| old.end == self.text.len());
-        self.text.push(if is_behind_old || value.contains(is_line_break) { '\n' } else { ' ' });
+        let is_behind = |end: Option<usize>| end == Some(self.text.len());
+        let is_apart = is_behind(self.old.last().map(|old| old.end)) || is_behind(self.block_end);
+        let is_block = value.contains(is_line_break);
+        self.text.push_str(match (is_apart, is_block) {
+            (true, _) => "\n\n",
+            (false, true) => "\n",
+            (false, false) => " ",
+        });
         self.text.push_str(value);
+        if is_block {
+            self.block_end = Some(self.text.len());
+        }
     }
 }
 

@@ -95,12 +95,14 @@ impl Deed {
         let argument = |names: &[&str]| names.iter().find_map(|name| arguments.get(name)?.as_str());
         let name = call.name.as_str().rsplit('.').next().unwrap_or_default().to_lowercase();
         let path = argument(PATHS);
-        let command = argument(&["command", "cmd", "script", "input"]).filter(|_| path.is_none());
+        let listed = listed_command(&arguments);
+        let command = argument(&["command", "cmd", "script", "input"]).or(listed.as_deref());
+        let command = command.filter(|_| path.is_none());
         let told = argument(&["command"]).filter(|_| path.is_some());
         let fields = || arguments.as_object().into_iter().flat_map(|fields| fields.values());
         let is_patch = |text: &&str| text.contains(PATCH_START);
         let patch = match path {
-            None => fields().filter_map(Value::as_str).find(is_patch),
+            None => fields().filter_map(Value::as_str).chain(listed.as_deref()).find(is_patch),
             Some(_) => argument(&["input", "patch"]).filter(is_patch),
         };
         let verb = told.unwrap_or(&name).to_lowercase();
@@ -123,8 +125,11 @@ impl Deed {
             only_looks: reads.is_some() || command.is_some_and(only_looks),
             hides_status: command.is_some_and(hides_status),
             subject: path
-                .or_else(|| argument(SUBJECTS).map(in_its_folder))
+                .or_else(|| {
+                    argument(SUBJECTS).or(listed.as_deref()).filter(|_| patch.is_none()).map(in_its_folder)
+                })
                 .map(str::to_owned)
+                .or_else(|| patch.and_then(|_| paths_of(&touches)))
                 .or_else(|| values(&arguments)),
             sought: argument(SOUGHT).filter(|_| path.is_some()).map(str::to_owned),
             touches,
@@ -158,6 +163,28 @@ impl Deed {
     }
 }
 
+/// Returns a command that is a list of words; what it gives a shell to run is the command.
+fn listed_command(arguments: &Value) -> Option<String> {
+    let words = ["command", "cmd"].iter().find_map(|name| arguments.get(name)?.as_array())?;
+    let words: Vec<&str> = words.iter().map(Value::as_str).collect::<Option<_>>()?;
+    match words[..] {
+        [shell, option, script] if is_shell(shell) && option.starts_with('-') && option.ends_with('c') => {
+            Some(script.to_owned())
+        }
+        _ => Some(words.join(" ")),
+    }
+}
+
+fn is_shell(program: &str) -> bool {
+    without_folder(program).ends_with("sh")
+}
+
+/// Returns the paths of a patch's files in a line.
+fn paths_of(touches: &[(String, Touch)]) -> Option<String> {
+    let paths: Vec<&str> = touches.iter().map(|(path, _)| path.as_str()).collect();
+    (!paths.is_empty()).then(|| paths.join(", "))
+}
+
 /// Characters of a value that is short, the most of any, and the most of such values.
 const VALUE_CHARS: usize = 80;
 const MOST_CHARS: usize = 400;
@@ -166,7 +193,7 @@ const VALUES: usize = 3;
 /// Returns the short values of a call's arguments: an order's number, a name, a question.
 fn values(arguments: &Value) -> Option<String> {
     let shown = |value: &Value| match value {
-        Value::String(text) if !text.trim().is_empty() && !text.contains(is_line_break) => {
+        Value::String(text) if text.contains(char::is_alphanumeric) && !text.contains(is_line_break) => {
             Some(text.trim().chars().take(MOST_CHARS).collect())
         }
         Value::Number(number) => Some(number.to_string()),
@@ -408,7 +435,7 @@ mod tests {
             (
                 "apply_patch",
                 r#"{"input":"*** Begin Patch\n*** Add File: n\n*** Update File: o\n"}"#,
-                (None, &["n", "o"], None),
+                (None, &["n", "o"], Some("n, o")),
             ),
             ("now", "{}", (None, &[], None)),
             ("broken", "{", (None, &[], None)),

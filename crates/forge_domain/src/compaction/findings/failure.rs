@@ -6,6 +6,7 @@ use regex::Regex;
 
 use super::MAX_CHARS;
 use crate::ToolResult;
+use crate::compaction::envelope::unwrapped;
 
 /// A result that failed, or that reads so.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,8 +37,9 @@ impl Failure {
 
     /// Reads the failure of a result whose start and end read so by `reads_failed`.
     fn read(result: &ToolResult, reads_failed: impl Fn(&[&str; 2]) -> bool) -> Option<Self> {
-        let text = result.content.text();
-        let status = stated_status(&text);
+        let whole = result.content.text();
+        let status = stated_status(&whole);
+        let text = unwrapped(whole);
         let failed = result.is_error || status == Some(Status::Failed);
         let edges = [
             text.char_indices().nth(START_CHARS).map_or(&*text, |(at, _)| &text[..at]),

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use super::record::Entry;
-use super::story::{Folder, one_line};
+use super::story::{Folder, tool_name};
 use super::worth::Worth;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::names::{FEW_MESSAGES, names_of_its_own, table_keys};
@@ -12,9 +12,6 @@ use crate::{Context, ContextMessage, Role, TokenCounter, Tokens};
 
 /// A result of fewer tokens is not worth a line.
 const LEAST: Tokens = Tokens::new(60);
-/// Most characters of a tool's name.
-const TOOL_CHARS: usize = 40;
-
 /// Fewer tokens hold no line.
 pub(super) const LEAST_CONTENT: Tokens = Tokens::new(20);
 /// The end of a table's label: all of its keys follow, or the first ones.
@@ -133,7 +130,7 @@ impl<'a> Contents<'a> {
         let mut known = HashSet::new();
         results.filter_map(move |(position, names)| {
             let asked = answered_call(self.context, position)?;
-            let tool = one_line(asked.call.name.as_str(), TOOL_CHARS)?;
+            let tool = tool_name(asked.call)?;
             if names.len() < LEAST_NAMES || !known.insert(names.clone()) {
                 return None;
             }

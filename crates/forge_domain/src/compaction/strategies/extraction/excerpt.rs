@@ -4,13 +4,10 @@ use std::cmp::Reverse;
 
 use super::passage::{FENCE, Origin, Passage, begins_call};
 use super::record::{Entry, Section};
-use super::story::{Folder, number, one_line};
+use super::story::{Folder, number, tool_name};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::split_number;
 use crate::{Context, ContextMessage, MessageId, Role};
-
-/// Most characters of a tool's name in a label.
-const TOOL_CHARS: usize = 40;
 
 /// The author of what the agent says, in labels.
 const AGENT: &str = "agent";
@@ -147,7 +144,7 @@ pub(super) fn source_of(
     let role = source.message().role();
     let of = match answered_call(context, passage.message as usize).filter(|_| role == Role::Tool) {
         Some(asked) => {
-            let tool = one_line(asked.call.name.as_str(), TOOL_CHARS).unwrap_or_default();
+            let tool = tool_name(asked.call).unwrap_or_default();
             format!("{tool}{}", folder.subject(asked.deed))
         }
         None if role == Role::Assistant && begins_call(&source.features().text, passage.start, source) => {
@@ -169,7 +166,7 @@ fn call(passage: &Passage, source: &ContextMessage, folder: &Folder) -> String {
     let nth = begins.count().saturating_sub(1);
     match (source.message().calls().get(nth), source.findings().deeds.get(nth)) {
         (Some(call), Some(deed)) => {
-            let tool = one_line(call.name.as_str(), TOOL_CHARS).unwrap_or_default();
+            let tool = tool_name(call).unwrap_or_default();
             format!("call {tool}{}", folder.subject(deed))
         }
         _ => "call".to_owned(),

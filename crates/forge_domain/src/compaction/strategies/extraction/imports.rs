@@ -79,8 +79,7 @@ fn is_name(text: &str) -> bool {
     let is_plain = |word: &str| !word.contains(['=', '(', ')', '{']) || word.ends_with(['{', '(']);
     match (words.next(), words.next(), words.next()) {
         (None, ..) => true,
-        (Some(only), None, _) => is_plain(only),
-        (Some("type"), Some(name), _) => is_plain(name),
+        (Some("type"), Some(name), _) | (Some(name), None, _) => is_plain(name),
         (Some(name), Some("as"), Some(_)) => is_plain(name) && words.next().is_none(),
         // Go writes the other name first.
         (Some(_), Some(path), None) => path.starts_with('"'),

@@ -115,10 +115,11 @@ impl Entry {
 
 /// Returns `text` with every line but the first indented, however its lines end.
 fn indented(text: &str) -> String {
-    let lines: Vec<&str> = text.split(is_line_break).collect();
+    // Windows ends a line with two characters.
+    let text = text.replace("\r\n", "\n");
     let mut indented = String::with_capacity(text.len() + 16);
     let mut was_blank = false;
-    for (nth, line) in lines.into_iter().enumerate() {
+    for (nth, line) in text.split(is_line_break).enumerate() {
         let line = line.trim_end();
         if nth == 0 {
             indented.push_str(line);

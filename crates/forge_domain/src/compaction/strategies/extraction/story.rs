@@ -10,6 +10,8 @@ use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::Deed;
 use crate::{Body, ContextMessage, MessageId, ToolCall, quantity, tool_twin, user_words};
 
+/// Most characters of a tool's name: as many as providers allow.
+const TOOL_CHARS: usize = 128;
 /// Most characters of a call's subject, and of the line by which its result ends.
 const SUBJECT_CHARS: usize = 140;
 const ENDING_CHARS: usize = 140;
@@ -114,7 +116,7 @@ fn describe(
     if is_about_tasks(asked.call) {
         return None;
     }
-    let tool = one_line(asked.call.name.as_str(), SUBJECT_CHARS)?;
+    let tool = tool_name(asked.call)?;
     let what = format!("{tool}{}", folder.subject(asked.deed));
     let n_lines = || quantity(result.features().n_text_lines as usize, "line");
     let is_error = matches!(&result.message().body, Body::Tool(result) if result.is_error);
@@ -190,7 +192,7 @@ impl Folder {
     /// Returns the subject of a call as a label has it: a blank before it, in one line, and in quotes what is
     /// looked for there; empty if it has none.
     pub(super) fn subject(&self, deed: &Deed) -> String {
-        let subject = deed.subject.as_deref().and_then(|subject| one_line(subject, SUBJECT_CHARS));
+        let subject = deed.subject.as_deref().and_then(subject_line);
         let Some(subject) = subject else { return String::new() };
         let below = self.0.as_deref().and_then(|folder| subject.strip_prefix(folder)?.strip_prefix('/'));
         let path = below.filter(|below| !below.is_empty()).unwrap_or(&subject);
@@ -199,6 +201,22 @@ impl Folder {
             None => format!(" {path}"),
         }
     }
+}
+
+/// Returns the name of a call's tool as labels have it.
+pub(super) fn tool_name(call: &ToolCall) -> Option<String> {
+    one_line(call.name.as_str(), TOOL_CHARS)
+}
+
+/// Returns a subject in one line: of a path that is too long, its end.
+fn subject_line(subject: &str) -> Option<String> {
+    let end_of_path = || {
+        let line = subject.trim();
+        let start = line.char_indices().rev().nth(SUBJECT_CHARS)?.0;
+        let folder = start + line[start..].find('/')?;
+        (!line.contains(char::is_whitespace)).then(|| format!("…{}", &line[folder..]))
+    };
+    one_line(subject, SUBJECT_CHARS).or_else(end_of_path)
 }
 
 /// Returns the number of a message's id, by which entries are in order.
@@ -246,6 +264,16 @@ mod tests {
             (json!({"path": "/home/me/app/src", "pattern": no_blank}), " src"),
             (json!({"pattern": "fn open"}), " fn open"),
             (json!({"file_path": "/home/me/app/src/a.rs"}), " src/a.rs"),
+            (json!({"file_path": format!("/{}/src/a.rs", "b".repeat(150))}), " …/src/a.rs"),
+            (
+                json!({"command": ["bash", "-lc", "cd app && go test ./..."], "workdir": "."}),
+                " go test ./...",
+            ),
+            (json!({"command": ["git", "status"], "timeout": 9}), " git status"),
+            (
+                json!({"command": ["sh", "-c", "apply_patch <<'P'\n*** Begin Patch\n*** Add File: a.rs\n+a\n*** End Patch\nP"]}),
+                " a.rs",
+            ),
             (json!({}), ""),
         ] {
             let name = ToolName::new("Grep").unwrap();
