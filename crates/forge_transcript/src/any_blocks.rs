@@ -205,6 +205,11 @@ pub(crate) fn text_at<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// Returns the items of the list under `key`; none if it is anything else.
+pub(crate) fn items<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+    value.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
 /// Returns the role of that name, of any agent; `None` if it is no speaker's.
 pub(crate) fn role_of(name: &str) -> Option<Role> {
     match name.to_lowercase().as_str() {
@@ -291,7 +296,8 @@ fn first<'v>(value: &'v Value, places: &[&str]) -> Option<&'v Value> {
     places.iter().filter_map(|place| value.pointer(place)).find(|found| !found.is_null())
 }
 
-fn word<'v>(value: &'v Value, places: &[&str]) -> &'v str {
+/// Returns the text at the first of `places` that is there; an empty one if none is.
+pub(crate) fn word<'v>(value: &'v Value, places: &[&str]) -> &'v str {
     first(value, places).and_then(Value::as_str).unwrap_or_default()
 }
 

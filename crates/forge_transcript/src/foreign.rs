@@ -62,6 +62,19 @@ const OTHER_ROLES: Foreign = with_way(
     "rename the roles to system, user, assistant and tool, and read it as `openai-lines`",
 );
 
+const CLINE_SCREEN: Foreign = with_way(
+    "what Cline or Roo shows on its screen (`ui_messages.json`), which is not a session",
+    "take `api_conversation_history.json` beside it, which is the session",
+);
+const CODEX_EXEC: Foreign = with_way(
+    "what `codex exec --json` prints, without the prompt, which is not a session",
+    "take the rollout of that thread: its file in `~/.codex/sessions` has the `thread_id` in its name",
+);
+const VSCODE_CHANGES: Foreign = with_way(
+    "a VS Code chat session without its first line",
+    "take the whole file: what is in it are changes to that line",
+);
+
 /// A format by the keys that its documents have at the top. Where the document is a list or has a record a
 /// line, they are those of the first record.
 const DOCUMENTS: &[(&[&str], Foreign)] = &[
@@ -83,6 +96,13 @@ const DOCUMENTS: &[(&[&str], Foreign)] = &[
         foreign_format("an answer of Anthropic's messages, which is not a session"),
     ),
     (&["lc", "kwargs"], LANGCHAIN),
+    (&["ts", "say"], CLINE_SCREEN),
+    (&["ts", "ask"], CLINE_SCREEN),
+    (&["kind", "k"], VSCODE_CHANGES),
+    (
+        &["prompts", "totalPrompts"],
+        with_way("a log of VS Code's requests", "take the session: `Chat: Export Chat...` writes it"),
+    ),
 ];
 
 /// Recognizes the format of a document whose first record has these keys and whose `type`, if any, is `kind`.
@@ -97,6 +117,7 @@ pub(crate) fn of_document(fields: &Map<String, Value>, layout: Layout) -> Option
             Some(foreign_format("a recorded stream of OpenAI's Responses API, which is not a session"))
         }
         "session_start" => Some(foreign_format("a Factory Droid session")),
+        "thread.started" => Some(CODEX_EXEC),
         _ => None,
     };
     let has = |keys: &[&str]| keys.iter().all(|key| fields.contains_key(*key));

@@ -686,6 +686,61 @@ fn log_samples() -> Vec<Sample> {
     ]
 }
 
+fn vscode_samples() -> Vec<Sample> {
+    let shown = |text: &str| json!({"value": text, "supportThemeIcons": false});
+    let made = |id: &str, name: &str| json!({"name": name, "arguments": "{}", "id": id});
+    let printed = |value: &Value| json!({"$mid": 20, "content": [{"$mid": 23, "value": value}]});
+    let leaf = |text: &str, breaks: bool| json!({"type": 2, "text": text, "lineBreakBefore": breaks});
+    let tree = json!({"node": {"type": 1, "ctor": 2, "children": [
+        {"type": 1, "children": [leaf("out\n", true)]}, {"type": 1, "children": [leaf("and", true), leaf(" more", false)]},
+        {"type": 1, "children": [leaf("end", false)]}]}});
+    let rendered = |text: &str| json!([{"type": 1, "text": text}, {"type": 3, "cacheType": "ephemeral"}]);
+    let called = json!({"kind": "toolInvocationSerialized", "toolCallId": "c", "toolId": "f"});
+    let named = json!({"kind": "inlineReference", "name": "a.rs", "inlineReference": {"path": "/w/a.rs"}});
+    let asked = json!({"requestId": "1", "timestamp": 1_773_720_267_846_i64, "message": {"text": "Find it.", "parts": []},
+        "response": [shown("I look."), called, {"kind": "thinking", "value": "Hm."}, shown("Here."), named],
+        "result": {"metadata": {
+            "renderedGlobalContext": rendered("<environment_info>x</environment_info>\n"),
+            "renderedUserMessage": rendered("<context>\ntoday\n</context>\n<userRequest>\nFind it.\n</userRequest>\n"),
+            "toolCallRounds": [
+                {"id": "r", "response": "I look.", "thinking": {"text": "Hm."}, "toolCalls": [made("c", "f"), made("d", "g")]},
+                {"id": "s", "response": "Here: `a.rs`", "toolCalls": []}],
+            "toolCallResults": {"c": printed(&tree), "d": printed(&json!("ERROR while calling tool: late"))}}}});
+    let stopped = json!({"requestId": "2", "message": {"text": "And now?"}, "isCanceled": true, "response": [shown("I see "), named],
+        "modelState": {"value": 2}});
+    let document = json!({"initialLocation": "panel", "responderUsername": "GitHub Copilot", "requests": [asked, stopped,
+        {"requestId": "3", "message": {"text": "Taken back."}, "response": [], "shouldBeRemovedOnSend": {"requestId": "3"}},
+        {"requestId": "4", "message": {"text": "@agent Continue: \"Continue to iterate?\""}, "confirmation": "Continue", "response": [],
+            "result": {"metadata": {"renderedUserMessage": rendered("<context>\nlater\n</context>\n@agent Continue: \"Continue to iterate?\""),
+                "toolCallRounds": [{"response": "On.", "toolCalls": [made("e", "f")]}, {"response": "", "toolCalls": []}]}}}]});
+    let new =
+        json!({"requestId": "5", "message": {"text": "Find it."}, "response": [shown("I"), shown("gone")]});
+    let rounds = json!({"metadata": {"toolCallRounds": [{"response": "I look.", "toolCalls": [made("c", "f")]}],
+        "toolCallResults": {"c": printed(&json!("out"))}}});
+    let log = [
+        json!({"kind": 0, "v": {"version": 3, "sessionId": "s", "responderUsername": "x", "requests": [], "inputState": {"inputText": "draft"}}}),
+        json!({"kind": 1, "k": ["inputState", "inputText"], "v": ""}),
+        json!({"kind": 2, "k": ["requests"], "v": [new, stopped]}),
+        json!({"kind": 2, "k": ["requests", 0, "response"], "i": 0, "v": [shown("I look."), called, shown("Here.")]}),
+        json!({"kind": 1, "k": ["requests", 0, "result"], "v": rounds}),
+        json!({"kind": 1, "k": ["requests", 7, "result"], "v": rounds}),
+        json!({"kind": 2, "k": ["requests", 0, "followups"], "v": [{"kind": "reply"}]}),
+        json!({"kind": 1, "k": ["requests", 0, "shouldBeRemovedOnSend"], "v": {"requestId": "5"}}),
+        json!({"kind": 3, "k": ["requests", 0, "shouldBeRemovedOnSend"]}),
+        json!({"kind": 2, "k": ["requests"], "i": 1}),
+    ];
+    vec![
+        sample(
+            "vscode-chat",
+            document.to_string(),
+            "n:<environment_info>x</environment_info> | n:<context>\ntoday\n</context> | u:Find it. | a:I look.+f(c)+g(d) | \
+             r(c):out\nand more\nend | r!(d):ERROR while calling tool: late | a:Here: `a.rs` | u:And now? | a:I see a.rs | \
+             n:<context>\nlater\n</context> | n:@agent Continue: \"Continue to iterate?\" | a:On.+f(e)",
+        ),
+        sample("vscode-chat", lines(&log), "u:Find it. | a:I look.+f(c) | r(c):out | a:Here."),
+    ]
+}
+
 #[test]
 fn reasoning_in_a_content_stays_in_its_agents_file() {
     let openai = forge_transcript::Format::named("openai").unwrap();
@@ -728,6 +783,7 @@ fn samples() -> Vec<Sample> {
         block_samples(),
         export_samples(),
         log_samples(),
+        vscode_samples(),
     ]
     .into_iter()
     .flatten()

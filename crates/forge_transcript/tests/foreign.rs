@@ -141,6 +141,20 @@ fn files() -> Vec<(String, &'static str, &'static str)> {
         (lines(&[json!({"messages": []}), json!({"messages": []})]), "OpenAI messages", ""),
         ("# aider chat started at 2026-01-01 10:00:00\n\n#### hi\n".to_owned(), "Aider", ""),
         (json!({"choices": [{"message": {"role": "assistant", "content": "hi"}}]}).to_string(), "answer of chat completions", ""),
+        (json!([{"ts": 1, "type": "say", "say": "text", "text": "hi"}]).to_string(), "`ui_messages.json`", "api_conversation_history.json"),
+        (json!([{"ts": 1, "type": "ask", "ask": "tool", "text": "hi"}]).to_string(), "`ui_messages.json`", "api_conversation_history.json"),
+        (
+            lines(&[json!({"type": "thread.started", "thread_id": "1"}), json!({"type": "turn.started"}),
+                json!({"type": "item.completed", "item": {"id": "item_0", "type": "agent_message", "text": "hi"}})]),
+            "`codex exec --json` prints, without the prompt",
+            "rollout of that thread",
+        ),
+        (json!({"prompts": [{"prompt": "hi", "logs": []}], "totalPrompts": 1}).to_string(), "VS Code's requests", "Export Chat"),
+        (
+            lines(&[json!({"kind": 1, "k": ["customTitle"], "v": "hi"}), json!({"kind": 2, "k": ["requests"], "v": []})]),
+            "without its first line",
+            "whole file",
+        ),
     ]
 }
 

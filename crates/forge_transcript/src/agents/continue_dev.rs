@@ -3,7 +3,7 @@
 use forge_domain::Message;
 use serde_json::Value;
 
-use crate::any_blocks::{answer, call, chat_messages, content_of, hidden_tokens, reply, text_at};
+use crate::any_blocks::{answer, call, chat_messages, content_of, hidden_tokens, items, reply, text_at};
 use crate::codec::{EntryFormat, Evidence, Fields, Listing};
 use crate::format::FormatFacts;
 
@@ -61,8 +61,4 @@ impl EntryFormat for Continue {
 fn result(state: &Value) -> Option<Message> {
     let printed = state.get("output").filter(|output| output.is_array())?;
     Some(answer(text_at(state, "/toolCallId"), printed, text_at(state, "/status") == "errored"))
-}
-
-fn items<'v>(value: &'v Value, key: &str) -> &'v [Value] {
-    value.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }

@@ -18,6 +18,7 @@ mod openhands;
 mod pi;
 mod pi_append;
 mod swe_agent;
+mod vscode;
 mod who_and_when;
 
 use crate::codec::Codec;
@@ -48,6 +49,7 @@ pub(crate) const AGENTS: &[&dyn Codec] = &[
     &who_and_when::WhoAndWhen,
     &inspect::Inspect,
     &continue_dev::Continue,
+    &vscode::VsCode,
     &openhands::Trajectories,
     &openhands::Events,
     &gemini_cli::GeminiCli,

@@ -1,5 +1,6 @@
 //! Formats whose files are lists of entries, each with messages of its own: most agents' sessions.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -46,7 +47,13 @@ pub(crate) trait EntryFormat: Sync + Sized {
     /// Checks whether a file is of this format.
     fn detect(evidence: &Evidence<'_>) -> bool;
 
-    /// Finds the entries of each session of a file.
+    /// Returns the document that a file of changes adds up to, and the number of its invalid lines. Most
+    /// files are what they are.
+    fn document(text: &str) -> (Cow<'_, str>, usize) {
+        (Cow::Borrowed(text), 0)
+    }
+
+    /// Finds the entries of each session of a document.
     fn sessions(text: &str) -> Result<Vec<Listing<'_>>, serde_json::Error> {
         Ok(vec![Listing::lines(text)])
     }
@@ -186,8 +193,10 @@ impl<F: EntryFormat> Codec for F {
         if !F::detect(&evidence) {
             return Err(evidence.into_error(input.origin));
         }
-        let listings = F::sessions(input.text()?);
-        let listings = listings.map_err(|source| TranscriptError::json(input.origin, source))?;
+        let (document, skipped_lines) = F::document(input.text()?);
+        let listings = F::sessions(&document);
+        let mut listings = listings.map_err(|source| TranscriptError::json(input.origin, source))?;
+        listings.iter_mut().for_each(|listing| listing.skipped_lines += skipped_lines);
         listings.into_iter().map(|listing| read_session::<F>(listing, input)).collect()
     }
 
