@@ -4,8 +4,10 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// The names under which harnesses put the output of a tool.
+/// The names under which harnesses put the output of a tool, and how its call went.
 const OUTPUTS: &[&str] = &["output", "stdout", "result"];
+const COURSES: &[&str] =
+    &["exit_code", "exitCode", "returncode", "duration", "duration_ms", "duration_seconds", "wall_time"];
 
 /// Returns the text in a JSON envelope, with what else the envelope says below it, a line for each value. A
 /// text that is no envelope is returned as it is: most of one is a text of several lines, or it has a name
@@ -16,9 +18,10 @@ pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
         return text;
     }
     let Ok(value) = serde_json::from_str::<Value>(&text) else { return text };
-    let mut inside = Inside::default();
+    let has_output = OUTPUTS.iter().any(|name| value.get(name).is_some_and(Value::is_string));
+    let mut inside = Inside { has_output, ..Inside::default() };
     inside.take("", &value);
-    if inside.blocks.len() * 2 < text.len() && !inside.has_output {
+    if inside.blocks.len() * 2 < text.len() && !has_output {
         return text;
     }
     Cow::Owned(inside.blocks + &inside.rest)
@@ -27,9 +30,9 @@ pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
 /// The values of an envelope.
 #[derive(Default)]
 struct Inside {
+    has_output: bool,
     /// Those of several lines, and the output.
     blocks: String,
-    has_output: bool,
     /// The others, with their names.
     rest: String,
 }
@@ -42,12 +45,17 @@ impl Inside {
             Value::String(block) if block.trim().contains('\n') || OUTPUTS.contains(&name) => {
                 self.blocks.push_str(block.trim_end());
                 self.blocks.push('\n');
-                self.has_output |= OUTPUTS.contains(&name);
             }
-            Value::String(line) => self.rest.push_str(&format!("{name}: {}\n", line.trim())),
-            Value::Bool(_) | Value::Number(_) => self.rest.push_str(&format!("{name}: {value}\n")),
-            Value::Null => {}
+            Value::String(line) if !line.trim().is_empty() => self.tell(name, line.trim()),
+            // How a call went is told with the call.
+            Value::Number(_) if self.has_output && COURSES.contains(&name) => {}
+            Value::Bool(_) | Value::Number(_) => self.tell(name, &value.to_string()),
+            Value::String(_) | Value::Null => {}
         }
+    }
+
+    fn tell(&mut self, name: &str, value: &str) {
+        self.rest.push_str(&format!("{name}: {value}\n"));
     }
 }
 
@@ -61,14 +69,16 @@ mod tests {
     fn the_text_in_an_envelope_is_read_and_data_stays_data() {
         for (text, expected) in [
             (
-                r#"{"output":"first line\nsecond\tline\n","metadata":{"exit_code":0,"seconds":0.1}}"#,
-                "first line\nsecond\tline\nexit_code: 0\nseconds: 0.1\n",
+                r#"{"output":"first line\nsecond\tline\n","metadata":{"exit_code":0,"duration_seconds":0.1}}"#,
+                "first line\nsecond\tline\n",
             ),
             (
-                r#"[{"type":"text","text":"a long first line\nand a long second line"}]"#,
-                "a long first line\nand a long second line\ntype: text\n",
+                r#"[{"n":1,"type":"text","text":"a long first line\nand a long second line"}]"#,
+                "a long first line\nand a long second line\nn: 1\ntype: text\n",
             ),
             (r#"{"output":"one line","ok":true}"#, "one line\nok: true\n"),
+            (r#"{"result":"found","price":400}"#, "found\nprice: 400\n"),
+            (r#"{"stdout":"","stderr":"no such file","exit_code":1}"#, "\nstderr: no such file\n"),
             (r#"{"order":"one line","ok":true}"#, r#"{"order":"one line","ok":true}"#),
             (
                 r#"{"orders":[4711,4712,4713,4714,4715,4716],"note":"a\nb"}"#,

@@ -11,7 +11,7 @@ pub(crate) use self::signature::Signature;
 pub(crate) use self::term::{ByTerm, Kind, Term, TermHasher, form_hash, hash};
 use super::envelope::unwrapped;
 use crate::conversation::is_word_by_itself;
-use crate::{Body, ContextMessage, Message, Role, ToolCall};
+use crate::{Body, ContextMessage, Message, ToolCall};
 
 /// The lines of a message and the terms in them.
 #[derive(Debug, Default, PartialEq)]
@@ -43,6 +43,8 @@ pub(crate) struct Line {
     n_places: u16,
     /// True if it is from a tool call.
     pub(crate) is_call: bool,
+    /// True if a tool call begins with it.
+    pub(crate) begins_call: bool,
     /// True if it is from an argument that holds what another one replaces.
     pub(crate) is_old: bool,
 }
@@ -82,16 +84,22 @@ impl ContextMessage {
 
 impl Features {
     pub(crate) fn of(message: &Message) -> Self {
-        let Written { mut text, old, calls_from, .. } = Written::of(message);
-        let is_assistant = message.role() == Role::Assistant;
+        let Written { mut text, old, calls, .. } = Written::of(message);
         let mut reading = Reading::default();
         let (mut start, mut n_text_lines) = (0, u32::from(!text.is_empty() && !text.ends_with('\n')));
         for line in text.split_inclusive(is_line_break) {
             n_text_lines += u32::from(line.ends_with('\n'));
             for (from, to) in pieces(line) {
                 let at = start + from;
-                let is_old = old.iter().any(|old| old.contains(&at));
-                reading.take(&line[from..to], at, is_assistant && at >= calls_from, is_old);
+                reading.take(
+                    &line[from..to],
+                    at,
+                    Place {
+                        is_call: calls.first().is_some_and(|first| at >= *first),
+                        begins_call: calls.contains(&at),
+                        is_old: old.iter().any(|old| old.contains(&at)),
+                    },
+                );
             }
             start += line.len();
         }
@@ -132,9 +140,16 @@ struct Reading {
     last_lines: Vec<u32>,
 }
 
+/// The part of a message that a line is from.
+struct Place {
+    is_call: bool,
+    begins_call: bool,
+    is_old: bool,
+}
+
 impl Reading {
     /// Adds a line that starts at `start`, if it has any term.
-    fn take(&mut self, piece: &str, start: usize, is_call: bool, is_old: bool) {
+    fn take(&mut self, piece: &str, start: usize, Place { is_call, begins_call, is_old }: Place) {
         let places_from = self.features.places.len();
         terms(piece, &mut |word, kind| self.place(piece, word, kind, is_call));
         let n_places = self.features.places.len() - places_from;
@@ -145,6 +160,7 @@ impl Reading {
                 places_from: places_from as u32,
                 n_places: n_places as u16,
                 is_call,
+                begins_call,
                 is_old,
             });
         }
@@ -180,8 +196,8 @@ struct Written {
     text: String,
     /// The parts of it that hold what other parts replace.
     old: Vec<Range<usize>>,
-    /// The start of the calls in it.
-    calls_from: usize,
+    /// The start of each call in it.
+    calls: Vec<usize>,
     /// The end of the last argument of several lines.
     block_end: Option<usize>,
 }
@@ -195,7 +211,7 @@ impl Written {
             Body::Tool(result) => unwrapped(result.content.text()).into_owned(),
             _ => message.to_text(),
         };
-        let mut written = Self { calls_from: text.len(), text, old: Vec::new(), block_end: None };
+        let mut written = Self { text, old: Vec::new(), calls: Vec::new(), block_end: None };
         if let Body::Assistant { calls, .. } = &message.body {
             calls.iter().for_each(|call| written.push_call(call));
         }
@@ -206,6 +222,7 @@ impl Written {
         if !self.text.is_empty() {
             self.text.push('\n');
         }
+        self.calls.push(self.text.len());
         self.text.push_str(call.name.as_str());
         match serde_json::from_str::<Value>(&call.arguments) {
             Ok(arguments) => self.push_values(&arguments),

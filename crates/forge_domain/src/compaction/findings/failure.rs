@@ -102,7 +102,8 @@ static FAILURES: Pattern = LazyLock::new(|| {
 });
 
 /// A text that begins like this is nothing but an error.
-static ONLY_ERROR: Pattern = LazyLock::new(|| Regex::new(r"(?i)\A\s*error\s*(?::|!|\n)").ok());
+static ONLY_ERROR: Pattern =
+    LazyLock::new(|| Regex::new(r"(?i)\A\s*(?:error|execution error|failed in sandbox)\s*(?::|!|\n)").ok());
 
 /// Counts in the summaries of checks.
 static BAD_COUNTS: Pattern = LazyLock::new(|| {
@@ -153,6 +154,11 @@ fn place(text: &str) -> Option<&str> {
     places.find(|line| !matches(&LESS, line))
 }
 
+/// Checks whether a text is a line that was drawn with marks.
+fn is_ruler(text: &str) -> bool {
+    !text.trim().is_empty() && !text.contains(char::is_alphanumeric)
+}
+
 /// Returns the first line of a failed result that names the error.
 fn error_line(text: &str) -> Option<String> {
     const STARTS: &[&str] = &["fatal", "panic", "FAIL", "--- FAIL", "Traceback", "E   ", "✗", "✘"];
@@ -178,8 +184,42 @@ fn error_line(text: &str) -> Option<String> {
             || WORDS.iter().any(|word| line.contains(word))
             || ["rror:", "RROR:", "xception:", "rror[", "rror TS"].iter().any(|word| line.contains(word));
         let is_none = line.split_once(':').is_some_and(|(_, value)| says_none(value));
-        says && !is_none && !noise.iter().any(|word| line.contains(word))
+        let is_ruler = line.rsplit_once(':').is_some_and(|(_, rest)| is_ruler(rest));
+        says && !is_none && !is_ruler && !noise.iter().any(|word| line.contains(word))
     };
-    let line = text.lines().find(names_error).or_else(|| place(text)).or_else(|| count(text))?.trim();
+    let named = || {
+        let (nth, line) = text.lines().enumerate().find(|(_, line)| names_error(line))?;
+        // An exception stands below the calls that led to it.
+        let is_below = |line: &&str| !line.trim().is_empty() && !line.starts_with(char::is_whitespace);
+        let exception =
+            line.trim_start().starts_with("Traceback").then(|| text.lines().skip(nth + 1).find(is_below));
+        Some(exception.flatten().unwrap_or(line))
+    };
+    let line = named().or_else(|| place(text)).or_else(|| count(text))?.trim();
     (line.chars().count() >= 8).then(|| line.chars().take(MAX_CHARS).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn the_line_of_an_error_says_what_it_is() {
+        for (text, expected) in [
+            (
+                "Traceback (most recent call last):\n  File \"a.py\", line 3\n    run()\nsubprocess.TimeoutExpired: late",
+                Some("subprocess.TimeoutExpired: late"),
+            ),
+            ("Traceback (most recent call last):", Some("Traceback (most recent call last):")),
+            (
+                "sbatch: error: =======\nsbatch: error: no such account",
+                Some("sbatch: error: no such account"),
+            ),
+            ("error: none\nall is well", None),
+        ] {
+            assert_eq!(error_line(text).as_deref(), expected, "{text}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::passage::{FENCE, Origin, Passage, begins_call};
+use super::passage::{FENCE, Origin, Passage};
 use super::record::{Entry, Section};
 use super::story::{Folder, number, tool_name};
 use crate::compaction::answered_call::answered_call;
@@ -147,7 +147,7 @@ pub(super) fn source_of(
             let tool = tool_name(asked.call).unwrap_or_default();
             format!("{tool}{}", folder.subject(asked.deed))
         }
-        None if role == Role::Assistant && begins_call(&source.features().text, passage.start, source) => {
+        None if role == Role::Assistant && passage.lines(source.features())[0].begins_call => {
             "call".to_owned()
         }
         None if role == Role::Assistant => call(passage, source, folder),
@@ -162,7 +162,7 @@ pub(super) fn source_of(
 fn call(passage: &Passage, source: &ContextMessage, folder: &Folder) -> String {
     let features = source.features();
     let begins = features.lines.iter().take_while(|line| line.start <= passage.start);
-    let begins = begins.filter(|line| line.is_call && begins_call(&features.text, line.start, source));
+    let begins = begins.filter(|line| line.begins_call);
     let nth = begins.count().saturating_sub(1);
     match (source.message().calls().get(nth), source.findings().deeds.get(nth)) {
         (Some(call), Some(deed)) => {

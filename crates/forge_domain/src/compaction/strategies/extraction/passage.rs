@@ -77,6 +77,7 @@ impl Passage {
             (*nth as u32) < most_lines
                 && line.end - start <= WORK_BYTES
                 && line.is_call == lines[0].is_call
+                && !(line.begins_call && *nth > 0)
                 && !line.is_old
                 && !is_omission(features.line(line))
         };
@@ -122,13 +123,9 @@ pub(super) fn passages(
             continue;
         }
         // The first line of a call is told with how the call ended, unless it is long.
-        let mut is_first = false;
-        if line.is_call {
-            is_first = begins_call(&features.text, line.start, message);
-            let next = features.lines.get(nth + 1).filter(|next| next.is_call);
-            if is_first && !next.is_some_and(|next| is_one_line(&features.text, line, next)) {
-                continue;
-            }
+        let next = features.lines.get(nth + 1).filter(|next| next.is_call);
+        if line.begins_call && !next.is_some_and(|next| is_one_line(&features.text, line, next)) {
+            continue;
         }
         let in_code = origin == Origin::Agent && !line.is_call && fence.pass(&features.text, line);
         if fence.is_at(line) {
@@ -152,7 +149,7 @@ pub(super) fn passages(
             let most_bytes = if is_in_sentence { SENTENCE_BYTES } else { most_bytes };
             last.origin == origin
                 && last.is_import == is_import
-                && !is_first
+                && !line.begins_call
                 && line.end - last.start <= most_bytes
                 && nth as u32 == last.lines_to
                 && nth as u32 - last.lines_from < most_lines
@@ -312,27 +309,36 @@ fn is_listing(text: &str) -> bool {
 
 /// The mark before and after a block of code.
 pub(super) const FENCE: &str = "```";
+/// The marks around a call that a model without calls of its own writes into its text.
+const CALL: [&str; 2] = ["<function=", "</function>"];
 
-/// The blocks of code in a text, as far as it was passed.
+/// The blocks of code and the written calls in a text, as far as it was passed.
 #[derive(Default)]
 struct Fence {
     /// The end of what was passed.
     passed: u32,
     is_open: bool,
+    is_in_call: bool,
     /// The start of the last line that is a mark with the name of a language.
     mark: Option<u32>,
 }
 
 impl Fence {
-    /// Passes to a line, and checks whether it is in a block of code.
+    /// Passes to a line, and checks whether it is in a block of code or a written call.
     fn pass(&mut self, text: &str, line: &Line) -> bool {
         let gap = &text[self.passed as usize..line.start as usize];
-        let n_marks = gap.lines().filter(|line| line.trim_start().starts_with(FENCE)).count();
-        let is_mark = text[line.start as usize..].starts_with(FENCE);
+        let between = gap.lines().map(str::trim_start);
+        let n_marks = between.clone().filter(|line| line.starts_with(FENCE)).count();
+        let [begin, end] = CALL;
+        self.is_in_call &= !between.clone().any(|line| line.starts_with(end));
+        let here = &text[line.start as usize..];
+        let is_mark = here.starts_with(FENCE);
+        let was_in_call = self.is_in_call;
+        self.is_in_call = (was_in_call || here.starts_with(begin)) && !here.starts_with(end);
         self.is_open ^= (n_marks + usize::from(is_mark)) % 2 == 1;
         self.passed = line.end;
         self.mark = is_mark.then_some(line.start);
-        self.is_open
+        self.is_open || self.is_in_call || was_in_call
     }
 
     /// Checks whether a line is a mark itself.
@@ -365,15 +371,6 @@ pub(super) fn passages_of_record(record: &ContextMessage, position: usize) -> Ve
             }
         })
         .collect()
-}
-
-/// Checks whether a line of a call begins with the tool's name, as a call's first line does.
-pub(super) fn begins_call(text: &str, start: u32, message: &ContextMessage) -> bool {
-    let line = &text[start as usize..];
-    message.message().calls().iter().any(|call| {
-        line.strip_prefix(call.name.as_str())
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\n']))
-    })
 }
 
 /// Checks whether two lines that follow each other are pieces of one.
@@ -419,6 +416,10 @@ mod tests {
         assert_eq!(after(&before_code), [long]);
         let named = format!("{long}\n\nsrc/main.rs\n```\nlet table = read_table();\n```");
         assert_eq!(after(&named), [long]);
+        let written = format!(
+            "{long}\n\nI look at it:\n\n<function=view>\n<parameter=path>a.rs</parameter>\n</function>\n\n{long}"
+        );
+        assert_eq!(after(&written), [long, long]);
         let named_last = format!("{long}\n\nsrc/main.rs");
         assert_eq!(after(&named_last), [named_last.as_str()]);
         let long_line = format!("{long} So this is what I change in the parser:");
