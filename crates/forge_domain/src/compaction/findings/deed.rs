@@ -99,6 +99,7 @@ impl Deed {
         let command = argument(&["command", "cmd", "script", "input"]).or(listed.as_deref());
         let command = command.filter(|_| path.is_none());
         let told = argument(&["command"]).filter(|_| path.is_some());
+        let described = argument(&["description"]).filter(|text| !text.trim().is_empty());
         let fields = || arguments.as_object().into_iter().flat_map(|fields| fields.values());
         let is_patch = |text: &&str| text.contains(PATCH_START);
         let patch = match path {
@@ -125,6 +126,7 @@ impl Deed {
             only_looks: reads.is_some() || command.is_some_and(only_looks),
             hides_status: command.is_some_and(hides_status),
             subject: path
+                .or_else(|| described.filter(|_| command.is_some_and(is_script)))
                 .or_else(|| {
                     argument(SUBJECTS).or(listed.as_deref()).filter(|_| patch.is_none()).map(in_its_folder)
                 })
@@ -161,6 +163,11 @@ impl Deed {
         let changed = self.touches.iter().filter(|(_, touch)| *touch != Touch::Looks);
         changed.map(|(path, touch)| (without_dot(path), *touch))
     }
+}
+
+/// Checks whether a command takes several lines: its first one hardly tells what it does.
+fn is_script(command: &str) -> bool {
+    in_its_folder(command).trim().contains('\n')
 }
 
 /// Returns a command that is a list of words; what it gives a shell to run is the command.

@@ -73,6 +73,9 @@ fn stated_status(text: &str) -> Option<Status> {
         Some(if code.bytes().all(|b| b == b'0') { Status::Passed } else { Status::Failed })
     };
     let mut foot = text.trim_end().rsplit('\n').take(FOOT_LINES);
+    if text.trim_start().starts_with('{') && matches(&UNSUCCESSFUL, text) {
+        return Some(Status::Failed);
+    }
     text.lines().take(HEAD_LINES).find_map(status).or_else(|| foot.find_map(status))
 }
 
@@ -80,6 +83,10 @@ type Pattern = LazyLock<Option<Regex>>;
 
 static STATUS: Pattern =
     LazyLock::new(|| Regex::new(r#"(?i)\bexit(?:ed)?[ _]?(?:with )?(?:code|status)["=: ]{1,4}(-?\d+)"#).ok());
+
+/// The beginning of an answer in JSON that says that it has failed.
+static UNSUCCESSFUL: Pattern =
+    LazyLock::new(|| Regex::new(r#"\A\s*\{[^{}\[\]]{0,400}"(?:success|ok)"\s*:\s*false\b"#).ok());
 
 /// Texts of which at least one is in every text that names a failure: most results have none, which one quick
 /// search shows.
@@ -195,7 +202,9 @@ fn error_line(text: &str) -> Option<String> {
             line.trim_start().starts_with("Traceback").then(|| text.lines().skip(nth + 1).find(is_below));
         Some(exception.flatten().unwrap_or(line))
     };
-    let line = named().or_else(|| place(text)).or_else(|| count(text))?.trim();
+    let is_all = matches(&ONLY_ERROR, text) || matches(&UNSUCCESSFUL, text);
+    let first = || text.lines().find(|line| is_all && !line.trim().is_empty());
+    let line = named().or_else(|| place(text)).or_else(|| count(text)).or_else(first)?.trim();
     (line.chars().count() >= 8).then(|| line.chars().take(MAX_CHARS).collect())
 }
 

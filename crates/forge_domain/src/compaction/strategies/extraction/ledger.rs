@@ -288,6 +288,10 @@ mod tests {
             ("cargo test", "test result: ok. 8 passed; 0 failed; 0 ignored", true),
             ("make check", "main.c:3:5: warning: unused variable 'x'", true),
             ("go test ./...", "ok  \texample.org/a\t0.012s", true),
+            ("go test ./...", r#"{"output":"ok  \texample.org/a","metadata":{"exit_code":0}}"#, true),
+            ("go test ./...", r#"{"output":"error: it stopped","metadata":{"exit_code":1}}"#, false),
+            ("go test ./...", "failed in sandbox: go: downloading go1.25.3", false),
+            ("npm test", r#"{"success": false, "error": "no such script"}"#, false),
         ] {
             let record = ledger(&[("Bash", json!({"command": command}), result)]);
             let last = record.last_test.or(record.last_check).map(|(_, passed)| passed);

@@ -270,6 +270,8 @@ mod tests {
                 " go test ./...",
             ),
             (json!({"command": ["git", "status"], "timeout": 9}), " git status"),
+            (json!({"command": "git status", "description": "Look"}), " git status"),
+            (json!({"command": "for a in b\ndo c $a\ndone", "description": "Try each"}), " Try each"),
             (
                 json!({"command": ["sh", "-c", "apply_patch <<'P'\n*** Begin Patch\n*** Add File: a.rs\n+a\n*** End Patch\nP"]}),
                 " a.rs",
