@@ -56,7 +56,9 @@ fn is_import(code: &str) -> bool {
     let is_statement = code.ends_with([';', '{', '(']);
     let is_quoted = |text: &str| text.starts_with(['"', '\'', '(', '<']);
     match first {
-        "#include" | "#import" | "@import" | "@use" => is_quoted(rest),
+        "#include" | "#import" | "@import" | "@use" | "require" | "require_once" | "require_relative" => {
+            is_quoted(rest)
+        }
         "import" => {
             is_statement
                 || is_quoted(rest)
@@ -66,7 +68,6 @@ fn is_import(code: &str) -> bool {
         "from" => rest.contains(" import "),
         "use" | "using" => is_statement && !rest.contains('=') && !rest.contains("; "),
         "export" => rest.contains(" from ") && code.contains(['"', '\'']),
-        "require" | "require_once" | "require_relative" | "include_once" => is_quoted(rest),
         "const" | "let" | "var" => rest.contains("= require("),
         _ => code.starts_with("require(") || code.starts_with("require '"),
     }
