@@ -373,10 +373,15 @@ impl Drop for Group {
         }
         #[cfg(target_os = "linux")]
         if let Some(mark) = &self.mark {
-            // Who is killed may have started another in that moment.
-            for _ in 0..3 {
-                if kill_marked(&format!("{MARK}={mark}")) == 0 {
+            // Who is killed may have started another in that moment, and who starts a program has no
+            // environment for a moment.
+            for _ in 0..MOST_SEARCHES {
+                let found = kill_marked(&format!("{MARK}={mark}"));
+                if found.killed == 0 && found.unknown == 0 {
                     break;
+                }
+                if found.killed == 0 {
+                    std::thread::sleep(Duration::from_millis(1));
                 }
             }
         }
@@ -391,30 +396,48 @@ fn pid_of(child: &Child) -> Option<rustix::process::Pid> {
     child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?))
 }
 
-/// Kills every process with `mark` in its environment, and returns their number.
+/// The most searches for marked processes: some programs have no environment at all.
 #[cfg(target_os = "linux")]
-fn kill_marked(mark: &str) -> usize {
+const MOST_SEARCHES: usize = 5;
+
+/// The result of a search for marked processes.
+#[cfg(target_os = "linux")]
+#[derive(Default)]
+struct Search {
+    killed: usize,
+    /// Processes whose environment is empty, as while they start a program.
+    unknown: usize,
+}
+
+/// Kills every process with `mark` in its environment.
+#[cfg(target_os = "linux")]
+fn kill_marked(mark: &str) -> Search {
     use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-    let Ok(processes) = std::fs::read_dir("/proc") else { return 0 };
+    let mut search = Search::default();
+    let Ok(processes) = std::fs::read_dir("/proc") else { return search };
     let ids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    let mut n_killed = 0;
     for id in ids {
-        let is_marked = || {
-            let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        let Ok(environment) = std::fs::read(format!("/proc/{id}/environ")) else { continue };
+        // Threads of the kernel and processes that have ended have no program.
+        if environment.is_empty() && std::fs::read_link(format!("/proc/{id}/exe")).is_ok() {
+            search.unknown += 1;
+        }
+        let is_marked = |environment: &[u8]| {
             environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
         };
-        if !is_marked() {
+        if !is_marked(&environment) {
             continue;
         }
         let Some(handle) = Pid::from_raw(id).and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok()) else {
             continue;
         };
         // The number may have become another's before it was held.
-        if is_marked() && pidfd_send_signal(handle, Signal::KILL).is_ok() {
-            n_killed += 1;
+        let is_still = std::fs::read(format!("/proc/{id}/environ")).is_ok_and(|now| is_marked(&now));
+        if is_still && pidfd_send_signal(handle, Signal::KILL).is_ok() {
+            search.killed += 1;
         }
     }
-    n_killed
+    search
 }
 
 /// Reads a pipe to its end, so that its writer never blocks; `take` decides what to keep of it.

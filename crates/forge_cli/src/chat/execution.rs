@@ -67,7 +67,7 @@ impl ChatSession<'_> {
                  `model` for summaries)",
             );
         }
-        self.measure_context().await?;
+        measure_context(self).await?;
         Ok(())
     }
 
@@ -76,22 +76,8 @@ impl ChatSession<'_> {
         agent.and_then(|agent| agent.compact.clone()).unwrap_or_default().heeds_focus()
     }
 
-    /// Returns the context of the current agent, and shows beside the prompt how full the window is.
-    async fn measure_context(&mut self) -> Result<LiveContext, Option<End>> {
-        let who = self.who();
-        let context = self.ask(Doing::Preparing, async |run| run.context(&who).await).await?;
-        self.show_used(&context);
-        Ok(context)
-    }
-
-    fn show_used(&self, context: &LiveContext) {
-        self.attendant.screen.figures(|figures| {
-            (figures.used, figures.window) = (context.made_of.tokens, context.window);
-        });
-    }
-
     async fn show_context(&mut self) -> Result<(), Option<End>> {
-        let context = self.measure_context().await?;
+        let context = measure_context(self).await?;
         let who = self.who();
         let screen = &self.attendant.screen;
         let parts = folder_parts(&self.orchestrator, &who);
@@ -138,7 +124,7 @@ impl ChatSession<'_> {
         if undone.next != NextCall::AsItIs {
             self.note(&next_call(undone.next));
         }
-        self.measure_context().await?;
+        measure_context(self).await?;
         Ok(())
     }
 
@@ -192,7 +178,7 @@ impl ChatSession<'_> {
         if switch.context.next != NextCall::AsItIs {
             self.note(&next_call(switch.context.next));
         }
-        self.show_used(context);
+        show_used(self, context);
         // The flag is for every agent.
         if self.orchestrator.engine().services().workflow.agents.iter().count() == 1 {
             self.source.model = Some(name);
@@ -298,4 +284,18 @@ fn checkpoints(infos: &[CheckpointInfo]) -> String {
     let more = infos.len().saturating_sub(LISTED);
     let before = if more > 0 { format!("{more} earlier ones\n") } else { String::new() };
     before + &table(&CHECKPOINT_COLUMNS, rows)
+}
+
+/// Returns the context of the current agent, and shows beside the prompt how full the window is.
+async fn measure_context(session: &mut ChatSession<'_>) -> Result<LiveContext, Option<End>> {
+    let who = session.who();
+    let context = session.ask(Doing::Preparing, async |run| run.context(&who).await).await?;
+    show_used(session, &context);
+    Ok(context)
+}
+
+fn show_used(session: &ChatSession<'_>, context: &LiveContext) {
+    session.attendant.screen.figures(|figures| {
+        (figures.used, figures.window) = (context.made_of.tokens, context.window);
+    });
 }

@@ -203,7 +203,8 @@ fn error_line(text: &str) -> Option<String> {
         Some(exception.flatten().unwrap_or(line))
     };
     let is_all = matches(&ONLY_ERROR, text) || matches(&UNSUCCESSFUL, text);
-    let first = || text.lines().find(|line| is_all && !line.trim().is_empty());
+    let tells = |line: &&str| line.split_once(':').is_none_or(|(_, value)| !says_none(value));
+    let first = || text.lines().find(|line| is_all && !line.trim().is_empty()).filter(tells);
     let line = named().or_else(|| place(text)).or_else(|| count(text)).or_else(first)?.trim();
     (line.chars().count() >= 8).then(|| line.chars().take(MAX_CHARS).collect())
 }

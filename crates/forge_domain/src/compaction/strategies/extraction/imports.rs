@@ -14,13 +14,14 @@ pub(super) struct Imports {
 impl Imports {
     /// Passes to a line of a text, and checks whether it is an import.
     pub(super) fn pass(&mut self, text: &str, line: &Line) -> bool {
-        // A line of nothing but brackets is in the gap before this one.
-        let gap = text[self.passed as usize..line.start as usize].split(is_line_break).map(code);
-        let is_end = |between: &str| self.open.is_some_and(|end| between.starts_with(end));
-        if gap.filter(|between| !between.is_empty()).any(is_end) {
-            self.open = None;
+        let passed = std::mem::replace(&mut self.passed, line.end);
+        if self.open.is_some() {
+            // A line of nothing but brackets is in the gap before this one.
+            let mut gap = text[passed as usize..line.start as usize].split(is_line_break).map(code);
+            if gap.any(|between| self.open.is_some_and(|end| between.starts_with(end))) {
+                self.open = None;
+            }
         }
-        self.passed = line.end;
         let code = code(&text[line.start as usize..line.end as usize]);
         if let Some(end) = self.open {
             let goes_on = code.split(',').all(is_name) || code.starts_with(end);

@@ -15,6 +15,8 @@ const TOOL_CHARS: usize = 128;
 /// Most characters of a call's subject, and of the line by which its result ends.
 const SUBJECT_CHARS: usize = 140;
 const ENDING_CHARS: usize = 140;
+/// Most bytes of a page that was hardly read.
+const SHORT_PAGE_BYTES: usize = 300;
 /// Most characters of what the person answered to the agent's question, or said when they refused a call.
 const ANSWER_CHARS: usize = 600;
 /// Most characters of what a call looks for in its subject.
@@ -131,7 +133,8 @@ fn describe(
             format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default())
         }
         None if asks_the_person(asked.call) => answer(&result.features().text).unwrap_or_else(n_lines),
-        None if asked.deed.only_looks || looks_outside(asked.call) => n_lines(),
+        None if looks_outside(asked.call) => short_page(&result.features().text).unwrap_or_else(n_lines),
+        None if asked.deed.only_looks => n_lines(),
         None if asked.deed.changes_files() => "done".to_owned(),
         None if last.is_none() => "done".to_owned(),
         None => last
@@ -150,6 +153,11 @@ fn answer(text: &str) -> Option<String> {
 /// Checks whether a call reads pages: the last line of one says nothing.
 fn looks_outside(call: &ToolCall) -> bool {
     matches!(tool_twin(call.name.as_str()), Some("fetch" | "web_search"))
+}
+
+/// Returns the first line of a page that is too short to be one: it says why.
+fn short_page(text: &str) -> Option<String> {
+    (text.len() <= SHORT_PAGE_BYTES).then(|| one_line(text, ENDING_CHARS)).flatten()
 }
 
 /// Checks whether a call asks the person: what they answer is a decision, not the output of a tool.
@@ -252,7 +260,25 @@ mod tests {
 
     use super::*;
     use crate::compaction::fixture::Characters;
-    use crate::{Message, ToolName};
+    use crate::{Context, Message, ToolName, ToolResult};
+
+    #[test]
+    fn a_page_is_told_by_its_lines_and_a_short_one_by_what_it_says() {
+        for (page, expected) in [
+            ("Fetch failed: no answer\nThe address is in the queue.\n".to_owned(), "Fetch failed: no answer"),
+            ("A line of a page that goes on.\n".repeat(20), "20 lines"),
+        ] {
+            let name = ToolName::new("WebFetch").unwrap();
+            let call = ToolCall { id: "c".into(), name, arguments: r#"{"url": "https://a.example"}"#.into() };
+            let result = Message::tool(ToolResult::answer(&call, page));
+            let messages = [Message::calling(vec![call]), result];
+            let messages = messages.map(|message| ContextMessage::count(message, &Characters));
+            let context = Context::new(messages.to_vec(), MessageId::FIRST, 0);
+            let asked = answered_call(&context, 1).unwrap();
+            let told = describe(&asked, &context.messages()[1], None, &Folder(None)).unwrap();
+            assert_eq!(told, ("WebFetch https://a.example".to_owned(), expected.to_owned()));
+        }
+    }
 
     #[test]
     fn a_search_is_told_with_what_it_looked_for() {
