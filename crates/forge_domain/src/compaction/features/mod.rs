@@ -202,8 +202,13 @@ struct Written {
     block_end: Option<usize>,
 }
 
-/// The beginnings of the names of arguments that hold the text which another one replaces.
+/// The first words of the names of arguments that hold the text which another one replaces.
 const OLD: [&str; 4] = ["old", "search", "find", "original"];
+
+fn is_of_old(name: &str) -> bool {
+    let ends = |rest: &str| !rest.starts_with(char::is_lowercase);
+    OLD.iter().any(|old| name.strip_prefix(old).is_some_and(ends))
+}
 
 impl Written {
     fn of(message: &Message) -> Self {
@@ -237,7 +242,7 @@ impl Written {
             Value::Array(values) => values.iter().for_each(|value| self.push_values(value)),
             Value::Object(fields) => {
                 for (name, value) in fields {
-                    if OLD.iter().any(|old| name.starts_with(old)) {
+                    if is_of_old(name) {
                         // Replaced text gets lines of its own.
                         self.text.push('\n');
                         let start = self.text.len();
@@ -578,8 +583,10 @@ mod tests {
             {"oldText": "open_one()\nshut_one()", "newText": "shut_one()"},
             {"oldText": "read_one()", "newText": "read_two()"},
         ]});
+        let found = json!({"content": "open_two()\nshut_two()", "path": "a.rs", "search": "open_one()", "findings": "shut_three()"});
         for (arguments, old, new) in [
             (edit, &["open_one()"][..], &["Edit a.rs", "open_two()"][..]),
+            (found, &["open_one()"], &["Edit", "open_two()", "shut_two()", "a.rs", "shut_three()"]),
             (edits, &["open_one()", "shut_one()", "read_one()"], &["Edit a.rs", "shut_one()", "read_two()"]),
         ] {
             let name = ToolName::new("Edit").unwrap();
