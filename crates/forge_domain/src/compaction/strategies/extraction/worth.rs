@@ -327,7 +327,6 @@ impl<'a> Worth<'a> {
                     // The newest questions may still be open.
                     _ => 1.0,
                 };
-                let tells = if self.closes(passage) { tells * CLOSES } else { tells };
                 let worth = if self.is_talk {
                     tells * says + terms().map(|term| term.asks).sum::<f32>()
                 } else {
@@ -347,13 +346,6 @@ impl<'a> Worth<'a> {
         let tells_little = passage.is_outdated || passage.is_import;
         let sum = sum * if tells_little && purpose != Purpose::Answer { TELLS_LITTLE } else { 1.0 };
         sum * self.lateness(passage, purpose) / cost.of(passage.n_bytes())
-    }
-
-    /// Checks whether a passage is the end of what the agent says in several: an offer, or a wish.
-    fn closes(&self, passage: &Passage) -> bool {
-        let features = self.messages[passage.message as usize].features();
-        let is_last = || features.lines.get(passage.lines_to as usize).is_none_or(|next| next.is_call);
-        !self.is_talk && passage.origin == Origin::Agent && passage.lines_from > 0 && is_last()
     }
 
     /// Returns the share of its worth that a statement has: less if it ends with a question. In talk, who
@@ -547,8 +539,6 @@ const ASKED_IN_TALK: f32 = 5.0;
 const ASKS_BACK: f32 = 0.3;
 /// The share of its worth that a text which ends with a question has in talk.
 const ASKS_IN_THE_END: f32 = 0.7;
-/// The share of its worth that the end of what the agent says has, at work.
-const CLOSES: f32 = 0.6;
 const QUESTION_MARKS: [char; 3] = ['?', '？', '؟'];
 /// The share of its worth that a note of a harness has: it tells how to work, not what was found.
 const NOTED: f64 = 0.5;
