@@ -373,8 +373,8 @@ impl Drop for Group {
         }
         #[cfg(target_os = "linux")]
         if let Some(mark) = &self.mark {
-            // Who is killed may have started another in that moment, and who starts a program has no
-            // environment for a moment.
+            // A process may start another just before it is killed, and has no environment for a moment
+            // while it starts a program.
             for _ in 0..MOST_SEARCHES {
                 let found = kill_marked(&format!("{MARK}={mark}"));
                 if found.killed == 0 && found.unknown == 0 {

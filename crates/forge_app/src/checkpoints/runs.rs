@@ -63,7 +63,7 @@ pub async fn runs(store: &dyn CheckpointStore) -> Result<Vec<RunSummary>, StoreE
 
 /// Returns the latest checkpoint of each agent of a run, the agent that began first first.
 pub fn latest_of_agents(newest_first: &[CheckpointInfo]) -> impl Iterator<Item = &CheckpointInfo> {
-    // What is seen last of an agent is its beginning.
+    // The list is newest first, so an agent's last entry is where it began.
     let mut latest: Vec<(&CheckpointInfo, usize)> = Vec::new();
     for (nth, info) in newest_first.iter().enumerate() {
         match latest.iter_mut().find(|(known, _)| known.agent == info.agent) {

@@ -9,9 +9,9 @@ const OUTPUTS: &[&str] = &["output", "stdout", "result"];
 const COURSES: &[&str] =
     &["exit_code", "exitCode", "returncode", "duration", "duration_ms", "duration_seconds", "wall_time"];
 
-/// Returns the text in a JSON envelope, with what else the envelope says below it, a line for each value. A
-/// text that is no envelope is returned as it is: most of one is a text of several lines, or it has a name
-/// for the output.
+/// Returns the text in a JSON envelope; the envelope's other values follow it, a line each. JSON counts as an
+/// envelope if a text of several lines makes up most of it, or if one of its fields is named as the output.
+/// Anything else is returned unchanged.
 pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
     let names_output = || OUTPUTS.iter().any(|name| text.contains(&format!("\"{name}\"")));
     if !text.trim_start().starts_with(['{', '[']) || !text.contains("\\n") && !names_output() {
@@ -47,7 +47,7 @@ impl Inside {
                 self.blocks.push('\n');
             }
             Value::String(line) if !line.trim().is_empty() => self.tell(name, line.trim()),
-            // How a call went is told with the call.
+            // The exit code and the duration are told with the call.
             Value::Number(_) if self.has_output && COURSES.contains(&name) => {}
             Value::Bool(_) | Value::Number(_) => self.tell(name, &value.to_string()),
             Value::String(_) | Value::Null => {}

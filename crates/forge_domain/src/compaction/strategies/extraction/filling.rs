@@ -235,8 +235,10 @@ impl Folding<'_> {
     fn is_written(&self, passage: &Passage) -> bool {
         let source = &self.material.sources[passage.message as usize];
         let writes = || source.findings().deeds.iter().any(Deed::changes_files);
-        let tells_little = passage.is_outdated || passage.is_import;
-        passage.origin == Origin::Work && !tells_little && source.role() == Role::Assistant && writes()
+        passage.origin == Origin::Work
+            && !passage.tells_little()
+            && source.role() == Role::Assistant
+            && writes()
     }
 
     /// Returns the passages of everything that leaves; `newest` are the agent's newest texts, which are kept

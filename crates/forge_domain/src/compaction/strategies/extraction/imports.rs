@@ -70,7 +70,7 @@ fn is_import(code: &str) -> bool {
         "use" | "using" => is_statement && !rest.contains('=') && !rest.contains("; "),
         "export" => rest.contains(" from ") && code.contains(['"', '\'']),
         "const" | "let" | "var" => rest.contains("= require("),
-        _ => code.starts_with("require(") || code.starts_with("require '"),
+        _ => code.starts_with("require("),
     }
 }
 

@@ -91,6 +91,11 @@ impl Passage {
         }
     }
 
+    /// Checks whether it is out of date, or only names what a file uses.
+    pub(super) const fn tells_little(&self) -> bool {
+        self.is_outdated || self.is_import
+    }
+
     pub(super) const fn n_lines(&self) -> usize {
         (self.lines_to - self.lines_from) as usize
     }

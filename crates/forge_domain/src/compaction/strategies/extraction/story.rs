@@ -266,7 +266,7 @@ mod tests {
     fn a_page_is_told_by_its_lines_and_a_short_one_by_what_it_says() {
         for (page, expected) in [
             ("Fetch failed: no answer\nThe address is in the queue.\n".to_owned(), "Fetch failed: no answer"),
-            ("A line of a page that goes on.\n".repeat(20), "20 lines"),
+            ("The page has many lines like this one.\n".repeat(20), "20 lines"),
         ] {
             let name = ToolName::new("WebFetch").unwrap();
             let call = ToolCall { id: "c".into(), name, arguments: r#"{"url": "https://a.example"}"#.into() };

@@ -343,8 +343,7 @@ impl<'a> Worth<'a> {
             passage.origin == Origin::Work && self.messages[passage.message as usize].role() == Role::User;
         let sum = f64::from(sum) * if is_note { NOTED } else { 1.0 };
         // A question may be about an earlier state of the file.
-        let tells_little = passage.is_outdated || passage.is_import;
-        let sum = sum * if tells_little && purpose != Purpose::Answer { TELLS_LITTLE } else { 1.0 };
+        let sum = sum * if passage.tells_little() && purpose != Purpose::Answer { TELLS_LITTLE } else { 1.0 };
         sum * self.lateness(passage, purpose) / cost.of(passage.n_bytes())
     }
 
