@@ -60,8 +60,8 @@ impl EntryFormat for VsCode {
     }
 
     fn messages(request: &Value) -> Vec<Message> {
-        // VS Code no longer sends a request that the user took back. It still sends one if only its edits were
-        // undone.
+        // VS Code no longer sends a request that the user took back. It still sends one if only its edits
+        // were undone.
         let undo = request.get("shouldBeRemovedOnSend").and_then(Value::as_object);
         if undo.is_some_and(|undo| !undo.contains_key("afterUndoStop")) {
             return Vec::new();
