@@ -181,3 +181,29 @@ fn what_compaction_writes_is_known_again_in_every_format() {
         }
     }
 }
+
+#[test]
+fn a_call_in_a_text_stays_there_in_its_agents_file() {
+    let file = json!({"environment": "main", "history": [{"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "I look.\n```\nls\n```", "thought": "I look.\n", "action": "ls\n"},
+        {"role": "user", "content": "a.rs", "message_type": "observation"}]});
+    let bytes = file.to_string().into_bytes();
+    let sessions = read(&bytes, "f").unwrap();
+    let draft = Draft::open(&sessions[0], 0);
+    let cleared = draft.messages().nth(2).unwrap().with_content("[1 line cleared]");
+    let replacement = Replacement {
+        replaces: vec![MessageId::FIRST.next().next()],
+        with: vec![ContextMessage::count(cleared, &Characters)],
+    };
+    let written = |to: &str| -> Value {
+        let to = Format::named(to).unwrap();
+        serde_json::from_slice(&draft.rewrite(&bytes, std::slice::from_ref(&replacement), to).unwrap())
+            .unwrap()
+    };
+    let mut expected = file.clone();
+    expected["history"][2]["content"] = json!("[1 line cleared]");
+    assert_eq!(written("swe-agent"), expected);
+    let messages = &written("openai")["messages"];
+    assert_eq!(messages[1]["tool_calls"][0]["id"], messages[2]["tool_call_id"]);
+    assert_eq!((&messages[1]["content"], &messages[2]["role"]), (&json!("I look."), &json!("tool")));
+}

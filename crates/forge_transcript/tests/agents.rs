@@ -155,7 +155,17 @@ fn team_samples() -> Vec<Sample> {
             .to_string(),
             "u:hi | a:+f(a) | r(a):out",
         ),
+        sample("swe-agent", call_in_text(), "u:hi | a:I look.+bash(call_1) | r(call_1):a.rs | a:Done."),
     ]
+}
+
+/// A trajectory of SWE-agent whose model writes its calls into its text.
+fn call_in_text() -> String {
+    json!({"environment": "main", "history": [{"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "I look.\n```\nls\n```", "thought": "I look.\n", "action": "ls\n"},
+        {"role": "user", "content": "a.rs", "message_type": "observation"},
+        {"role": "assistant", "content": "Done.", "thought": "Done.", "action": ""}]})
+    .to_string()
 }
 
 fn pi_samples() -> Vec<Sample> {

@@ -263,6 +263,7 @@ fn observations_are_no_words_of_the_user() {
         entry
     };
     let acts = json!({"role": "assistant", "content": "I look", "thought": "I look", "action": "ls"});
+    let idles = json!({"role": "assistant", "content": "I look", "thought": "I look", "action": ""});
     let answers = json!({"role": "assistant", "content": "ls"});
     for (entries, expected) in [
         (
@@ -270,13 +271,16 @@ fn observations_are_no_words_of_the_user() {
                 user("An example.", json!({"is_demo": true})),
                 user("Fix it.", json!({"message_type": "observation"})),
                 acts.clone(),
+                // The first answers the call in the text.
                 user("a.rs", json!({"message_type": "observation"})),
+                user("b.rs", json!({"message_type": "observation"})),
             ],
-            ["h An example.", "u Fix it.", "h a.rs"].as_slice(),
+            ["h An example.", "u Fix it.", "h b.rs"].as_slice(),
         ),
+        (vec![user("Fix it.", json!({})), acts, user("a.rs", json!({"agent": "primary"}))], &["u Fix it."]),
         (
-            vec![user("Fix it.", json!({})), acts, user("a.rs", json!({"agent": "primary"}))],
-            &["u Fix it.", "h a.rs"],
+            vec![user("Fix it.", json!({})), idles, user("No action.", json!({"agent": "primary"}))],
+            &["u Fix it.", "h No action."],
         ),
         (
             vec![

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::boundary::compaction;
+use super::boundary::{compaction, is_summary};
 use super::branch::{Branch, Node};
 use super::read::Records;
 use super::shape::{Shape, file_stem};
@@ -164,7 +164,7 @@ impl Survey {
         }
         let place = self.shape.nodes.len() - 1;
         self.compactions.extend(compaction(place, line));
-        if line.contains("isCompactSummary") {
+        if is_summary(line) {
             self.summaries.push(place);
         }
     }

@@ -3,6 +3,7 @@
 mod lists;
 mod read;
 mod write;
+mod written_call;
 
 use forge_wire::Protocol;
 

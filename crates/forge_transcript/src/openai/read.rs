@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forge_domain::{Body, Content, Message};
+use forge_domain::{Body, Content, Message, ToolCall};
 use forge_wire::WireError;
 use forge_wire::openai::read_message;
 use serde_json::value::RawValue;
@@ -15,6 +15,8 @@ use crate::json_text::parse;
 use crate::session::Names;
 use crate::written::split;
 use crate::{Record, TranscriptError, foreign, parts};
+
+use super::written_call::{answer, holds_call, take_call};
 
 /// Reads the records of `entries`, which are in `list`.
 pub(crate) fn read_records(
@@ -34,7 +36,7 @@ pub(crate) fn read_records(
 fn read_again(text: &str) -> Vec<Message> {
     let read = parse(text).map_err(|source| WireError::Json { source });
     let message = read.and_then(|value| read_recorded(value, 0, &mut OlderCalls::default()));
-    message.map(|(message, _)| Observations::default().split(message)).unwrap_or_default()
+    message.map(|(message, _)| Observations::default().split(message, 0)).unwrap_or_default()
 }
 
 /// A reader of the entries of a list, one by one.
@@ -68,7 +70,7 @@ impl<'o> Entries<'o> {
             .map_err(|source| WireError::Json { source })
             .and_then(|value| read_recorded(value, index, &mut self.older))
             .map_err(|source| TranscriptError::entry(self.origin, self.list, index, text, source))?;
-        let mut messages = self.observations.split(message);
+        let mut messages = self.observations.split(message, index);
         self.names.name(&mut messages);
         Ok(Record::new(text, messages).literal(is_literal))
     }
@@ -175,26 +177,47 @@ struct Observations {
     has_task: bool,
     /// True if the last message of the model is recorded with the action that was taken from its text.
     is_acting: bool,
+    /// The call in the text of the last message of the model.
+    call: Option<ToolCall>,
 }
 
 impl Observations {
-    /// Splits `message`, as [`split`] does; an observation is a note.
-    fn split(&mut self, message: Message) -> Vec<Message> {
-        let has = |key: &str| message.extra.contains_key(key);
+    /// Splits `message`, the entry at `index`, as [`split`] does. The observation after a call in the model's
+    /// text is its result; another one is a note.
+    fn split(&mut self, message: Message, index: usize) -> Vec<Message> {
         match message.body {
-            Body::Assistant { .. } => self.is_acting = has("action") && has("thought"),
+            Body::Assistant { .. } => {
+                self.is_acting = holds_call(&message);
+                let had_calls = !message.calls().is_empty();
+                let message = take_call(message, &format!("call_{index}"));
+                self.call = message.calls().first().filter(|_| !had_calls).cloned();
+                if self.call.is_some() {
+                    return vec![message];
+                }
+                return self.say(message);
+            }
             Body::User(_) => {
                 let kind = message.extra.get("message_type").and_then(Value::as_str);
                 let is_example = message.extra.get("is_demo") == Some(&Value::Bool(true));
                 let has_status =
                     message.extra.get("extra").is_some_and(|more| more.get("returncode").is_some());
                 let is_observation = kind == Some("observation") || self.is_acting || has_status;
-                if is_example || kind == Some("demonstration") || (is_observation && self.has_task) {
+                if is_example || kind == Some("demonstration") {
+                    return vec![message.noted_by(HARNESS)];
+                }
+                if let Some(call) = self.call.take() {
+                    return vec![answer(message, &call)];
+                }
+                if is_observation && self.has_task {
                     return vec![message.noted_by(HARNESS)];
                 }
             }
             Body::System(_) | Body::Tool(_) => {}
         }
+        self.say(message)
+    }
+
+    fn say(&mut self, message: Message) -> Vec<Message> {
         let messages = split(message);
         self.has_task |= messages.iter().any(Message::starts_turn);
         messages

@@ -8,7 +8,8 @@ use forge_wire::openai::message_json;
 use forge_wire::{Protocol, WireError};
 
 use super::read::has_own_parts;
-use crate::codec::{Revision, Says};
+use super::written_call::{in_text, is_in_text};
+use crate::codec::{Line, Revision, Says};
 use crate::splice::{list, with_field};
 use crate::tools::openai_tools;
 use crate::{RewriteError, request_tools};
@@ -35,13 +36,20 @@ pub(crate) fn write_entries(revision: &Revision<'_>) -> Result<Vec<String>, Rewr
     let is_raw = revision.from().protocol() == Some(Protocol::OpenAi);
     let whole = whole_records(revision);
     let is_same = revision.from() == revision.to;
-    let stays = |record| whole.contains(&record) && (is_same || !has_own_parts(revision.raw(record)));
+    let is_told = |line: &Line<'_>, record| is_in_text(revision.raw(record), &line.message());
     let mut entries = Vec::with_capacity(revision.lines.len());
     for line in &revision.lines {
         let place = line.item().and_then(|item| item.places().first());
+        let stays = |record| {
+            let raw = revision.raw(record);
+            whole.contains(&record) && (is_same || !has_own_parts(raw) && !is_told(line, record))
+        };
         match place.filter(|place| is_raw && stays(place.record)) {
             Some(place) if place.message == 0 => entries.push(revision.raw(place.record).to_owned()),
             Some(_) => {}
+            None if is_same && place.is_some_and(|place| is_told(line, place.record)) => {
+                entries.push(message_json(&in_text(&line.message())).to_string());
+            }
             None if is_raw => entries.push(message_json(&line.message()).to_string()),
             None => {
                 let message = with_own_media(&line.message());
