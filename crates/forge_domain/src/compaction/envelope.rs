@@ -1,4 +1,4 @@
-//! The JSON that some harnesses put around the output of a tool.
+//! The JSON or the tags that some harnesses put around the output of a tool.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,16 @@ const OUTPUTS: &[&str] = &["output", "stdout", "result"];
 const COURSES: &[&str] =
     &["exit_code", "exitCode", "returncode", "duration", "duration_ms", "duration_seconds", "wall_time"];
 
+/// The marks before and after a text that a tag holds as it is.
+const TEXT: [&str; 2] = ["<![CDATA[", "]]>"];
+
 /// Returns the text in a JSON envelope; the envelope's other values follow it, a line each. JSON counts as an
 /// envelope if a text of several lines makes up most of it, or if one of its fields is named as the output.
-/// Anything else is returned unchanged.
+/// Of tags around marked texts, the texts are left. Anything else is returned unchanged.
 pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
+    if text.trim_start().starts_with('<') && text.contains(TEXT[0]) {
+        return in_tags(&text).map_or(text, Cow::Owned);
+    }
     let names_output = || OUTPUTS.iter().any(|name| text.contains(&format!("\"{name}\"")));
     if !text.trim_start().starts_with(['{', '[']) || !text.contains("\\n") && !names_output() {
         return text;
@@ -25,6 +31,26 @@ pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
         return text;
     }
     Cow::Owned(inside.blocks + &inside.rest)
+}
+
+/// Returns the marked texts in tags; `None` if anything but tags is around them.
+fn in_tags(text: &str) -> Option<String> {
+    let mut inside = String::new();
+    let mut rest = text;
+    loop {
+        let (tags, after) = rest.split_once(TEXT[0]).unwrap_or((rest, ""));
+        let tags = tags.trim();
+        if !(tags.is_empty() || tags.starts_with('<') && tags.ends_with('>')) {
+            return None;
+        }
+        if after.is_empty() {
+            return (!inside.is_empty()).then_some(inside);
+        }
+        let (said, after) = after.split_once(TEXT[1]).unwrap_or((after, ""));
+        inside.push_str(said.trim_end());
+        inside.push('\n');
+        rest = after;
+    }
 }
 
 /// The values of an envelope.
@@ -85,6 +111,12 @@ mod tests {
                 r#"{"orders":[4711,4712,4713,4714,4715,4716],"note":"a\nb"}"#,
             ),
             ("{ not JSON \\n", "{ not JSON \\n"),
+            (
+                "<shell\n command=\"make\"\n exit_code=\"2\"\n><stdout><![CDATA[one\ntwo\n]]></stdout>\n<stderr><![CDATA[no rule]]></stderr></shell>",
+                "one\ntwo\nno rule\n",
+            ),
+            ("<file><![CDATA[cut off", "cut off\n"),
+            ("<p>See <![CDATA[a]]> here</p>", "<p>See <![CDATA[a]]> here</p>"),
             ("plain\ntext", "plain\ntext"),
         ] {
             assert_eq!(unwrapped(Cow::Borrowed(text)), expected, "{text}");

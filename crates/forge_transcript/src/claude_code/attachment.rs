@@ -26,9 +26,11 @@ const NEVER_SENT: [&str; 13] = [
     "structured_output",
 ];
 
-/// Kinds that Claude Code sends anew whenever they change, and after each compaction.
-const RENEWED: [&str; 8] = [
+/// Kinds that Claude Code sends anew whenever they change, and after each compaction; those that count what
+/// is left at each step.
+const RENEWED: [&str; 11] = [
     "agent_listing_delta",
+    "budget_usd",
     "deferred_tools_delta",
     "mcp_instructions_delta",
     "opened_file_in_ide",
@@ -36,6 +38,8 @@ const RENEWED: [&str; 8] = [
     "skill_listing",
     "task_reminder",
     "todo_reminder",
+    "token_usage",
+    "total_tokens_reminder",
 ];
 
 /// The kind of a hook that ended well: only its `content` is sent, which is empty if the hook printed JSON.

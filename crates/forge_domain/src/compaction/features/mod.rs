@@ -275,12 +275,17 @@ impl Written {
     }
 }
 
+/// What stands between the number of a line and the line: a blank only in a column of numbers.
+const NUMBER_ENDS: [char; 5] = [' ', '→', '\t', '|', ':'];
+
 /// Splits a line into the number in front of it and the rest, as the tools that read files write it.
 pub(crate) fn split_number(line: &str) -> Option<(u64, &str)> {
+    // A column of numbers may have nothing but a blank behind it.
+    let marks = if line.starts_with("  ") { &NUMBER_ENDS[..] } else { &NUMBER_ENDS[1..] };
     let line = line.trim_start_matches(' ');
     let end = line.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0 && !line.starts_with('0'))?;
     let rest = &line[end..];
-    let rest = ['→', '\t', '|', ':'].iter().find_map(|mark| rest.strip_prefix(*mark))?;
+    let rest = marks.iter().find_map(|mark| rest.strip_prefix(*mark))?;
     Some((line[..end].parse().ok()?, rest))
 }
 

@@ -13,6 +13,8 @@ pub(crate) struct Deed {
     pub(crate) call_hash: u64,
     /// Files by path, in order.
     pub(crate) touches: Vec<(String, Touch)>,
+    /// Files and folders that its command removes, as they are named there.
+    pub(crate) removes: Vec<String>,
     /// The test, build or check that it runs.
     pub(crate) check: Option<Check>,
     /// The identities of a call, of each of its commands one: a success resolves the errors of others whose
@@ -118,6 +120,7 @@ impl Deed {
         let reads = matches!(touches[..], [(_, Touch::Looks)]).then_some(extent);
         Self {
             call_hash: hash(call.name.as_str()).rotate_left(1) ^ hash(&call.arguments),
+            removes: command.map(removed_in).unwrap_or_default(),
             check: command.and_then(check_in),
             keys: match path {
                 Some(path) => vec![format!("{name} {path}")],
@@ -246,6 +249,20 @@ fn patched_files(patch: &str) -> Vec<(String, Touch)> {
         Some((path.trim().to_owned(), Touch::Leaves(state)))
     };
     patch.lines().filter_map(file).collect()
+}
+
+/// Returns the files and folders that a command line removes by name.
+fn removed_in(command: &str) -> Vec<String> {
+    let of_step = |step: &str| -> Vec<String> {
+        let step = step.strip_prefix("git ").unwrap_or(step);
+        let Some(rest) = step.strip_prefix("rm ") else { return Vec::new() };
+        let is_name = |word: &&str| !word.starts_with('-') && !word.contains(['*', '?', '$', '`', '{']);
+        let names = rest.split_whitespace().take_while(|word| !word.contains('>')).filter(is_name);
+        names
+            .map(|name| without_dot(name.trim_matches(['"', '\''])).trim_end_matches('/').to_owned())
+            .collect()
+    };
+    steps(command).into_iter().flat_map(of_step).filter(|name| !name.is_empty()).collect()
 }
 
 /// Returns the effect on a file of a tool of that name.

@@ -46,6 +46,7 @@ pub(super) fn write(
         }
     }
     let carried = numbers_of_carried(&joined, sources);
+    let mut last_label = String::new();
     let written = joined.iter().enumerate().filter_map(|(nth, passage)| {
         let (source, text) = (&sources[passage.message as usize], passage.text(sources));
         let place = (number(source), passage.start as usize);
@@ -59,7 +60,16 @@ pub(super) fn write(
                 let label = format!("{} {AGENT}", source.label());
                 (Section::Excerpts, place, Entry::labelled(&label, text, true))
             }
-            Origin::Work => (Section::Excerpts, place, excerpt(context, passage, source, text, folder)?),
+            Origin::Work => {
+                let label = source_of(context, passage, source, folder);
+                // The label says it already.
+                if label.ends_with(text.trim()) {
+                    return None;
+                }
+                let shown = if label == last_label { short_label(&label) } else { label.clone() };
+                last_label = label;
+                (Section::Excerpts, place, excerpt(passage, source, text, &shown))
+            }
             Origin::Record(section) => (section, (carried[nth], passage.start as usize), Entry::carry(text)),
         };
         Some(entry)
@@ -108,30 +118,44 @@ fn is_nothing(between: &str) -> bool {
     between.lines().map(rest).all(is_nothing)
 }
 
-/// Returns a passage of work under its label and source; `None` if the label already says it. Numbers of
-/// lines stand in the label once, in place of one in front of each line: the lines are then as they are in
-/// the file.
-fn excerpt(
-    context: &Context,
-    passage: &Passage,
-    source: &ContextMessage,
-    text: &str,
-    folder: &Folder,
-) -> Option<Entry> {
-    let label = source_of(context, passage, source, folder);
-    if label.ends_with(text.trim()) {
-        return None;
-    }
+/// Returns a passage of work under its `label`. Numbers of lines stand in the label once, in place of one in
+/// front of each line: the lines are then as they are in the file.
+fn excerpt(passage: &Passage, source: &ContextMessage, text: &str, label: &str) -> Entry {
     let whole = &source.features().text;
     let around =
         [whole[..passage.start as usize].lines().next_back(), whole[passage.end as usize..].lines().nth(1)];
-    Some(match without_numbers(text, around).filter(|_| has_line_numbers(whole)) {
+    match without_numbers(text, around).filter(|_| has_line_numbers(whole)) {
         Some((first, last, text)) if first == last => {
             Entry::labelled(&format!("{label}:{first}"), &text, true)
         }
         Some((first, last, text)) => Entry::labelled(&format!("{label}:{first}–{last}"), &text, true),
-        None => Entry::labelled(&label, text, true),
-    })
+        None => Entry::labelled(label, text, true),
+    }
+}
+
+/// Most characters of the label of a further passage of the same source.
+const SHORT_LABEL_CHARS: usize = 48;
+
+/// Returns the label of a further passage of the same source: of a path that is too long, the name of the
+/// file.
+pub(super) fn short_label(label: &str) -> String {
+    if label.chars().count() <= SHORT_LABEL_CHARS {
+        return label.to_owned();
+    }
+    let mut short = String::new();
+    for word in label.split(' ') {
+        if short.chars().count() + word.chars().count() >= SHORT_LABEL_CHARS {
+            let name = word.trim_end_matches('/').rsplit_once('/').map_or("", |(_, name)| name);
+            short.push_str(if name.is_empty() { " …" } else { " …/" });
+            short.push_str(name);
+            break;
+        }
+        if !short.is_empty() {
+            short.push(' ');
+        }
+        short.push_str(word);
+    }
+    short
 }
 
 /// Returns the label of a passage of work: its message, and where that is from.

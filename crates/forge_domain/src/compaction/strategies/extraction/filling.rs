@@ -8,7 +8,7 @@ use memchr::memmem;
 
 use super::Material;
 use super::contents::{Contents, LEAST_CONTENT, entries, keys_in};
-use super::excerpt::{said_in, source_of, write};
+use super::excerpt::{said_in, short_label, source_of, write};
 use super::ledger::Ledger;
 use super::passage::{Origin, Passage, move_introductions, passages, passages_of_record, without_known};
 use super::record::{Entry, Record, Section};
@@ -77,6 +77,8 @@ struct Filling {
     passages: Vec<(Passage, Tokens)>,
     entries: Vec<(Section, Placed, Tokens)>,
     known: HashSet<u64, TermHasher>,
+    /// The messages of the passages of work.
+    quoted: HashSet<u32>,
 }
 
 /// An entry and its place among the others of its section.
@@ -412,7 +414,10 @@ impl Choice<'_, '_> {
                 // An answer must not fail for its label.
                 Origin::Work if purpose != Purpose::Answer => {
                     let source = &sources[passage.message as usize];
-                    counter.count(&source_of(context, passage, source, folder)) + Tokens::new(LINE_TOKENS)
+                    let label = source_of(context, passage, source, folder);
+                    let is_further = filling.quoted.contains(&passage.message);
+                    let label = if is_further { short_label(&label) } else { label };
+                    counter.count(&label) + Tokens::new(LINE_TOKENS)
                 }
                 origin => Tokens::new(label_tokens(origin)),
             };
@@ -432,6 +437,9 @@ impl Choice<'_, '_> {
                 return Some(Tokens::ZERO);
             }
             filling.passages.push((*passage, tokens));
+            if passage.origin == Origin::Work {
+                filling.quoted.insert(passage.message);
+            }
             Some(tokens)
         });
         *left = *left - (room - unused);

@@ -64,6 +64,7 @@ impl<'a> Ledger<'a> {
             for (path, touch) in deed.touches.iter().filter(|(path, _)| path.len() <= MAX_PATH) {
                 self.touch(path, *touch);
             }
+            deed.removes.iter().for_each(|removed| self.remove(removed));
         }
         if let Some(check) = &deed.check {
             self.take_check(check, failure.is_none());
@@ -99,6 +100,18 @@ impl<'a> Ledger<'a> {
             Touch::Writes if self.known.contains(path) => self.set(path, FileState::Modified),
             Touch::Writes => self.set(path, FileState::Created),
             Touch::Looks => drop(self.known.insert(path)),
+        }
+    }
+
+    /// Takes note that files that were changed are gone, alone or with their folder. Others are no part of the
+    /// work: what a build left, temporary files. The name may be relative to where the command ran.
+    fn remove(&mut self, removed: &str) {
+        let is_gone = |path: &str| {
+            let rest = path.strip_prefix(removed).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+            rest.is_some() || path.strip_suffix(removed).is_some_and(|folder| folder.ends_with('/'))
+        };
+        for path in self.files.keys().copied().filter(|path| is_gone(path)).collect::<Vec<_>>() {
+            self.set(path, FileState::Deleted);
         }
     }
 
@@ -197,6 +210,27 @@ mod tests {
                     "ok",
                 )],
                 vec![("n", Created), ("o", Deleted)],
+            ),
+            (
+                vec![
+                    ("Write", path("/w/a.py"), "ok"),
+                    ("Write", path("/w/b/c.py"), "ok"),
+                    ("Write", path("/w/da.py"), "ok"),
+                    (
+                        "Bash",
+                        json!({"command": "cd /w && python a.py > out; rm -f a.py out 2>/dev/null; rm *.py"}),
+                        "",
+                    ),
+                    ("Bash", json!({"command": "git rm -r /w/b/"}), ""),
+                ],
+                vec![("/w/da.py", Created), ("/w/a.py", Deleted), ("/w/b/c.py", Deleted)],
+            ),
+            (
+                vec![
+                    ("Write", path("a.py"), "ok"),
+                    ("Bash", json!({"command": "rm a.py"}), "Error: Exit code 1"),
+                ],
+                vec![("a.py", Created)],
             ),
         ] {
             let actual = ledger(&calls).files;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::imports::Imports;
 use super::record::{Part, Section, parts};
 use crate::ContextMessage;
-use crate::compaction::features::{Features, Line, SENTENCE_ENDS, is_line_break};
+use crate::compaction::features::{Features, Line, SENTENCE_ENDS, is_line_break, split_number};
 use crate::compaction::findings::Deed;
 
 /// A passage: contiguous lines of a message.
@@ -23,8 +23,8 @@ pub(super) struct Passage {
     pub(super) origin: Origin,
     /// True if most of it is not, or no longer, in the file that it is of.
     pub(super) is_outdated: bool,
-    /// True if it only names what a file uses.
-    pub(super) is_import: bool,
+    /// True if it only names things: what a file uses, or one below the other.
+    pub(super) only_names: bool,
 }
 
 /// The author of a passage.
@@ -91,9 +91,9 @@ impl Passage {
         }
     }
 
-    /// Checks whether it is out of date, or only names what a file uses.
+    /// Checks whether it is out of date, or only names things.
     pub(super) const fn tells_little(&self) -> bool {
-        self.is_outdated || self.is_import
+        self.is_outdated || self.only_names
     }
 
     pub(super) const fn n_lines(&self) -> usize {
@@ -153,7 +153,7 @@ pub(super) fn passages(
             let is_in_sentence = is_said && is_in_sentence(&features.text[..last.end as usize], gap);
             let most_bytes = if is_in_sentence { SENTENCE_BYTES } else { most_bytes };
             last.origin == origin
-                && last.is_import == is_import
+                && last.only_names == is_import
                 && !line.begins_call
                 && line.end - last.start <= most_bytes
                 && nth as u32 == last.lines_to
@@ -171,7 +171,7 @@ pub(super) fn passages(
                 lines_to: nth as u32 + 1,
                 origin,
                 is_outdated: false,
-                is_import,
+                only_names: is_import,
             }),
         }
     }
@@ -182,9 +182,12 @@ pub(super) fn passages(
         let is_new = |line: &Line| !line.is_call || !old.contains(features.line(line));
         passages.retain(|passage| passage.lines(features).iter().any(is_new));
     }
-    for passage in passages.iter_mut().filter(|passage| passage.origin == Origin::Agent) {
-        if is_listing(&features.text[passage.start as usize..passage.end as usize]) {
-            passage.origin = Origin::Code;
+    for passage in &mut passages {
+        let text = &features.text[passage.start as usize..passage.end as usize];
+        match passage.origin {
+            Origin::Agent if is_listing(text, is_bare) => passage.origin = Origin::Code,
+            Origin::Work => passage.only_names |= is_listing(text, is_name),
+            _ => (),
         }
     }
     passages
@@ -284,7 +287,7 @@ fn is_break(gap: &str, is_said: bool) -> bool {
 
 /// Checks whether a line is one word, not a sentence.
 fn is_word(line: &str) -> bool {
-    line.is_ascii() && !line.contains(char::is_whitespace) && !line.ends_with(SENTENCE_ENDS)
+    is_bare(line) && !line.ends_with(SENTENCE_ENDS)
 }
 
 /// Checks whether what follows `before` after `gap` continues its last sentence.
@@ -302,14 +305,31 @@ fn is_tag(line: &str) -> bool {
     line.starts_with('<') && line.ends_with('>') && !line.contains(char::is_whitespace)
 }
 
-/// Checks whether most of several lines are one word each: a list of files is no statement.
-fn is_listing(text: &str) -> bool {
-    let (mut n_lines, mut n_words) = (0, 0);
+/// Checks whether most of several lines are such as `is_such`: a list of files is no statement.
+fn is_listing(text: &str, is_such: impl Fn(&str) -> bool) -> bool {
+    let (mut n_lines, mut n_such) = (0, 0);
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         n_lines += 1;
-        n_words += usize::from(!line.contains(char::is_whitespace) && line.is_ascii());
+        n_such += usize::from(is_such(line));
     }
-    n_lines >= LEAST_LISTING && n_words * 4 >= n_lines * 3
+    n_lines >= LEAST_LISTING && n_such * 4 >= n_lines * 3
+}
+
+/// Checks whether a line has no blank, and is of a script that has blanks.
+fn is_bare(line: &str) -> bool {
+    line.is_ascii() && !line.contains(char::is_whitespace)
+}
+
+/// Checks whether a line is one name, with marks or a link around it at most. A key with its value, and a row
+/// of a table, are no name; nor is a sentence in a script without blanks.
+fn is_name(line: &str) -> bool {
+    let line = split_number(line).map_or(line, |(_, rest)| rest);
+    let line = line.split_once("](").filter(|(_, link)| link.ends_with(')')).map_or(line, |(text, _)| text);
+    let has_any = |word: &&str| word.contains(char::is_alphanumeric);
+    let mut words = line.split_whitespace().filter(has_any);
+    let Some(word) = words.next().filter(|_| words.next().is_none()) else { return false };
+    let name = word.trim_matches(|c: char| !c.is_alphanumeric());
+    name.is_ascii() && !name.contains([',', '=', ':', ';', '(', '|'])
 }
 
 /// The mark before and after a block of code.
@@ -372,7 +392,7 @@ pub(super) fn passages_of_record(record: &ContextMessage, position: usize) -> Ve
                 lines_to: next as u32,
                 origin: Origin::Record(section),
                 is_outdated: false,
-                is_import: false,
+                only_names: false,
             }
         })
         .collect()

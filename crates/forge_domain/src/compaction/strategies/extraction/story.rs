@@ -34,7 +34,8 @@ pub(super) struct Step {
 }
 
 /// Iterates over the steps of the calls that leave with their results, the newest first, as few are needed.
-/// Calls in a row that did the same are one step, and lists of tasks are none.
+/// Calls in a row that did the same are one step, and so are those that read files by the same tool; lists of
+/// tasks are none.
 pub(super) fn newest_steps<'a>(
     material: &'a Material<'a>,
     leaves: &'a [bool],
@@ -43,23 +44,41 @@ pub(super) fn newest_steps<'a>(
     let leaving = (0..material.sources.len()).rev().filter(|position| leaves[*position]);
     let mut done = leaving.filter_map(|position| Done::at(position, material, leaves, folder)).peekable();
     std::iter::from_fn(move || {
-        let newest = done.next()?;
-        let mut labels = vec![newest.label.clone()];
-        let mut goes_on = newest.goes_on;
-        while goes_on
-            && labels.len() < MOST_LABELS
-            && let Some(before) = done.next_if(|before| before.is_same(&newest))
-        {
-            goes_on = before.goes_on;
-            if labels.last() != Some(&before.label) {
-                labels.push(before.label);
-            }
+        let mut same = vec![done.next()?];
+        let mut n_files = 1;
+        while let Some(before) = done.next_if(|before| before.is_one_step_with(&same, n_files)) {
+            n_files += usize::from(same.iter().all(|done| done.what != before.what));
+            same.push(before);
         }
-        labels.reverse();
-        let label = format!("{} {}", labels.join(", "), newest.what);
-        let entry = Entry::labelled(&label, &newest.ending, false);
-        Some(Step { position: newest.position, entry, only_looks: newest.only_looks, asks: newest.asks })
+        let newest = &same[0];
+        let (position, only_looks, asks) = (newest.position, newest.only_looks, newest.asks);
+        same.reverse();
+        Some(Step { position, entry: entry_of(&same), only_looks, asks })
     })
+}
+
+/// Returns the entry of calls that are one step, oldest first.
+fn entry_of(calls: &[Done]) -> Entry {
+    let mut labels: Vec<&str> = calls.iter().map(|done| done.label.as_str()).collect();
+    labels.dedup();
+    let label = match labels.as_slice() {
+        [first, .., last] if labels.len() > MOST_LABELS => format!("{first}–{last}"),
+        labels => labels.join(", "),
+    };
+    let n_of = |what: &str| calls.iter().filter(|done| done.what == what).count();
+    let times = |n: usize| if n > MOST_LABELS { format!(" ({n} times)") } else { String::new() };
+    let Done { tool, what, ending, .. } = &calls[0];
+    if n_of(what) == calls.len() {
+        return Entry::labelled(&format!("{label} {tool}{what}{}", times(calls.len())), ending, false);
+    }
+    let mut files: Vec<&str> = Vec::new();
+    for done in calls {
+        if !files.contains(&done.what.as_str()) {
+            files.push(&done.what);
+        }
+    }
+    let files = files.iter().map(|file| format!("{}{}", file.trim_start(), times(n_of(file))));
+    Entry::labelled(&format!("{label} {tool}"), &files.collect::<Vec<_>>().join(", "), false)
 }
 
 /// A call, and how it ended.
@@ -68,9 +87,13 @@ struct Done {
     position: usize,
     /// The label of the message that calls.
     label: String,
+    tool: String,
+    /// What the call is about, with a blank before it.
     what: String,
     ending: String,
     only_looks: bool,
+    /// True if it read a file: how many lines that has says little.
+    reads: bool,
     asks: bool,
     /// True if the agent said nothing before the call.
     goes_on: bool,
@@ -91,41 +114,45 @@ impl Done {
         // A field that is empty tells no outcome.
         let last = lines.find(|line| !line.ends_with(": (none)"));
         let last = last.filter(|_| !material.frames.is_bare(position));
-        let (what, ending) = describe(&asked, result, last, folder)?;
+        let tool = tool_name(asked.call)?;
+        let what = folder.subject(asked.deed);
+        let ending = ending(&asked, result, last)?;
         let calling = &material.sources[asked.place.message];
         let goes_on = calling.message().text().trim().is_empty();
         let asks = asks_the_person(asked.call) || user_words(result.message()).is_some();
         let only_looks = asked.deed.only_looks;
-        Some(Self { position, label: calling.label(), what, ending, only_looks, asks, goes_on })
+        let reads = asked.deed.read().is_some() && asked.deed.failure(result).is_none();
+        Some(Self { position, label: calling.label(), tool, what, ending, only_looks, reads, asks, goes_on })
     }
 
-    fn is_same(&self, other: &Self) -> bool {
-        self.what == other.what && self.ending == other.ending
+    /// Checks whether it is one step with the calls after it, which are about `n_files` files. Whatever the
+    /// agent says meanwhile, looking again at the same is no new step.
+    fn is_one_step_with(&self, later: &[Self], n_files: usize) -> bool {
+        let Some(next) = later.last().filter(|next| next.tool == self.tool) else { return false };
+        let is_same = self.what == next.what && self.ending == next.ending;
+        let is_known = || later.iter().any(|done| done.what == self.what);
+        let reads_on = self.reads && next.reads && (n_files < MOST_FILES || is_known());
+        reads_on || is_same && (self.only_looks || next.goes_on)
     }
 }
 
-/// Most labels of calls that did the same.
-const MOST_LABELS: usize = 12;
+/// Most labels of the calls of a step, one by one.
+const MOST_LABELS: usize = 3;
+/// Most files that were read in a step.
+const MOST_FILES: usize = 8;
 
-/// Returns what a call was, and how it ended, by the last line of its result's content if need be; `None`
-/// for what changes the list of tasks, which has its own section.
-fn describe(
-    asked: &AnsweredCall<'_>,
-    result: &ContextMessage,
-    last: Option<&str>,
-    folder: &Folder,
-) -> Option<(String, String)> {
+/// Returns how a call ended, by the last line of its result's content if need be; `None` for what changes
+/// the list of tasks, which has its own section.
+fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<&str>) -> Option<String> {
     if is_about_tasks(asked.call) {
         return None;
     }
-    let tool = tool_name(asked.call)?;
-    let what = format!("{tool}{}", folder.subject(asked.deed));
     let n_lines = || quantity(result.features().n_text_lines as usize, "line");
     let is_error = matches!(&result.message().body, Body::Tool(result) if result.is_error);
     // A file or a page that was read may speak of failures without being one.
     let failure = asked.deed.failure(result).filter(|_| is_error || !asked.deed.only_looks);
     if let Some(said) = user_words(result.message()).and_then(answer) {
-        return Some((what, format!("refused; the user said: {said}")));
+        return Some(format!("refused; the user said: {said}"));
     }
     let ending = match failure {
         Some(failure) => {
@@ -142,7 +169,7 @@ fn describe(
             .and_then(|line| one_line(line, ENDING_CHARS))
             .unwrap_or_else(n_lines),
     };
-    Some((what, ending.trim_end().to_owned()))
+    Some(ending.trim_end().to_owned())
 }
 
 /// Returns what the person said to a call in one line; `None` if that is nothing.
@@ -275,8 +302,7 @@ mod tests {
             let messages = messages.map(|message| ContextMessage::count(message, &Characters));
             let context = Context::new(messages.to_vec(), MessageId::FIRST, 0);
             let asked = answered_call(&context, 1).unwrap();
-            let told = describe(&asked, &context.messages()[1], None, &Folder(None)).unwrap();
-            assert_eq!(told, ("WebFetch https://a.example".to_owned(), expected.to_owned()));
+            assert_eq!(ending(&asked, &context.messages()[1], None).unwrap(), expected);
         }
     }
 
