@@ -499,6 +499,7 @@ fn what_claude_code_adds_is_in_the_context_and_no_turn() {
         attachment(&json!({"type": "hook_success", "content": "It is Monday.", "stdout": "It is Monday."})),
         attachment(&json!({"type": "skill_listing", "content": "- plan"})),
         attachment(&json!({"type": "brand_new", "lines": ["one", "two"], "count": 2})),
+        attachment(&json!({"type": "total_tokens_reminder", "content": "9 tokens left"})),
         assistant("m", json!([{"type": "text", "text": "Yes."}])),
         json!({"type": "user", "isMeta": true, "message": {"role": "user", "content": "A skill says."}}),
         json!({"type": "assistant", "isApiErrorMessage": true, "message": {"role": "assistant", "id": "e",
@@ -513,6 +514,7 @@ fn what_claude_code_adds_is_in_the_context_and_no_turn() {
         (false, "<system-reminder>\nhook_success\nIt is Monday.\n</system-reminder>"),
         (false, "<system-reminder>\nskill_listing\n- plan\n</system-reminder>"),
         (false, "<system-reminder>\nbrand_new\none\ntwo\n</system-reminder>"),
+        (false, "<system-reminder>\ntotal_tokens_reminder\n9 tokens left\n</system-reminder>"),
         (false, "Yes."),
         (false, "A skill says."),
         (true, "And now?"),
@@ -526,7 +528,7 @@ fn what_claude_code_adds_is_in_the_context_and_no_turn() {
         .filter(|(_, message)| message.is_renewed())
         .map(|(at, _)| at)
         .collect();
-    assert_eq!(renewed, [3]);
+    assert_eq!(renewed, [3, 5]);
     let recording = session.recording();
     let replayed: Vec<(bool, String)> =
         recording.messages.iter().map(|message| (message.starts_turn(), message.to_text())).collect();

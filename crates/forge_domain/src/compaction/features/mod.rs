@@ -10,6 +10,7 @@ use serde_json::Value;
 pub(crate) use self::signature::Signature;
 pub(crate) use self::term::{ByTerm, Kind, Term, TermHasher, form_hash, hash};
 use super::envelope::unwrapped;
+use super::findings::{PATCH_END, PATCH_START};
 use crate::conversation::is_word_by_itself;
 use crate::{Body, ContextMessage, Message, ToolCall};
 
@@ -236,7 +237,11 @@ impl Written {
     }
 
     fn push_values(&mut self, value: &Value) {
+        let is_behind_block = self.block_end == Some(self.text.len());
         match value {
+            // Behind a text, a number is a limit or another option, and a dot the folder.
+            Value::Number(_) if is_behind_block => {}
+            Value::String(dot) if is_behind_block && dot == "." => {}
             Value::String(value) => self.push_value(value),
             Value::Number(number) => self.push_value(&number.to_string()),
             Value::Array(values) => values.iter().for_each(|value| self.push_values(value)),
@@ -268,12 +273,46 @@ impl Written {
             (false, true) => "\n",
             (false, false) => " ",
         });
-        self.text.push_str(value);
+        match value.split_once(PATCH_START) {
+            Some((before, patch)) => {
+                self.text.push_str(before);
+                self.push_patch(patch);
+            }
+            None => self.text.push_str(value),
+        }
         if is_block {
             self.block_end = Some(self.text.len());
         }
     }
+
+    /// Appends what follows the first mark of a patch, without the marks: the lines as they are in the file,
+    /// and those that leave it as old ones.
+    fn push_patch(&mut self, patch: &str) {
+        let (changes, after) = patch.split_once(PATCH_END).unwrap_or((patch, ""));
+        for line in changes.lines() {
+            let start = self.text.len();
+            let is_old = line.starts_with('-');
+            self.text.push_str(match line.strip_prefix(['-', '+', ' ']) {
+                Some(rest) => rest,
+                None if line.trim() == HUNK => "",
+                None => line,
+            });
+            self.text.push('\n');
+            match self.old.last_mut().filter(|old| is_old && old.end == start) {
+                Some(old) => old.end = self.text.len(),
+                None if is_old => self.old.push(start..self.text.len()),
+                None => (),
+            }
+        }
+        // A shell's mark for the end of its input is no content.
+        if after.split_whitespace().nth(1).is_some() {
+            self.text.push_str(after);
+        }
+    }
 }
+
+/// The mark of a part of a patch.
+const HUNK: &str = "@@";
 
 /// What stands between the number of a line and the line: a blank only in a column of numbers.
 const NUMBER_ENDS: [char; 5] = [' ', '→', '\t', '|', ':'];
@@ -605,6 +644,32 @@ mod tests {
                 expected.sort_unstable();
                 assert_eq!(actual, expected, "{arguments}");
             }
+        }
+    }
+
+    #[test]
+    fn a_patch_is_read_as_the_lines_of_its_files() {
+        let patch = "*** Begin Patch\n*** Update File: a.rs\n@@\n fn open() {\n-    turn_key(left);\n-    push(door);\n\
+                     +    lift(gate);\n }\n*** End Patch\n";
+        let shell = format!("apply_patch <<'PATCH'\n{patch}PATCH");
+        for arguments in [
+            json!({"input": patch}),
+            json!({"command": ["bash", "-lc", shell], "workdir": ".", "timeout": 120_000}),
+        ] {
+            let call = ToolCall {
+                id: "c".into(),
+                name: ToolName::new("shell").unwrap(),
+                arguments: arguments.to_string(),
+            };
+            let features = Features::of(&Message::calling(vec![call]));
+            let told = |is_old: bool| {
+                let lines = features.lines.iter().filter(|line| line.is_old == is_old);
+                lines.map(|line| features.line(line)).collect::<Vec<_>>()
+            };
+            assert_eq!(told(true), ["turn_key(left);", "push(door);"]);
+            let new = told(false);
+            assert_eq!(new[new.len() - 3..], ["*** Update File: a.rs", "fn open() {", "lift(gate);"]);
+            assert!(!features.text.contains("@@") && !features.text.contains("120000"), "{}", features.text);
         }
     }
 

@@ -49,8 +49,9 @@ pub(crate) enum Extent {
     Part,
 }
 
-/// The beginning of a patch in the form that some agents apply.
+/// The beginning and the end of a patch in the form that some agents apply.
 pub(crate) const PATCH_START: &str = "*** Begin Patch";
+pub(crate) const PATCH_END: &str = "*** End Patch";
 
 /// Arguments that name a file.
 const PATHS: &[&str] = &["file_path", "path", "notebook_path", "filePath", "file", "filename"];
@@ -109,14 +110,17 @@ impl Deed {
             Some(_) => argument(&["input", "patch"]).filter(is_patch),
         };
         let verb = told.unwrap_or(&name).to_lowercase();
-        let touches = match (patch, path) {
-            (Some(patch), _) => patched_files(patch),
-            (None, Some(path)) => vec![(path.to_owned(), touch(&verb))],
-            (None, None) => Vec::new(),
+        let shown = command.filter(|_| patch.is_none()).and_then(file_shown_by);
+        let touches = match (patch, path, &shown) {
+            (Some(patch), ..) => patched_files(patch),
+            (None, Some(path), _) => vec![(path.to_owned(), touch(&verb))],
+            (None, None, Some((file, _))) => vec![(file.clone(), Touch::Looks)],
+            (None, None, None) => Vec::new(),
         };
         // A tool with a verb as an argument has that beside the path.
         let n_expected = 1 + usize::from(told.is_some());
         let extent = if fields().count() > n_expected { Extent::Part } else { Extent::Whole };
+        let extent = shown.as_ref().map_or(extent, |(_, extent)| *extent);
         let reads = matches!(touches[..], [(_, Touch::Looks)]).then_some(extent);
         Self {
             call_hash: hash(call.name.as_str()).rotate_left(1) ^ hash(&call.arguments),
@@ -129,6 +133,7 @@ impl Deed {
             only_looks: reads.is_some() || command.is_some_and(only_looks),
             hides_status: command.is_some_and(hides_status),
             subject: path
+                .or(shown.as_ref().map(|(file, _)| file.as_str()))
                 .or_else(|| described.filter(|_| command.is_some_and(is_script)))
                 .or_else(|| {
                     argument(SUBJECTS).or(listed.as_deref()).filter(|_| patch.is_none()).map(in_its_folder)
@@ -395,7 +400,7 @@ fn identity(command: &str) -> String {
 fn only_looks(command: &str) -> bool {
     const LOOKS: &[&str] = &[
         "cd", "rg", "grep", "ls", "cat", "sed", "find", "head", "tail", "which", "test", "wc", "jq", "echo",
-        "ps", "sort", "uniq", "cut", "true",
+        "ps", "sort", "uniq", "cut", "true", "nl",
     ];
     const LOOKS_OF_GIT: &[&str] = &["show", "log", "diff", "grep", "status", "branch", "blame"];
     let looks = |step: &str| {
@@ -408,6 +413,35 @@ fn only_looks(command: &str) -> bool {
     let command = QUIET.iter().fold(command.to_owned(), |command, quiet| command.replace(quiet, " "));
     let steps = steps(&command);
     !command.contains(['>', '<']) && steps.iter().filter(|step| !step.is_empty()).all(|step| looks(step))
+}
+
+/// Returns the file that a command line only shows, and the extent; `None` if it does anything else.
+fn file_shown_by(command: &str) -> Option<(String, Extent)> {
+    const SHOW: &[&str] = &["cat", "nl", "sed", "head", "tail"];
+    if !only_looks(command) {
+        return None;
+    }
+    let command =
+        QUIET.iter().fold(in_its_folder(command).to_owned(), |command, quiet| command.replace(quiet, " "));
+    let mut found = None;
+    let steps = steps(&command);
+    for (nth, step) in steps.iter().filter(|step| !step.is_empty()).enumerate() {
+        let mut words = step.split_whitespace();
+        let program = words.next().filter(|program| SHOW.contains(program))?;
+        // What an option or a script of sed's says, in quotes or not, begins with a digit.
+        let is_operand =
+            |word: &&str| !word.starts_with(|c: char| matches!(c, '-' | '$') || c.is_ascii_digit());
+        let mut operands = words.map(|word| word.trim_matches(['"', '\''])).filter(is_operand);
+        match (nth, operands.next()) {
+            (0, Some(file)) if operands.next().is_none() && file.contains(['.', '/']) => {
+                found = Some((file.to_owned(), if program == "cat" { Extent::Whole } else { Extent::Part }));
+            }
+            // Behind a pipe, there is no other file.
+            (1.., None) => found = found.map(|(file, _)| (file, Extent::Part)),
+            _ => return None,
+        }
+    }
+    found
 }
 
 /// Redirections that write no file.
@@ -442,7 +476,7 @@ mod tests {
     #[test]
     fn a_call_is_about_a_file_a_command_or_a_question() {
         type About<'a> = (Option<(&'a str, Extent)>, &'a [&'a str], Option<&'a str>);
-        let table: [(&str, &str, About<'_>); 12] = [
+        let table: [(&str, &str, About<'_>); 18] = [
             ("Read", r#"{"file_path":"a.rs"}"#, (Some(("a.rs", Extent::Whole)), &[], Some("a.rs"))),
             ("Read", r#"{"file_path":"a.rs","limit":9}"#, (Some(("a.rs", Extent::Part)), &[], Some("a.rs"))),
             (
@@ -456,6 +490,20 @@ mod tests {
             ("Bash", r##"{"command":"# look\ncd /a\nls -l"}"##, (None, &[], Some("ls -l"))),
             ("Bash", r#"{"command":"cd /a; ls -l"}"#, (None, &[], Some("ls -l"))),
             ("Bash", r#"{"command":"cd /a"}"#, (None, &[], Some("cd /a"))),
+            ("Bash", r#"{"command":"cat a.rs"}"#, (Some(("a.rs", Extent::Whole)), &[], Some("a.rs"))),
+            (
+                "shell",
+                r#"{"command":["bash","-lc","cd /a && sed -n '1,40p' src/a.rs 2>/dev/null"]}"#,
+                (Some(("src/a.rs", Extent::Part)), &[], Some("src/a.rs")),
+            ),
+            (
+                "Bash",
+                r#"{"command":"nl -ba a.rs | sed -n 1,40p"}"#,
+                (Some(("a.rs", Extent::Part)), &[], Some("a.rs")),
+            ),
+            ("Bash", r#"{"command":"cat a.rs b.rs"}"#, (None, &[], Some("cat a.rs b.rs"))),
+            ("Bash", r#"{"command":"cat a.rs && make"}"#, (None, &[], Some("cat a.rs && make"))),
+            ("Bash", r#"{"command":"cat > a.rs"}"#, (None, &[], Some("cat > a.rs"))),
             (
                 "apply_patch",
                 r#"{"input":"*** Begin Patch\n*** Add File: n\n*** Update File: o\n"}"#,

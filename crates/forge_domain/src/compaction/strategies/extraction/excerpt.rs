@@ -145,7 +145,7 @@ pub(super) fn short_label(label: &str) -> String {
     let mut short = String::new();
     for word in label.split(' ') {
         if short.chars().count() + word.chars().count() >= SHORT_LABEL_CHARS {
-            let name = word.trim_end_matches('/').rsplit_once('/').map_or("", |(_, name)| name);
+            let name = word.trim_end_matches('/').rfind('/').map_or("", |slash| &word[slash + 1..]);
             short.push_str(if name.is_empty() { " …" } else { " …/" });
             short.push_str(name);
             break;
@@ -254,6 +254,24 @@ mod tests {
             let messages: Vec<ContextMessage> = messages.into_iter().cloned().collect();
             let (number, label) = place_of(&messages, position);
             assert_eq!((number, label.as_str()), expected);
+        }
+    }
+
+    #[test]
+    fn a_further_passage_of_a_source_has_a_short_label() {
+        for (label, expected) in [
+            ("m7 read src/a.rs", "m7 read src/a.rs"),
+            (
+                "m7 ask where the notes of the first meeting in March are kept",
+                "m7 ask where the notes of the first meeting in …",
+            ),
+            ("m7 read crates/forge_domain/src/compaction/strategies/a.rs", "m7 read …/a.rs"),
+            (
+                "m7 fetch https://example.org/a-page-about-the-first-meeting/",
+                "m7 fetch …/a-page-about-the-first-meeting/",
+            ),
+        ] {
+            assert_eq!(short_label(label), expected);
         }
     }
 

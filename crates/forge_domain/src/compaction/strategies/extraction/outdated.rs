@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::passage::Passage;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::{ByTerm, Features, Line, hash, split_number};
-use crate::compaction::findings::{Deed, FileState, PATCH_START, Touch};
+use crate::compaction::findings::{Deed, FileState, Touch};
 use crate::{Context, ContextMessage, Role};
 
 /// The latest changes of files, each by the position of its message. Calls that failed changed nothing.
@@ -63,16 +63,9 @@ impl<'a> Changes<'a> {
     }
 
     fn take_lines(&mut self, features: &Features, position: usize) {
-        let is_patch = features.text.contains(PATCH_START);
         for line in features.lines.iter().filter(|line| line.is_call) {
-            let text = features.line(line);
-            let (lines, text) = match text.strip_prefix(['-', '+']).filter(|_| is_patch) {
-                Some(rest) if text.starts_with('-') => (&mut self.removed, rest),
-                Some(rest) => (&mut self.added, rest),
-                None if line.is_old => (&mut self.removed, text),
-                None => (&mut self.added, text),
-            };
-            let latest = lines.entry(hash(text.trim())).or_default();
+            let lines = if line.is_old { &mut self.removed } else { &mut self.added };
+            let latest = lines.entry(hash(features.line(line).trim())).or_default();
             *latest = position.max(*latest);
         }
     }

@@ -73,15 +73,18 @@ impl Passage {
     pub(super) fn moved(&self, features: &Features, lines_from: u32, most_lines: u32) -> Self {
         let lines = &features.lines[lines_from as usize..];
         let start = indented_start(&features.text, lines[0].start);
-        let fits = |(nth, line): &(usize, &Line)| {
+        let mut imports = Imports::default();
+        let mut fits = |(nth, line): &(usize, &Line)| {
+            let is_import = imports.pass(&features.text, line);
             (*nth as u32) < most_lines
+                && !(is_import && *nth > 0)
                 && line.end - start <= WORK_BYTES
                 && line.is_call == lines[0].is_call
                 && !(line.begins_call && *nth > 0)
                 && !line.is_old
                 && !is_omission(features.line(line))
         };
-        let n_lines = lines.iter().enumerate().take_while(fits).count().max(1);
+        let n_lines = lines.iter().enumerate().take_while(|line| fits(line)).count().max(1);
         Self {
             start,
             end: lines[n_lines - 1].end,
@@ -186,7 +189,7 @@ pub(super) fn passages(
         let text = &features.text[passage.start as usize..passage.end as usize];
         match passage.origin {
             Origin::Agent if is_listing(text, is_bare) => passage.origin = Origin::Code,
-            Origin::Work => passage.only_names |= is_listing(text, is_name),
+            Origin::Agent | Origin::Work => passage.only_names |= is_listing(text, is_name),
             _ => (),
         }
     }
@@ -524,5 +527,36 @@ mod tests {
             let text = passage.text(std::slice::from_ref(&message));
             assert!(text.starts_with("Sentence ") && text.ends_with("the end."), "{text}");
         }
+    }
+
+    #[test]
+    fn what_only_names_things_is_told_apart() {
+        let of_result = |text: &str| {
+            let call =
+                ToolCall { id: "c".into(), name: ToolName::new("Read").unwrap(), arguments: "{}".into() };
+            let message = ContextMessage::count(Message::tool(ToolResult::answer(&call, text)), &Characters);
+            passages(&message, 0, Origin::Work, 0..message.features().lines.len())
+        };
+        for (text, expected) in [
+            ("src/a.rs\nsrc/b.rs\n./tests/\nREADME.md", true),
+            ("├── door_keys/\n├── gate_keys/\n└── documents/\n    └── index.md", true),
+            ("- `index`\n- `inequality`\n- `infrastructure`\n- `land-reform`", true),
+            ("* [Home](index.html)\n* [Menu](menu.html)\n* [Docs](docs.html)\n* [News](news.html)", true),
+            ("  1\tindex\n  2\tlancet\n  3\tland\n  4\tlaw", true),
+            ("depth=12\nwidth=40\nheight=9\ncolour=red", false),
+            ("a,12,9\nb,13,8\nc,14,7\nd,15,6", false),
+            ("open the door\nturn the key\npush it twice\nclose it", false),
+            ("扉を開ける\n鍵を回す\n二度押す\n閉める", false),
+            ("src/a.rs\nsrc/b.rs", false),
+        ] {
+            let found = of_result(text);
+            assert!(found.iter().all(|passage| passage.only_names == expected), "{text}");
+        }
+        let file =
+            "*** Add File: a.go\nimport (\n\t\"errors\"\n\t\"strings\"\n)\n\nfunc open(door string) {\n";
+        let call = ToolCall { id: "c".into(), name: ToolName::new("Read").unwrap(), arguments: "{}".into() };
+        let message = ContextMessage::count(Message::tool(ToolResult::answer(&call, file)), &Characters);
+        let first = of_result(file)[0].moved(message.features(), 0, WORK_LINES);
+        assert_eq!(first.text(std::slice::from_ref(&message)), "*** Add File: a.go");
     }
 }

@@ -42,7 +42,16 @@ pub(super) fn newest_steps<'a>(
     folder: &'a Folder,
 ) -> impl Iterator<Item = Step> + 'a {
     let leaving = (0..material.sources.len()).rev().filter(|position| leaves[*position]);
-    let mut done = leaving.filter_map(|position| Done::at(position, material, leaves, folder)).peekable();
+    let done = leaving.filter_map(|position| Done::at(position, material, leaves, folder));
+    // That a file was read is plain if the next call changed it.
+    let mut changed: Option<String> = None;
+    let mut done = done
+        .filter(move |done| {
+            let is_plain = done.reads && changed.as_ref() == Some(&done.what);
+            changed = done.changes.then(|| done.what.clone());
+            !is_plain
+        })
+        .peekable();
     std::iter::from_fn(move || {
         let mut same = vec![done.next()?];
         let mut n_files = 1;
@@ -94,6 +103,8 @@ struct Done {
     only_looks: bool,
     /// True if it read a file: how many lines that has says little.
     reads: bool,
+    /// True if it changed a file.
+    changes: bool,
     asks: bool,
     /// True if the agent said nothing before the call.
     goes_on: bool,
@@ -121,8 +132,19 @@ impl Done {
         let goes_on = calling.message().text().trim().is_empty();
         let asks = asks_the_person(asked.call) || user_words(result.message()).is_some();
         let only_looks = asked.deed.only_looks;
-        let reads = asked.deed.read().is_some() && asked.deed.failure(result).is_none();
-        Some(Self { position, label: calling.label(), tool, what, ending, only_looks, reads, asks, goes_on })
+        let is_done = asked.deed.failure(result).is_none();
+        Some(Self {
+            position,
+            label: calling.label(),
+            tool,
+            what,
+            ending,
+            only_looks,
+            reads: is_done && asked.deed.read().is_some(),
+            changes: is_done && asked.deed.changes_files(),
+            asks,
+            goes_on,
+        })
     }
 
     /// Checks whether it is one step with the calls after it, which are about `n_files` files. Whatever the
@@ -304,6 +326,49 @@ mod tests {
             let asked = answered_call(&context, 1).unwrap();
             assert_eq!(ending(&asked, &context.messages()[1], None).unwrap(), expected);
         }
+    }
+
+    #[test]
+    fn looks_at_files_are_one_step() {
+        let done = |n: usize, tool: &str, what: &str, ending: &str| Done {
+            position: n,
+            label: format!("m{n}"),
+            tool: tool.to_owned(),
+            what: format!(" {what}"),
+            ending: ending.to_owned(),
+            only_looks: tool != "run",
+            reads: tool == "read",
+            changes: false,
+            asks: false,
+            goes_on: n % 2 == 0,
+        };
+        let read = |n, what| done(n, "read", what, "9 lines");
+        for (calls, expected) in [
+            (vec![read(1, "a.rs")], "m1 read a.rs: 9 lines"),
+            (vec![read(1, "a.rs"), read(3, "b.rs")], "m1, m3 read: a.rs, b.rs"),
+            (vec![read(1, "a.rs"), done(3, "read", "a.rs", "4 lines")], "m1, m3 read a.rs: 9 lines"),
+            (
+                vec![read(1, "a.rs"), read(3, "b.rs"), read(5, "a.rs"), read(7, "a.rs"), read(9, "a.rs")],
+                "m1–m9 read: a.rs (4 times), b.rs",
+            ),
+            ((1..6).map(|n| done(n, "look", "door", "open")).collect(), "m1–m5 look door (5 times): open"),
+        ] {
+            assert_eq!(entry_of(&calls).as_str(), expected);
+        }
+        let later = [done(4, "run", "make", "done")];
+        for (before, n_files, expected) in [
+            (done(3, "run", "make", "done"), 1, true),
+            (done(3, "run", "make", "failed"), 1, false),
+            (done(3, "look", "make", "done"), 1, false),
+        ] {
+            assert_eq!(before.is_one_step_with(&later, n_files), expected, "{}", before.ending);
+        }
+        let spoken = [done(5, "run", "make", "done")];
+        assert!(!done(3, "run", "make", "done").is_one_step_with(&spoken, 1));
+        let files = [read(5, "a.rs")];
+        assert!(read(3, "b.rs").is_one_step_with(&files, 1));
+        assert!(!read(3, "b.rs").is_one_step_with(&files, MOST_FILES));
+        assert!(read(3, "a.rs").is_one_step_with(&files, MOST_FILES));
     }
 
     #[test]

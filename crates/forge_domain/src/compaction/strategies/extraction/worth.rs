@@ -343,7 +343,12 @@ impl<'a> Worth<'a> {
             passage.origin == Origin::Work && self.messages[passage.message as usize].role() == Role::User;
         let sum = f64::from(sum) * if is_note { NOTED } else { 1.0 };
         // A question may be about an earlier state of the file.
-        let sum = sum * if passage.tells_little() && purpose != Purpose::Answer { TELLS_LITTLE } else { 1.0 };
+        let sum = match purpose {
+            Purpose::Answer | Purpose::Newest => sum,
+            Purpose::Work | Purpose::Written if passage.only_names => 0.0,
+            _ if passage.tells_little() => sum * TELLS_LITTLE,
+            _ => sum,
+        };
         sum * self.lateness(passage, purpose) / cost.of(passage.n_bytes())
     }
 
@@ -422,6 +427,7 @@ impl<'a> Worth<'a> {
     /// answer stands below.
     fn with_what_is_below(&self, line: &Passage) -> Option<Passage> {
         let is_short = line.n_bytes() <= SHORT_BYTES
+            && !line.only_names
             && matches!(line.origin, Origin::Work | Origin::Code | Origin::Agent);
         let features = self.messages[line.message as usize].features();
         is_short.then(|| line.moved(features, line.lines_from, BELOW_LINES))
@@ -495,7 +501,9 @@ impl<'a> Worth<'a> {
                 continue;
             }
             let moved = if is_answer { self.begun_at_best_line(&passage) } else { None };
-            let whole = if may_fit { take(moved.as_ref().unwrap_or(&passage), room) } else { None };
+            // Of a listing, the line that answers is enough.
+            let is_part = !may_fit || is_answer && passage.only_names;
+            let whole = if is_part { None } else { take(moved.as_ref().unwrap_or(&passage), room) };
             let taken = match whole {
                 Some(tokens) => Some((tokens, terms.to_vec())),
                 None if !is_answer => None,
