@@ -36,6 +36,7 @@ mod ladder;
 mod loss;
 mod statistics;
 mod answered_call;
+mod arguments;
 mod asked_lines;
 mod names;
 mod stub;

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 pub(crate) use self::signature::Signature;
 pub(crate) use self::term::{ByTerm, Kind, Term, TermHasher, form_hash, hash};
+use super::arguments::{PATCH_END, PATCH_START, is_of_old, tells_what};
 use super::envelope::unwrapped;
-use super::findings::{PATCH_END, PATCH_START};
 use crate::conversation::is_word_by_itself;
 use crate::{Body, ContextMessage, Message, ToolCall};
 
@@ -203,14 +203,6 @@ struct Written {
     block_end: Option<usize>,
 }
 
-/// The first words of the names of arguments that hold the text which another one replaces.
-const OLD: [&str; 4] = ["old", "search", "find", "original"];
-
-fn is_of_old(name: &str) -> bool {
-    let ends = |rest: &str| !rest.starts_with(char::is_lowercase);
-    OLD.iter().any(|old| name.strip_prefix(old).is_some_and(ends))
-}
-
 impl Written {
     fn of(message: &Message) -> Self {
         let text = match &message.body {
@@ -232,7 +224,7 @@ impl Written {
         self.text.push_str(call.name.as_str());
         match serde_json::from_str::<Value>(&call.arguments) {
             Ok(arguments) => self.push_values(&arguments),
-            Err(_) => self.push_value(&call.arguments),
+            Err(_) => self.push_value(&call.arguments, call.arguments.contains(is_line_break)),
         }
     }
 
@@ -242,8 +234,8 @@ impl Written {
             // Behind a text, a number is a limit or another option, and a dot the folder.
             Value::Number(_) if is_behind_block => {}
             Value::String(dot) if is_behind_block && dot == "." => {}
-            Value::String(value) => self.push_value(value),
-            Value::Number(number) => self.push_value(&number.to_string()),
+            Value::String(value) => self.push_value(value, value.contains(is_line_break)),
+            Value::Number(number) => self.push_value(&number.to_string(), false),
             Value::Array(values) => values.iter().for_each(|value| self.push_values(value)),
             Value::Object(fields) => {
                 for (name, value) in fields {
@@ -253,6 +245,9 @@ impl Written {
                         let start = self.text.len();
                         self.push_values(value);
                         self.old.push(start..self.text.len());
+                    } else if let Some(text) = value.as_str().filter(|text| *text != "." && !tells_what(name))
+                    {
+                        self.push_value(text, text.contains(is_line_break) || is_content(text));
                     } else {
                         self.push_values(value);
                     }
@@ -262,12 +257,11 @@ impl Written {
         }
     }
 
-    /// Appends a value: one of a single line continues the line; one of several lines starts a new one, and
-    /// stands apart from what follows it.
-    fn push_value(&mut self, value: &str) {
+    /// Appends a value: it continues the line, or, as a block, starts a new one and stands apart from what
+    /// follows it.
+    fn push_value(&mut self, value: &str, is_block: bool) {
         let is_behind = |end: Option<usize>| end == Some(self.text.len());
         let is_apart = is_behind(self.old.last().map(|old| old.end)) || is_behind(self.block_end);
-        let is_block = value.contains(is_line_break);
         self.text.push_str(match (is_apart, is_block) {
             (true, _) => "\n\n",
             (false, true) => "\n",
@@ -311,10 +305,17 @@ impl Written {
     }
 }
 
+/// The number of words from which on a line is no option of a call: it is what the call writes or asks.
+const LEAST_CONTENT: usize = 5;
+
+fn is_content(line: &str) -> bool {
+    line.split_whitespace().nth(LEAST_CONTENT - 1).is_some()
+}
+
 /// The mark of a part of a patch.
 const HUNK: &str = "@@";
 
-/// What stands between the number of a line and the line: a blank only in a column of numbers.
+/// The marks between the number of a line and the line: a blank only in a column of numbers.
 const NUMBER_ENDS: [char; 5] = [' ', '→', '\t', '|', ':'];
 
 /// Splits a line into the number in front of it and the rest, as the tools that read files write it.
@@ -632,6 +633,11 @@ mod tests {
             (edit, &["open_one()"][..], &["Edit a.rs", "open_two()"][..]),
             (found, &["open_one()"], &["Edit", "open_two()", "shut_two()", "a.rs", "shut_three()"]),
             (edits, &["open_one()", "shut_one()", "read_one()"], &["Edit a.rs", "shut_one()", "read_two()"]),
+            (
+                json!({"command": "insert", "path": "a.rs", "line": 9, "text": "if is_open(door) { close_it(door) }"}),
+                &[],
+                &["Edit insert a.rs 9", "if is_open(door) { close_it(door) }"],
+            ),
         ] {
             let name = ToolName::new("Edit").unwrap();
             let call = ToolCall { id: "c".into(), name, arguments: arguments.to_string() };

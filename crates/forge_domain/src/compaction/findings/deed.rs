@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{Failure, MAX_CHARS};
+use crate::compaction::arguments::{PATCH_START, PATHS, SOUGHT, SUBJECTS};
 use crate::compaction::features::{hash, is_line_break};
 use crate::{ContextMessage, ToolCall};
 
@@ -48,18 +49,6 @@ pub(crate) enum Extent {
     /// The part that its other arguments describe.
     Part,
 }
-
-/// The beginning and the end of a patch in the form that some agents apply.
-pub(crate) const PATCH_START: &str = "*** Begin Patch";
-pub(crate) const PATCH_END: &str = "*** End Patch";
-
-/// Arguments that name a file.
-const PATHS: &[&str] = &["file_path", "path", "notebook_path", "filePath", "file", "filename"];
-/// Arguments that tell what a call is, if none names a file.
-const SUBJECTS: &[&str] = &["command", "cmd", "query", "pattern", "url", "name", "id"];
-
-/// Arguments that tell what is looked for in a path.
-const SOUGHT: &[&str] = &["pattern", "query", "regex"];
 
 /// The effect on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -319,6 +308,9 @@ const CHECKS: &[&str] = &[
 /// The tasks of a runner that only change what is installed, such as `pytest` itself.
 const INSTALLS: &[&str] = &["add", "i", "install", "remove", "uninstall", "upgrade"];
 
+/// Options by which a check only tells what it would do.
+const LISTS: &[&str] = &["--collect-only", "--dry-run", "--just-print", "--list", "--listTests", "--co"];
+
 /// Commands that run the one after them.
 const WRAPPERS: &[&str] = &["env", "nice", "sudo", "time", "timeout", "xvfb-run"];
 
@@ -342,10 +334,11 @@ fn check_in(command: &str) -> Option<Check> {
         let (runner, told) = words.split_first_mut()?;
         *runner = without_folder(runner);
         let mut tasks = told.iter().take_while(|word| !INSTALLS.contains(word));
+        let only_lists = told.iter().any(|word| LISTS.contains(word) || *runner == "make" && *word == "-n");
         let is_check =
             CHECKERS.contains(runner) || is_runner(runner) && tasks.any(|word| is_one_of(CHECKS, word));
         let is_test = words.iter().any(|word| is_one_of(TESTS, word));
-        is_check.then_some((step, is_test))
+        (is_check && !only_lists).then_some((step, is_test))
     });
     let (step, is_test) = found?;
     // What is left of `2>&1`.

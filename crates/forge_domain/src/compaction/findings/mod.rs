@@ -3,7 +3,7 @@
 mod deed;
 mod failure;
 
-pub(crate) use self::deed::{Check, Deed, Extent, FileState, PATCH_END, PATCH_START, Touch};
+pub(crate) use self::deed::{Check, Deed, Extent, FileState, Touch};
 pub(crate) use self::failure::Failure;
 use crate::{Body, ContextMessage, Message};
 

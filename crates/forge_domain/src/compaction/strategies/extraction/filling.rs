@@ -47,6 +47,8 @@ mod share {
     pub(super) const STATEMENTS: u64 = 72;
     /// The person's answers to the agent's questions.
     pub(super) const ANSWERED: u64 = 30;
+    /// The agent's words before an answer of the person's in a few words.
+    pub(super) const ASKED: u64 = 12;
     /// The calls, each with how it ended: the newest before what was written and said, and those before them.
     pub(super) const NEWEST_STEPS: u64 = 10;
     pub(super) const STEPS: u64 = 35;
@@ -59,6 +61,8 @@ mod share {
 const N_NEWEST: usize = 3;
 /// The number of calls of which those that did more than look are told before what was written.
 const N_NEWEST_STEPS: usize = 12;
+/// Most characters of an answer of the person's that says nothing by itself.
+const SHORT_ANSWER_CHARS: usize = 16;
 /// The approximate cost of a line's indentation and end.
 const LINE_TOKENS: u64 = 1;
 
@@ -208,6 +212,10 @@ impl Folding<'_> {
         choice.pick_in_turn(share::SAID, &[&is_said_whole, &is_said_at_an_end, &is_said]);
         let answered = newest_steps(self.material, self.leaves, folder).filter(|step| step.asks);
         choice.take_steps(&mut answered.peekable(), share::ANSWERED);
+        let asked = self.asked();
+        choice.pick(share::ASKED, Purpose::Newest, &|passage| {
+            passage.origin == Origin::Agent && asked.contains(&(passage.message as usize))
+        });
         choice.pick(share::NEWEST, Purpose::Newest, &is_newest);
         choice.take_what_left(&contents, most_contents);
         let newest_done = newest_steps(self.material, self.leaves, folder).take(N_NEWEST_STEPS);
@@ -348,6 +356,23 @@ impl Folding<'_> {
     fn has_agent_text(&self, position: usize) -> bool {
         let message = self.material.sources[position].message();
         message.role() == Role::Assistant && !message.text().trim().is_empty()
+    }
+
+    /// Returns the positions of the agent's texts that leave and that the person answered in a few words,
+    /// which say nothing by themselves.
+    fn asked(&self) -> HashSet<usize> {
+        let is_short = |source: &ContextMessage| {
+            let said = source.message().text();
+            source.starts_turn() && said.trim().chars().nth(SHORT_ANSWER_CHARS).is_none()
+        };
+        let sources = self.material.sources.iter().enumerate();
+        let answers = sources.filter(|(_, source)| is_short(source)).map(|(position, _)| position);
+        let asked = answers.filter_map(|position| {
+            let before =
+                (0..position).rev().take_while(|before| !self.material.sources[*before].starts_turn());
+            before.into_iter().find(|before| self.has_agent_text(*before))
+        });
+        asked.filter(|position| self.leaves[*position]).collect()
     }
 
     /// Returns the positions of the agent's newest texts that leave, and of the text that the latest request

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::passage::is_omission;
 use super::record::{OpenError, Record};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::findings::{Check, Deed, Failure, FileState, Touch};
@@ -54,14 +55,19 @@ impl<'a> Ledger<'a> {
         let mut answers: Vec<_> = answers.filter(|(_, result)| !is_gone(result.message())).collect();
         answers.sort_unstable_by_key(|(asked, _)| asked.place);
         for (asked, result) in answers {
-            self.take(asked.deed, asked.deed.failure(result));
+            // An argument may have been shortened since.
+            let deed =
+                sources[asked.place.message].findings().deeds.get(asked.place.nth).unwrap_or(asked.deed);
+            self.take(deed, deed.failure(result));
         }
     }
 
     fn take(&mut self, deed: &'a Deed, failure: Option<&'a Failure>) {
         self.n_exchanges += 1;
         if failure.is_none() {
-            for (path, touch) in deed.touches.iter().filter(|(path, _)| path.len() <= MAX_PATH) {
+            // Of a path that was shortened, no file is known.
+            let is_whole = |path: &str| path.len() <= MAX_PATH && !path.lines().any(is_omission);
+            for (path, touch) in deed.touches.iter().filter(|(path, _)| is_whole(path)) {
                 self.touch(path, *touch);
             }
             deed.removes.iter().for_each(|removed| self.remove(removed));
@@ -73,7 +79,8 @@ impl<'a> Ledger<'a> {
         match failure {
             None => self.open.retain(|(open, _)| deed.keys.iter().all(|key| key != open)),
             Some(Failure { line: Some(line), .. }) if !deed.only_looks => {
-                self.open.retain(|(_, known)| known != line);
+                // What failed in another way got past what failed before.
+                self.open.retain(|(open, known)| open != key && known != line);
                 self.open.push((key, line));
             }
             Some(_) => {}
@@ -103,8 +110,8 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Takes note that files that were changed are gone, alone or with their folder. Others are no part of the
-    /// work: what a build left, temporary files. The name may be relative to where the command ran.
+    /// Notes that changed files are gone, alone or with their folder. Others are no part of the work: the
+    /// output of a build, temporary files. The name may be relative to where the command ran.
     fn remove(&mut self, removed: &str) {
         let is_gone = |path: &str| {
             let rest = path.strip_prefix(removed).filter(|rest| rest.is_empty() || rest.starts_with('/'));

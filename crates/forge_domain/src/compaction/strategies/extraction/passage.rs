@@ -299,7 +299,7 @@ fn is_in_sentence(before: &str, gap: &str) -> bool {
 }
 
 /// Checks whether a line only says that an earlier compaction cut a text there.
-fn is_omission(line: &str) -> bool {
+pub(super) fn is_omission(line: &str) -> bool {
     line.starts_with("[... ") && line.ends_with(" omitted ...]")
 }
 
@@ -542,7 +542,7 @@ mod tests {
             ("├── door_keys/\n├── gate_keys/\n└── documents/\n    └── index.md", true),
             ("- `index`\n- `inequality`\n- `infrastructure`\n- `land-reform`", true),
             ("* [Home](index.html)\n* [Menu](menu.html)\n* [Docs](docs.html)\n* [News](news.html)", true),
-            ("  1\tindex\n  2\tlancet\n  3\tland\n  4\tlaw", true),
+            ("  1\tindexing\n  2\tlancets\n  3\tlandscape\n  4\tlawyers", true),
             ("depth=12\nwidth=40\nheight=9\ncolour=red", false),
             ("a,12,9\nb,13,8\nc,14,7\nd,15,6", false),
             ("open the door\nturn the key\npush it twice\nclose it", false),

@@ -97,7 +97,7 @@ struct Done {
     /// The label of the message that calls.
     label: String,
     tool: String,
-    /// What the call is about, with a blank before it.
+    /// The subject of the call, with a blank before it.
     what: String,
     ending: String,
     only_looks: bool,

@@ -41,7 +41,11 @@ pub(super) struct Candidates {
     /// True for each that was chosen: what is told once is not weighed again.
     is_chosen: Vec<bool>,
     /// Those that were chosen as answers, to whichever question.
-    answers: Vec<Answer>,
+    answers: Vec<Said>,
+    /// The statements of the agent that were chosen.
+    told: Vec<Said>,
+    /// Their number in each message, by its position.
+    n_told: Vec<u16>,
 }
 
 impl Candidates {
@@ -64,6 +68,15 @@ impl Candidates {
         let others = self.answers.iter().filter(|answer| answer.message != message);
         others.filter(|answer| answer.has_nearly_all(terms)).nth(MOST_REPEATED - 1).is_some()
     }
+
+    /// Checks whether the agent says nearly the same in one that was chosen, by what each term `says`: one
+    /// number makes a difference if it is rare.
+    fn is_told(&self, terms: &[u32], says: impl Fn(u32) -> f32) -> bool {
+        let sum = |terms: &mut dyn Iterator<Item = &u32>| -> f32 { terms.map(|term| says(*term)).sum() };
+        let most_new = sum(&mut terms.iter()) * MOST_NEW;
+        let is_same = |told: &Said| sum(&mut terms.iter().filter(|term| !told.has(**term))) <= most_new;
+        terms.len() >= LEAST_TOLD && self.told.iter().any(is_same)
+    }
 }
 
 /// The occurrence of a term that a question names: the number of its line, and its own.
@@ -81,8 +94,8 @@ fn part<'a, T>(all: &'a [T], ends: &[u32], index: usize) -> &'a [T] {
     &all[begin as usize..ends[index] as usize]
 }
 
-/// A passage or a line that was chosen as an answer: its message, and the numbers of its terms, sorted.
-struct Answer {
+/// A passage or a line that was chosen: its message, and the numbers of its terms, sorted.
+struct Said {
     message: u32,
     terms: Vec<u32>,
     /// A bit for the last digits of each number: most terms of other texts are told apart by it.
@@ -92,7 +105,7 @@ struct Answer {
 /// The number of last digits that are told apart.
 const DIGITS: usize = 256;
 
-impl Answer {
+impl Said {
     fn of(message: u32, mut terms: Vec<u32>) -> Self {
         terms.sort_unstable();
         let mut digits = [0; DIGITS / 64];
@@ -275,6 +288,8 @@ impl<'a> Worth<'a> {
             lines_with: vec![0; self.numbers.len()],
             is_chosen: vec![false; n_passages],
             answers: Vec::new(),
+            told: Vec::new(),
+            n_told: vec![0; self.messages.len()],
         };
         // The last passage that has each term, by one more than its index: a passage has each term once.
         let mut last_in = vec![0; self.numbers.len()];
@@ -349,7 +364,11 @@ impl<'a> Worth<'a> {
             _ if passage.tells_little() => sum * TELLS_LITTLE,
             _ => sum,
         };
-        sum * self.lateness(passage, purpose) / cost.of(passage.n_bytes())
+        let n_told = match purpose {
+            Purpose::Statement => candidates.n_told[passage.message as usize],
+            _ => 0,
+        };
+        sum * TOLD_OF.powi(n_told.into()) * self.lateness(passage, purpose) / cost.of(passage.n_bytes())
     }
 
     /// Returns the share of its worth that a statement has: less if it ends with a question. In talk, who
@@ -362,12 +381,13 @@ impl<'a> Worth<'a> {
         }
     }
 
-    /// Returns the share of its worth that a passage has at its age. What was concluded early is as true as
-    /// what was concluded late.
+    /// Returns the share of its worth that a passage has at its age. What was concluded early may be as true
+    /// as what was concluded late; of two that say the same, the later one is valid.
     fn lateness(&self, passage: &Passage, purpose: Purpose) -> f64 {
         let age = f64::from(passage.message + 1) / self.messages.len().max(1) as f64;
         match purpose {
-            Purpose::Statement => 1.0,
+            Purpose::Statement if self.is_talk => 1.0,
+            Purpose::Statement => OLD_STATEMENT + (1.0 - OLD_STATEMENT) * age,
             Purpose::Written => age.powi(NEWNESS),
             Purpose::Answer => OLD_ANSWER + (1.0 - OLD_ANSWER) * age,
             Purpose::Newest | Purpose::Work => OLD + (1.0 - OLD) * age,
@@ -497,7 +517,10 @@ impl<'a> Worth<'a> {
             }
             let passage = candidates.passages[top.index as usize];
             let is_answered = |terms: &[u32]| is_answer && candidates.is_answered(passage.message, terms);
-            if is_answered(terms) {
+            let is_agents = passage.origin == Origin::Agent;
+            let says = |term: u32| self.worth[term as usize].says;
+            let is_told = || is_agents && purpose == Purpose::Statement && candidates.is_told(terms, says);
+            if is_answered(terms) || is_told() {
                 continue;
             }
             let moved = if is_answer { self.begun_at_best_line(&passage) } else { None };
@@ -526,8 +549,12 @@ impl<'a> Worth<'a> {
                 self.worth[*number as usize].open *= SAID_AGAIN;
             }
             candidates.is_chosen[top.index as usize] = whole.is_some();
+            if is_agents {
+                candidates.told.push(Said::of(passage.message, told.clone()));
+                candidates.n_told[passage.message as usize] += 1;
+            }
             if is_answer {
-                candidates.answers.push(Answer::of(passage.message, told));
+                candidates.answers.push(Said::of(passage.message, told));
             }
         }
         room
@@ -544,6 +571,8 @@ const ASKED: f32 = 2.0;
 const ASKED_IN_TALK: f32 = 5.0;
 /// The share of its worth that a question has: it tells less than its answer.
 const ASKS_BACK: f32 = 0.3;
+/// The factor of a statement for each that was chosen of the same message: of a long plan, some is enough.
+const TOLD_OF: f64 = 0.85;
 /// The share of its worth that a text which ends with a question has in talk.
 const ASKS_IN_THE_END: f32 = 0.7;
 const QUESTION_MARKS: [char; 3] = ['?', '？', '؟'];
@@ -557,6 +586,7 @@ const SAID_AGAIN: f32 = 0.3;
 /// nearly the same later may be the valid value, but what says less is none.
 const OLD: f64 = 0.5;
 const OLD_ANSWER: f64 = 0.8;
+const OLD_STATEMENT: f64 = 0.9;
 /// The power of a passage's position, from 0 to 1 for the newest, by which its worth falls where the newest
 /// is wanted.
 const NEWNESS: i32 = 8;
@@ -568,6 +598,10 @@ const ANSWERS: f64 = 0.5;
 /// An answer repeats another message's if at most this share of its terms is new, in percent; and the most
 /// messages that say the same: a value may have changed between them.
 const NEW_PERCENT: usize = 25;
+/// The share of what a statement says that is new, at most, if it says nearly the same as another one. Of
+/// fewer terms, none does.
+const MOST_NEW: f32 = 0.15;
+const LEAST_TOLD: usize = 4;
 const MOST_REPEATED: usize = 2;
 /// The least share of a passage's answer that one of its lines has to have to stand for it.
 const LEAST_OF_ANSWER: f32 = 0.5;

@@ -1,0 +1,26 @@
+//! The arguments of calls by their names, and the marks of patches in them.
+
+/// The beginning and the end of a patch in the form that some agents apply.
+pub(super) const PATCH_START: &str = "*** Begin Patch";
+pub(super) const PATCH_END: &str = "*** End Patch";
+
+/// Arguments that name a file.
+pub(super) const PATHS: &[&str] = &["file_path", "path", "notebook_path", "filePath", "file", "filename"];
+/// Arguments that tell what a call is, if none names a file.
+pub(super) const SUBJECTS: &[&str] = &["command", "cmd", "query", "pattern", "url", "name", "id"];
+
+/// Arguments that tell what is looked for in a path.
+pub(super) const SOUGHT: &[&str] = &["pattern", "query", "regex"];
+
+/// Checks whether an argument of that name tells what a call is: its label has it.
+pub(super) fn tells_what(name: &str) -> bool {
+    [PATHS, SUBJECTS, SOUGHT].iter().any(|names| names.contains(&name)) || name == "description"
+}
+
+/// The first words of the names of arguments that hold the text which another one replaces.
+const OLD: [&str; 4] = ["old", "search", "find", "original"];
+
+pub(super) fn is_of_old(name: &str) -> bool {
+    let ends = |rest: &str| !rest.starts_with(char::is_lowercase);
+    OLD.iter().any(|old| name.strip_prefix(old).is_some_and(ends))
+}
