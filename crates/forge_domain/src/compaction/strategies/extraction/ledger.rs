@@ -113,13 +113,21 @@ impl<'a> Ledger<'a> {
     /// Notes that changed files are gone, alone or with their folder. Others are no part of the work: the
     /// output of a build, temporary files. The name may be relative to where the command ran.
     fn remove(&mut self, removed: &str) {
-        let is_gone = |path: &str| {
-            let rest = path.strip_prefix(removed).filter(|rest| rest.is_empty() || rest.starts_with('/'));
-            rest.is_some() || path.strip_suffix(removed).is_some_and(|folder| folder.ends_with('/'))
+        let is_in = |path: &str| {
+            path.strip_prefix(removed).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        for path in self.files.keys().copied().filter(|path| is_gone(path)).collect::<Vec<_>>() {
-            self.set(path, FileState::Deleted);
+        let ends_so = |path: &str| path.strip_suffix(removed).is_some_and(|folder| folder.ends_with('/'));
+        let found = |is_gone: &dyn Fn(&str) -> bool| -> Vec<&'a str> {
+            self.files.keys().copied().filter(|path| is_gone(path)).collect()
+        };
+        let mut gone = found(&is_in);
+        if gone.is_empty() {
+            // Of two files of that name, it may be either.
+            gone = Some(found(&ends_so)).filter(|found| found.len() == 1).unwrap_or_default();
         }
+        // In an order that is always the same.
+        gone.sort_unstable();
+        gone.into_iter().for_each(|path| self.set(path, FileState::Deleted));
     }
 
     fn set(&mut self, path: &'a str, state: FileState) {
@@ -222,6 +230,8 @@ mod tests {
                 vec![
                     ("Write", path("/w/a.py"), "ok"),
                     ("Write", path("/w/b/c.py"), "ok"),
+                    ("Write", path("/w/b/e.py"), "ok"),
+                    ("Write", path("/w/b/d.py"), "ok"),
                     ("Write", path("/w/da.py"), "ok"),
                     (
                         "Bash",
@@ -230,7 +240,21 @@ mod tests {
                     ),
                     ("Bash", json!({"command": "git rm -r /w/b/"}), ""),
                 ],
-                vec![("/w/da.py", Created), ("/w/a.py", Deleted), ("/w/b/c.py", Deleted)],
+                vec![
+                    ("/w/da.py", Created),
+                    ("/w/a.py", Deleted),
+                    ("/w/b/c.py", Deleted),
+                    ("/w/b/d.py", Deleted),
+                    ("/w/b/e.py", Deleted),
+                ],
+            ),
+            (
+                vec![
+                    ("Write", path("/w/a/mod.rs"), "ok"),
+                    ("Write", path("/w/b/mod.rs"), "ok"),
+                    ("Bash", json!({"command": "cd b && rm mod.rs"}), ""),
+                ],
+                vec![("/w/a/mod.rs", Created), ("/w/b/mod.rs", Created)],
             ),
             (
                 vec![
