@@ -542,6 +542,7 @@ fn what_claude_code_adds_is_in_the_context_and_no_turn() {
         ("hook_success", 2, 1),
         ("hook_system_message", 1, 0),
         ("skill_listing", 1, 1),
+        ("total_tokens_reminder", 1, 1),
     ];
     assert_eq!(sums, expected.map(|(kind, records, seen)| (kind.to_owned(), records, seen)));
 }
