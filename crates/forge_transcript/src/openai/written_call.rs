@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     /// An assistant's message of a recorder, and what is taken from it: what is said, tool and arguments.
-    fn taken(entry: Value) -> Option<(String, String, Value)> {
+    fn taken(entry: &Value) -> Option<(String, String, Value)> {
         let mut message = Message::assistant(entry["content"].as_str().unwrap());
         message.extra = entry.as_object().unwrap().clone();
         message.extra.shift_remove("content");
@@ -196,7 +196,7 @@ mod tests {
         ] {
             let expected =
                 expected.map(|(said, name, arguments)| (said.to_owned(), name.to_owned(), arguments));
-            assert_eq!(taken(entry.clone()), expected, "{entry}");
+            assert_eq!(taken(&entry), expected, "{entry}");
         }
     }
 

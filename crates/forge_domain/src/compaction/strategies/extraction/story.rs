@@ -340,7 +340,7 @@ mod tests {
             reads: tool == "read",
             changes: false,
             asks: false,
-            goes_on: n % 2 == 0,
+            goes_on: n.is_multiple_of(2),
         };
         let read = |n, what| done(n, "read", what, "9 lines");
         for (calls, expected) in [
