@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use forge_domain::{Body, Content, Message, Part};
+use forge_domain::{Body, Content, Message, Part, Role};
 use forge_wire::anthropic::media_part;
 use forge_wire::openai::message_json;
 use forge_wire::{Protocol, WireError};
@@ -38,8 +38,18 @@ pub(crate) fn write_entries(revision: &Revision<'_>) -> Result<Vec<String>, Rewr
     let is_same = revision.from() == revision.to;
     let is_told = |line: &Line<'_>, record| is_in_text(revision.raw(record), &line.message());
     let mut entries = Vec::with_capacity(revision.lines.len());
+    let mut calls_in_text = false;
     for line in &revision.lines {
         let place = line.item().and_then(|item| item.places().first());
+        let own_form = is_raw && is_same;
+        if own_form && line.role() == Role::Assistant {
+            calls_in_text = place.is_some_and(|place| is_told(line, place.record));
+        }
+        // A result that was missing has the form of its call.
+        let is_told_anew = || match place {
+            Some(place) => is_told(line, place.record),
+            None => calls_in_text && line.role() == Role::Tool,
+        };
         let stays = |record| {
             let raw = revision.raw(record);
             whole.contains(&record) && (is_same || !has_own_parts(raw) && !is_told(line, record))
@@ -47,7 +57,7 @@ pub(crate) fn write_entries(revision: &Revision<'_>) -> Result<Vec<String>, Rewr
         match place.filter(|place| is_raw && stays(place.record)) {
             Some(place) if place.message == 0 => entries.push(revision.raw(place.record).to_owned()),
             Some(_) => {}
-            None if is_same && place.is_some_and(|place| is_told(line, place.record)) => {
+            None if own_form && is_told_anew() => {
                 entries.push(message_json(&in_text(&line.message())).to_string());
             }
             None if is_raw => entries.push(message_json(&line.message()).to_string()),
