@@ -26,8 +26,8 @@ const NEVER_SENT: [&str; 13] = [
     "structured_output",
 ];
 
-/// Kinds that Claude Code sends anew whenever they change, and after each compaction; those that count what
-/// is left at each step.
+/// Kinds that Claude Code sends again: whenever they change and after each compaction, or at each step if
+/// they count tokens or costs.
 const RENEWED: [&str; 11] = [
     "agent_listing_delta",
     "budget_usd",

@@ -188,13 +188,9 @@ impl Observations {
         match message.body {
             Body::Assistant { .. } => {
                 self.is_acting = holds_call(&message);
-                let had_calls = !message.calls().is_empty();
-                let message = take_call(message, &format!("call_{index}"));
-                self.call = message.calls().first().filter(|_| !had_calls).cloned();
-                if self.call.is_some() {
-                    return vec![message];
-                }
-                return self.say(message);
+                let (message, call) = take_call(message, &format!("call_{index}"));
+                self.call = call;
+                return if self.call.is_some() { vec![message] } else { self.say(message) };
             }
             Body::User(_) => {
                 let kind = message.extra.get("message_type").and_then(Value::as_str);

@@ -23,11 +23,12 @@ pub(super) fn holds_call(message: &Message) -> bool {
     message.extra.contains_key(ACTION) && message.extra.contains_key(THOUGHT)
 }
 
-/// Takes the call out of the text of an assistant, if it holds one; `id` is the call's.
-pub(super) fn take_call(message: Message, id: &str) -> Message {
-    let Body::Assistant { content: Some(content), calls } = &message.body else { return message };
+/// Takes the call out of the text of an assistant, and gives it `id`. Returns the message unchanged if its
+/// text holds none.
+pub(super) fn take_call(message: Message, id: &str) -> (Message, Option<ToolCall>) {
+    let Body::Assistant { content: Some(content), calls } = &message.body else { return (message, None) };
     if !calls.is_empty() {
-        return message;
+        return (message, None);
     }
     let text = content.to_text();
     let taken = match message.extra.get(ACTION).and_then(Value::as_str) {
@@ -35,11 +36,12 @@ pub(super) fn take_call(message: Message, id: &str) -> Message {
         None if message.extra.get(EXTRA).is_some_and(Value::is_object) => fenced(&text),
         None => None,
     };
-    let Some((said, name, arguments)) = taken else { return message };
-    let Ok(name) = ToolName::new(name) else { return message };
+    let Some((said, name, arguments)) = taken else { return (message, None) };
+    let Ok(name) = ToolName::new(name) else { return (message, None) };
     let call = ToolCall { id: id.to_owned(), name, arguments: Value::Object(arguments).to_string() };
     let content = (!said.is_empty()).then(|| Content::Text(said.to_owned()));
-    Message { body: Body::Assistant { content, calls: vec![call] }, ..message }
+    let body = Body::Assistant { content, calls: vec![call.clone()] };
+    (Message { body, ..message }, Some(call))
 }
 
 /// Makes a message of the user's the result of `call`.
@@ -95,11 +97,7 @@ fn kept<'t>(
     if action.trim().is_empty() {
         return None;
     }
-    if let Some((before, name, arguments)) = in_tags(text) {
-        return Some((before, name, arguments));
-    }
-    let said = thought.unwrap_or_default().trim();
-    Some((said, SHELL, Map::from_iter([(COMMAND.to_owned(), json!(action.trim_end()))])))
+    in_tags(text).or_else(|| Some((thought.unwrap_or_default().trim(), SHELL, command(action))))
 }
 
 /// Returns what stands before the last call in tags, its tool and its arguments.
@@ -121,10 +119,14 @@ fn in_tags(text: &str) -> Option<(&str, &str, Map<String, Value>)> {
 fn fenced(text: &str) -> Option<(&str, &'static str, Map<String, Value>)> {
     let mut parts = text.split(FENCE);
     let (before, block, after) = (parts.next()?, parts.next()?, parts.next()?);
-    let (language, command) = block.split_once('\n')?;
+    let (language, code) = block.split_once('\n')?;
     let is_run = RUN.contains(&language.trim()) && after.trim().is_empty() && parts.next().is_none();
-    let arguments = || Map::from_iter([(COMMAND.to_owned(), json!(command.trim_end()))]);
-    is_run.then(|| (before.trim(), SHELL, arguments()))
+    is_run.then(|| (before.trim(), SHELL, command(code)))
+}
+
+/// Returns the arguments of a call that is nothing but a command.
+fn command(command: &str) -> Map<String, Value> {
+    Map::from_iter([(COMMAND.to_owned(), json!(command.trim_end()))])
 }
 
 /// Returns the command of a call that is nothing else.
@@ -153,14 +155,14 @@ mod tests {
 
     use super::*;
 
-    /// An assistant's message of a recorder, and what is taken from it: what is said, tool and arguments.
+    /// Takes the call from a recorded message; returns the text before it, the tool and the arguments.
     fn taken(entry: &Value) -> Option<(String, String, Value)> {
         let mut message = Message::assistant(entry["content"].as_str().unwrap());
         message.extra = entry.as_object().unwrap().clone();
         message.extra.shift_remove("content");
-        let message = take_call(message, "call_2");
-        let call = message.calls().first()?;
-        assert_eq!(call.id, "call_2");
+        let (message, call) = take_call(message, "call_2");
+        let call = call?;
+        assert_eq!((call.id.as_str(), message.calls()), ("call_2", std::slice::from_ref(&call)));
         let arguments = serde_json::from_str(&call.arguments).unwrap();
         Some((text_of(&message), call.name.to_string(), arguments))
     }
@@ -214,7 +216,7 @@ mod tests {
                 Map::from_iter([(THOUGHT.to_owned(), json!("Look.")), (ACTION.to_owned(), json!("old"))]);
             let written = in_text(&message);
             assert_eq!(written.calls(), []);
-            let again = take_call(written, "a");
+            let (again, _) = take_call(written, "a");
             assert_eq!((text_of(&again), again.calls()), (text_of(&message), message.calls()));
         }
     }

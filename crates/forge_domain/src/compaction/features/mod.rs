@@ -298,14 +298,14 @@ impl Written {
                 None => (),
             }
         }
-        // A shell's mark for the end of its input is no content.
+        // A single word behind the patch ends the here-document that holds it.
         if after.split_whitespace().nth(1).is_some() {
             self.text.push_str(after);
         }
     }
 }
 
-/// The number of words from which on a line is no option of a call: it is what the call writes or asks.
+/// An argument of one line with at least this many words is text that the call writes, not an option.
 const LEAST_CONTENT: usize = 5;
 
 fn is_content(line: &str) -> bool {
@@ -320,7 +320,7 @@ const NUMBER_ENDS: [char; 5] = [' ', '→', '\t', '|', ':'];
 
 /// Splits a line into the number in front of it and the rest, as the tools that read files write it.
 pub(crate) fn split_number(line: &str) -> Option<(u64, &str)> {
-    // A column of numbers may have nothing but a blank behind it.
+    // An aligned number may have a blank behind it instead of a mark.
     let marks = if line.starts_with("  ") { &NUMBER_ENDS[..] } else { &NUMBER_ENDS[1..] };
     let line = line.trim_start_matches(' ');
     let end = line.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0 && !line.starts_with('0'))?;

@@ -403,7 +403,7 @@ fn only_looks(command: &str) -> bool {
         LOOKS.contains(&first) && !writes
             || first == "git" && words.next().is_some_and(|word| LOOKS_OF_GIT.contains(&word))
     };
-    let command = QUIET.iter().fold(command.to_owned(), |command, quiet| command.replace(quiet, " "));
+    let command = without_quiet(command);
     let steps = steps(&command);
     !command.contains(['>', '<']) && steps.iter().filter(|step| !step.is_empty()).all(|step| looks(step))
 }
@@ -414,14 +414,13 @@ fn file_shown_by(command: &str) -> Option<(String, Extent)> {
     if !only_looks(command) {
         return None;
     }
-    let command =
-        QUIET.iter().fold(in_its_folder(command).to_owned(), |command, quiet| command.replace(quiet, " "));
+    let command = without_quiet(in_its_folder(command));
     let mut found = None;
     let steps = steps(&command);
     for (nth, step) in steps.iter().filter(|step| !step.is_empty()).enumerate() {
         let mut words = step.split_whitespace();
         let program = words.next().filter(|program| SHOW.contains(program))?;
-        // What an option or a script of sed's says, in quotes or not, begins with a digit.
+        // The value of an option and a script for `sed` begin with a digit.
         let is_operand =
             |word: &&str| !word.starts_with(|c: char| matches!(c, '-' | '$') || c.is_ascii_digit());
         let mut operands = words.map(|word| word.trim_matches(['"', '\''])).filter(is_operand);
@@ -429,7 +428,7 @@ fn file_shown_by(command: &str) -> Option<(String, Extent)> {
             (0, Some(file)) if operands.next().is_none() && file.contains(['.', '/']) => {
                 found = Some((file.to_owned(), if program == "cat" { Extent::Whole } else { Extent::Part }));
             }
-            // Behind a pipe, there is no other file.
+            // Behind a pipe, a command reads from the pipe.
             (1.., None) => found = found.map(|(file, _)| (file, Extent::Part)),
             _ => return None,
         }
@@ -439,6 +438,11 @@ fn file_shown_by(command: &str) -> Option<(String, Extent)> {
 
 /// Redirections that write no file.
 const QUIET: [&str; 5] = ["2>&1", "2>/dev/null", "2> /dev/null", ">/dev/null", "> /dev/null"];
+
+/// Returns a command without the redirections that write no file.
+fn without_quiet(command: &str) -> String {
+    QUIET.iter().fold(command.to_owned(), |command, quiet| command.replace(quiet, " "))
+}
 
 /// Checks whether the status of a command line is not that of each of its steps: they are in a pipe, or the
 /// next one runs whatever the last one did.

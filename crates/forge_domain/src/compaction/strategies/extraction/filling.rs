@@ -368,9 +368,9 @@ impl Folding<'_> {
         let sources = self.material.sources.iter().enumerate();
         let answers = sources.filter(|(_, source)| is_short(source)).map(|(position, _)| position);
         let asked = answers.filter_map(|position| {
-            let before =
+            let mut before =
                 (0..position).rev().take_while(|before| !self.material.sources[*before].starts_turn());
-            before.into_iter().find(|before| self.has_agent_text(*before))
+            before.find(|before| self.has_agent_text(*before))
         });
         asked.filter(|position| self.leaves[*position]).collect()
     }

@@ -79,7 +79,7 @@ impl<'a> Ledger<'a> {
         match failure {
             None => self.open.retain(|(open, _)| deed.keys.iter().all(|key| key != open)),
             Some(Failure { line: Some(line), .. }) if !deed.only_looks => {
-                // What failed in another way got past what failed before.
+                // If a command fails with another error, it got past the earlier one.
                 self.open.retain(|(open, known)| open != key && known != line);
                 self.open.push((key, line));
             }
