@@ -5,6 +5,7 @@
 //! without a place in the domain are kept, so that a message can be written again.
 
 pub mod anthropic;
+mod arguments;
 mod encoded;
 mod error_body;
 mod figures;

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::block::{Block, BlockContent};
 use super::media::media_block;
 use crate::WireError;
+use crate::arguments::arguments_object;
 
 /// The key of a message's `extra` that holds its reasoning: the blocks as they came, signatures included.
 pub const THINKING: &str = forge_domain::THINKING_BLOCKS;
@@ -45,8 +46,7 @@ pub(super) fn plain_blocks(message: &Message) -> Result<Vec<Value>, WireError> {
 
 /// Returns a call as a block. Arguments that are not a JSON object are put, as text, under `input`.
 pub fn call_block(call: &ToolCall) -> Value {
-    let input = serde_json::from_str(&call.arguments).ok().filter(Value::is_object);
-    let input = input.unwrap_or_else(|| json!({"input": call.arguments}));
+    let input = arguments_object(&call.arguments);
     json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input})
 }
 
@@ -178,23 +178,5 @@ pub(super) fn part(block: Value) -> Part {
     match block.get("text") {
         Some(Value::String(text)) if is_text => Part::Text(text.clone()),
         _ => Part::Media(block),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use pretty_assertions::assert_eq;
-
-    use super::*;
-
-    #[test]
-    fn arguments_become_an_object() {
-        for (arguments, input) in
-            [("{\"a\": 1}", json!({"a": 1})), ("[1]", json!({"input": "[1]"})), ("", json!({"input": ""}))]
-        {
-            let call =
-                ToolCall { id: "c".into(), name: ToolName::new("f").unwrap(), arguments: arguments.into() };
-            assert_eq!(call_block(&call)["input"], input);
-        }
     }
 }

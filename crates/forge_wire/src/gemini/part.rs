@@ -4,6 +4,7 @@ use forge_domain::{Body, Content, Message, Part, ToolCall, ToolName, ToolResult}
 use serde_json::{Map, Value, json};
 
 use crate::WireError;
+use crate::arguments::arguments_object;
 
 /// Returns the parts for what the domain knows of `message`. What is not text in a tool's result follows the
 /// result as parts of its own: older models accept no other place.
@@ -58,14 +59,12 @@ pub(super) fn text_part(text: &str) -> Value {
 
 /// Returns a call as a part. Arguments that are not a JSON object are put, as text, under `input`.
 fn call_part(call: &ToolCall) -> Value {
-    let args = serde_json::from_str(&call.arguments).ok().filter(Value::is_object);
-    let args = args.unwrap_or_else(|| json!({"input": call.arguments}));
     let mut spelt = Map::new();
     if !is_made_up(&call.id) {
         spelt.insert("id".to_owned(), json!(call.id));
     }
     spelt.insert("name".to_owned(), json!(call.name));
-    spelt.insert("args".to_owned(), args);
+    spelt.insert("args".to_owned(), arguments_object(&call.arguments));
     json!({"functionCall": spelt})
 }
 

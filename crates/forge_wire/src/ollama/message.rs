@@ -6,6 +6,7 @@ use forge_domain::{Body, Content, Message, Part, ToolCall, ToolName, ToolResult}
 use serde_json::{Map, Value, json};
 
 use crate::WireError;
+use crate::arguments::arguments_object;
 
 /// The key of a message's `extra` that holds its reasoning.
 pub(super) const THINKING: &str = "thinking";
@@ -73,9 +74,7 @@ fn plain_json(message: &Message) -> Value {
 }
 
 fn call_json(call: &ToolCall) -> Value {
-    let arguments = serde_json::from_str(&call.arguments).ok().filter(Value::is_object);
-    let arguments = arguments.unwrap_or_else(|| json!({"input": call.arguments}));
-    json!({"function": {"name": call.name, "arguments": arguments}})
+    json!({"function": {"name": call.name, "arguments": arguments_object(&call.arguments)}})
 }
 
 /// Returns the text of `content` and its images, in base64.

@@ -1,5 +1,7 @@
 //! The body of a request for a chat completion.
 
+use std::borrow::Cow;
+
 use forge_domain::{
     ContextMessage, Effort, Message, Prompt, ResponseFormat, Tokens, ToolChoice, ToolDefinition,
 };
@@ -8,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::message::message_json;
 use crate::Delivery;
+use crate::arguments::arguments_text;
 use crate::encoded::{Entry, Piece, Speaker, push_merged};
 use crate::sent::Sent;
 use crate::turns::{
@@ -122,7 +125,7 @@ struct StreamOptions {
 /// servers, so adjacent messages of one role are sent as one, and texts as plain texts. The result depends on
 /// the messages and the model's name alone.
 pub fn messages_json<'a>(messages: impl IntoIterator<Item = &'a Message>, model: &str) -> Vec<Value> {
-    strict_turns(messages.into_iter().map(message_json).collect(), model)
+    strict_turns(messages.into_iter().map(sent_json).collect(), model)
 }
 
 /// A message's entry as every model reads it; with `BY_USER`, as what the user said.
@@ -175,8 +178,21 @@ fn entries<'a>(messages: &'a [ContextMessage], model: &str) -> Vec<Piece<'a>> {
     pieces
 }
 
+/// Returns a message with arguments that every server can read.
+fn sent_json(message: &Message) -> Value {
+    let mut entry = message_json(message);
+    for call in entry.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(Value::String(arguments)) = call.pointer_mut("/function/arguments")
+            && let Cow::Owned(legal) = arguments_text(arguments)
+        {
+            *arguments = legal;
+        }
+    }
+    entry
+}
+
 fn entry_json(message: &Message, by_user: bool) -> Value {
-    let mut entry = with_plain_text(message_json(message));
+    let mut entry = with_plain_text(sent_json(message));
     if by_user {
         said_by_user(&mut entry);
     }

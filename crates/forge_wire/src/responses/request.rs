@@ -1,5 +1,6 @@
 //! The body of a request for a response.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use forge_domain::{Body as MessageBody, ContextMessage, Message, Prompt, Role, ToolDefinition};
@@ -7,11 +8,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::form;
-use super::item::{input_text, is_reasoning};
+use super::item::{input_text, is_reasoning, kind};
 use super::message::message_items;
 use super::options::Options;
 use super::plain::answer_of;
 use crate::Delivery;
+use crate::arguments::arguments_text;
 use crate::encoded::{Encoded, Piece};
 use crate::sent::Sent;
 use crate::turns::{PAUSE, is_openais, join_texts, pauses_after_results};
@@ -140,6 +142,13 @@ fn sent_items(message: &Message, by_user: bool) -> Vec<Value> {
     let mut items = message_items(message);
     while items.last().is_some_and(is_reasoning) {
         items.pop();
+    }
+    for item in items.iter_mut().filter(|item| kind(item) == "function_call") {
+        if let Some(Value::String(arguments)) = item.get_mut("arguments")
+            && let Cow::Owned(legal) = arguments_text(arguments)
+        {
+            *arguments = legal;
+        }
     }
     if by_user {
         for item in items.iter_mut().filter(|item| item.get("role").is_some()) {
