@@ -226,7 +226,7 @@ impl ReplyParts {
                 cut_calls.push(tool_name(part.name)?);
                 continue;
             }
-            let id = made_up_id(&part, &calls);
+            let id = unique_id(&part, &calls);
             calls.push(whole_call(part, id)?);
         }
         let content = (!self.content.is_empty()).then_some(Content::Text(self.content));
@@ -249,16 +249,18 @@ pub const BROKE_OFF: &str = "broke_off";
 /// The name of a tool that the model did not name.
 const UNNAMED: &str = "unnamed_tool";
 
-/// Returns an id, unique in the reply, for a call that has none.
-fn made_up_id(part: &ToolCallPart, calls: &[ToolCall]) -> String {
-    let ids = (part.index..).map(|n| format!("call_{n}"));
-    ids.into_iter().find(|id| calls.iter().all(|call| call.id != *id)).unwrap_or_default()
+/// Returns the id of a call, or another one if it has none or that of a call before it: servers refuse a
+/// history in which two calls of a reply have the same.
+fn unique_id(part: &ToolCallPart, calls: &[ToolCall]) -> String {
+    let made_up = (part.index..).map(|n| format!("call_{n}"));
+    let mut ids = part.id.iter().cloned().chain(made_up);
+    ids.find(|id| calls.iter().all(|call| call.id != *id)).unwrap_or_default()
 }
 
-fn whole_call(part: ToolCallPart, made_up_id: String) -> Result<ToolCall, ProviderError> {
+fn whole_call(part: ToolCallPart, id: String) -> Result<ToolCall, ProviderError> {
     let name = tool_name(part.name)?;
     let arguments = if part.arguments.is_empty() { "{}".to_owned() } else { part.arguments };
-    Ok(ToolCall { id: part.id.unwrap_or(made_up_id), name, arguments })
+    Ok(ToolCall { id, name, arguments })
 }
 
 /// Returns the tool that a call names. A call without a name is the model's fault and is reported to it, like
@@ -328,6 +330,11 @@ mod tests {
                     part(0, None, Some("read"), ""),
                 ],
                 vec![("a", "read", "{\"p\":1}")],
+            ),
+            (
+                "the id of another call",
+                vec![part(0, Some("a"), Some("read"), "{}"), part(1, Some("a"), Some("list"), "{}")],
+                vec![("a", "read", "{}"), ("call_1", "list", "{}")],
             ),
             ("no id, no arguments", vec![part(3, None, Some("read"), "")], vec![("call_3", "read", "{}")]),
             ("no name", vec![part(0, Some("a"), Some(""), "{}")], vec![("a", "unnamed_tool", "{}")]),
