@@ -210,11 +210,11 @@ async fn a_reply_that_breaks_off_is_asked_for_again() {
         let (outcome, requests, notices) = run(kind, vec![Step::CutStream, Step::text("done")]).await;
         assert_eq!(outcome.unwrap().response, "done", "{kind:?}");
         assert_eq!((requests.len(), &requests[0]), (2, &requests[1]), "{kind:?}: the same prompt");
-        assert_eq!(notices, ["the reply was interrupted before its end; retrying (1 of 2)"], "{kind:?}");
+        assert_eq!(notices, ["the reply was interrupted before its end; retrying (1 of 4)"], "{kind:?}");
     }
-    let (outcome, requests, _) = run(ProviderKind::OpenAi, vec![Step::CutStream; 4]).await;
+    let (outcome, requests, _) = run(ProviderKind::OpenAi, vec![Step::CutStream; 6]).await;
     assert!(matches!(outcome, Err(RunError::Provider(ProviderError::Truncated))));
-    assert_eq!(requests.len(), 3);
+    assert_eq!(requests.len(), 5);
 }
 
 #[tokio::test]

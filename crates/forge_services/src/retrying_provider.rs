@@ -1,8 +1,10 @@
 //! A provider that asks another one again if that may help.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::future::ready;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,6 +19,8 @@ use futures::{StreamExt, stream};
 pub struct RetryPolicy {
     /// Attempts after the first one.
     pub retries: usize,
+    /// The same for a server that has not been reached yet: hardly one will be, whose address is wrong.
+    pub retries_of_unreached: usize,
     /// The wait before the second attempt, without jitter, which at most doubles it; each later one is twice
     /// as long.
     pub first_wait: Duration,
@@ -30,7 +34,9 @@ pub struct RetryPolicy {
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            retries: 4,
+            // One and a half to three minutes: a server that loads a model, or that starts again.
+            retries: 8,
+            retries_of_unreached: 4,
             first_wait: Duration::from_millis(500),
             longest_wait: Duration::from_secs(30),
             longest_asked: Duration::from_secs(120),
@@ -62,7 +68,8 @@ impl fmt::Display for Retrying<'_> {
 pub type RetryWatcher = Arc<dyn Fn(&Retrying<'_>) + Send + Sync>;
 
 /// A provider that repeats a request if it may yet succeed. A reply of which a piece was passed on is not
-/// started again: its reader decides. Dropping the call ends it, during a wait as well.
+/// started again: its reader decides, and the next request waits. Dropping the call ends it, during a wait as
+/// well.
 #[derive(Clone)]
 pub struct RetryingProvider {
     inner: Arc<dyn Provider>,
@@ -71,6 +78,12 @@ pub struct RetryingProvider {
     watcher: RetryWatcher,
     /// The seed of the next call's jitter.
     seed: Arc<AtomicU64>,
+    /// True once the server answered anything.
+    is_reached: Arc<AtomicBool>,
+    /// The models whose last request failed for good: their next ones are not waited for as long.
+    failing: Arc<Mutex<HashSet<ModelId>>>,
+    /// The number of replies in a row that broke off.
+    n_broken: Arc<AtomicU32>,
 }
 
 impl RetryingProvider {
@@ -83,10 +96,24 @@ impl RetryingProvider {
         seed: u64,
         watcher: RetryWatcher,
     ) -> Self {
-        Self { inner, policy, pause, watcher, seed: Arc::new(AtomicU64::new(seed)) }
+        Self {
+            inner,
+            policy,
+            pause,
+            watcher,
+            seed: Arc::new(AtomicU64::new(seed)),
+            is_reached: Arc::default(),
+            failing: Arc::default(),
+            n_broken: Arc::default(),
+        }
     }
 
-    fn attempts(&self) -> Attempts<'_> {
+    /// Returns the models that fail. A panic elsewhere leaves them as they are.
+    fn failing(&self) -> MutexGuard<'_, HashSet<ModelId>> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn attempts(&self, most: usize) -> Attempts<'_> {
         let seed = self.seed.fetch_add(1, Ordering::Relaxed);
         let waits = ExponentialBuilder::new()
             .with_min_delay(self.policy.first_wait)
@@ -95,24 +122,67 @@ impl RetryingProvider {
             .with_max_times(self.policy.retries)
             .with_jitter()
             .with_jitter_seed(seed);
-        Attempts { provider: self, waits: Box::new(waits.build()), n: 0 }
+        Attempts { provider: self, waits: Box::new(waits.build()), n: 0, most }
+    }
+
+    /// Waits if the last replies broke off: the longer, the more of them.
+    async fn wait_after_broken(&self) {
+        let n_broken = self.n_broken.load(Ordering::Relaxed);
+        if n_broken > 0 && self.policy.retries > 0 {
+            let wait = self.policy.first_wait.saturating_mul(1 << n_broken.min(MOST_DOUBLINGS));
+            self.pause.pause(wait.min(self.policy.longest_wait)).await;
+        }
+    }
+
+    /// Counts the replies in a row that break off.
+    fn watched(&self, pieces: ChatStream) -> ChatStream {
+        let n_broken = Arc::clone(&self.n_broken);
+        let mut is_over = false;
+        let noted = pieces.map(Some).chain(stream::iter([None])).filter_map(move |piece| {
+            let is_whole = |piece: &ChatCompletionMessage| piece.finish_reason.is_some();
+            match &piece {
+                _ if is_over => {}
+                Some(Ok(piece)) if !is_whole(piece) => {}
+                Some(Ok(_)) => {
+                    n_broken.store(0, Ordering::Relaxed);
+                    is_over = true;
+                }
+                Some(Err(_)) | None => {
+                    n_broken.fetch_add(1, Ordering::Relaxed);
+                    is_over = true;
+                }
+            }
+            ready(piece)
+        });
+        noted.boxed()
     }
 }
+
+/// The wait after broken replies is not doubled more often.
+const MOST_DOUBLINGS: u32 = 6;
 
 /// The attempts of one call.
 struct Attempts<'a> {
     provider: &'a RetryingProvider,
     waits: Box<dyn Iterator<Item = Duration> + Send>,
     n: usize,
+    most: usize,
 }
 
 impl Attempts<'_> {
     /// Waits until the next attempt is due; returns the error if there is none.
     async fn after(&mut self, error: ProviderError) -> Result<(), ProviderError> {
-        let Some(wait) = self.wait(&error) else { return Err(error) };
+        let RetryingProvider { policy, pause, watcher, is_reached, .. } = self.provider;
+        is_reached.fetch_or(!matches!(error, ProviderError::Network { .. }), Ordering::Relaxed);
+        let of = self.most.min(match (&error, is_reached.load(Ordering::Relaxed)) {
+            // It took minutes.
+            (ProviderError::OverLimit { .. }, _) => 1,
+            (_, true) => policy.retries,
+            (_, false) => policy.retries.min(policy.retries_of_unreached),
+        });
+        let Some(wait) = self.wait(&error).filter(|_| self.n < of) else { return Err(error) };
         self.n += 1;
-        let RetryingProvider { policy, pause, watcher, .. } = self.provider;
-        watcher(&Retrying { n: self.n, of: policy.retries, wait, error: &error });
+        watcher(&Retrying { n: self.n, of, wait, error: &error });
         pause.pause(wait).await;
         Ok(())
     }
@@ -130,17 +200,30 @@ impl Attempts<'_> {
 #[async_trait]
 impl Provider for RetryingProvider {
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
-        let mut attempts = self.attempts();
+        self.wait_after_broken().await;
+        let model = prompt.options().model.model.clone();
+        let is_failing = self.failing().contains(&model);
+        let mut attempts = self.attempts(if is_failing { 1 } else { usize::MAX });
         loop {
             match begin_reply(&*self.inner, prompt.clone()).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => attempts.after(error).await?,
+                Ok(stream) => {
+                    self.is_reached.store(true, Ordering::Relaxed);
+                    self.failing().remove(&model);
+                    return Ok(self.watched(stream));
+                }
+                Err(error) => {
+                    let failed = attempts.after(error).await;
+                    if failed.is_err() {
+                        self.failing().insert(model.clone());
+                    }
+                    failed?;
+                }
             }
         }
     }
 
     async fn models(&self) -> Result<Vec<ModelInfo>, ProviderError> {
-        let mut attempts = self.attempts();
+        let mut attempts = self.attempts(usize::MAX);
         loop {
             match self.inner.models().await {
                 Ok(models) => return Ok(models),
@@ -183,8 +266,6 @@ fn says_nothing(piece: &ChatCompletionMessage) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use forge_domain::{
         Budget, ChatOptions, Conversation, FinishReason, ModelLimits, ModelRef, ProviderId, ReplyParts,
         TokenCounter, Tokens,
@@ -258,7 +339,7 @@ mod tests {
         let noted = Arc::clone(&told);
         let provider = RetryingProvider::new(
             Arc::new(Scripted(Mutex::new(script))),
-            RetryPolicy { retries: 3, ..RetryPolicy::default() },
+            RetryPolicy { retries: 3, retries_of_unreached: 2, ..RetryPolicy::default() },
             Arc::clone(&pause) as Arc<dyn Pause>,
             7,
             Arc::new(move |retrying| noted.lock().unwrap().push(retrying.to_string())),
@@ -315,6 +396,56 @@ mod tests {
             let (outcome, waited, told) = call(script);
             assert!(outcome.is_err());
             assert_eq!((waited.len(), told.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_server_that_was_never_reached_is_not_waited_for_as_long() {
+        let unreached = || ProviderError::Network { url: "http://h".into(), source: "refused".into() };
+        for (script, expected) in [
+            ((0..9).map(|_| Err(unreached())).collect::<Vec<_>>(), 2),
+            ([busy(None)].into_iter().chain((0..9).map(|_| unreached())).map(Err).collect(), 3),
+        ] {
+            let (outcome, waited, _) = call(script);
+            assert!(outcome.is_err());
+            assert_eq!(waited.len(), expected);
+        }
+    }
+
+    #[test]
+    fn a_model_that_failed_for_good_is_tried_once_more_until_it_answers() {
+        let pause = Arc::new(Noted::default());
+        let mut script: Vec<Answer> = (0..6).map(|_| Err(busy(None))).collect();
+        script.extend([hi(), Err(busy(None)), Err(busy(None)), hi()]);
+        let provider = RetryingProvider::new(
+            Arc::new(Scripted(Mutex::new(script))),
+            RetryPolicy { retries: 3, ..RetryPolicy::default() },
+            Arc::clone(&pause) as Arc<dyn Pause>,
+            7,
+            Arc::new(|_| {}),
+        );
+        for (is_answered, n_waits) in [(false, 3), (false, 4), (true, 4), (true, 6)] {
+            assert_eq!(block_on(provider.chat(prompt())).is_ok(), is_answered);
+            assert_eq!(pause.0.lock().unwrap().len(), n_waits);
+        }
+    }
+
+    #[test]
+    fn after_replies_that_broke_off_the_next_request_waits() {
+        let broken = || Ok(vec![Ok(piece("ha")), Err(ProviderError::Truncated)]);
+        let cut = || Ok(vec![Ok(piece("ha"))]);
+        let pause = Arc::new(Noted::default());
+        let provider = RetryingProvider::new(
+            Arc::new(Scripted(Mutex::new(vec![broken(), cut(), hi(), hi()]))),
+            RetryPolicy::default(),
+            Arc::clone(&pause) as Arc<dyn Pause>,
+            7,
+            Arc::new(|_| {}),
+        );
+        for expected in [vec![], vec![1.0], vec![1.0, 2.0], vec![1.0, 2.0]] {
+            let pieces = block_on(async { provider.chat(prompt()).await.unwrap().collect::<Vec<_>>().await });
+            assert!(!pieces.is_empty());
+            assert_eq!(*pause.0.lock().unwrap(), expected);
         }
     }
 

@@ -16,7 +16,7 @@ use crate::{Engine, RunError, RunEvent};
 /// Most attempts with a smaller context after a provider found it too long.
 const RECOVERIES: usize = 2;
 /// Most attempts after a reply broke off.
-const RENEWALS: usize = 2;
+const RENEWALS: usize = 4;
 
 /// The attempts to get one reply.
 #[derive(Default)]

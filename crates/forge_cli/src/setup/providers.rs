@@ -61,10 +61,14 @@ fn provider(id: &ProviderId, config: &ProviderConfig) -> Result<Arc<dyn Provider
     let headers = headers.iter().map(|(name, value)| (*name, value));
     let provider = adapter(config.protocol(), id.clone(), base_url, key, headers)?;
     let usual = RetryPolicy::default();
-    let retries = config.retries.map_or(usual.retries, |retries| retries as usize);
+    let policy = config.retries.map_or(usual, |retries| RetryPolicy {
+        retries: retries as usize,
+        retries_of_unreached: retries as usize,
+        ..usual
+    });
     Ok(Arc::new(RetryingProvider::new(
         provider,
-        RetryPolicy { retries, ..usual },
+        policy,
         Arc::new(SystemPause),
         u64::from(std::process::id()),
         Arc::new(|retrying| {

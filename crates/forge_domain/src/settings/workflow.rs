@@ -135,9 +135,10 @@ pub struct ProviderConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [{"x-team": "research"}]))]
     pub headers: Option<BTreeMap<String, String>>,
-    /// Number of retries of a call that may yet succeed; 0 turns them off. Unset: 4.
+    /// Number of retries of a call that may yet succeed; 0 turns them off. Unset: 8, over one and a half to
+    /// three minutes, and 4 as long as the server was not reached once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = 4, "examples" = [4]))]
+    #[schemars(extend("default" = 8, "examples" = [8]))]
     pub retries: Option<u32>,
 }
 

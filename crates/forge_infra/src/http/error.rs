@@ -11,7 +11,7 @@ use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 
 use super::Secret;
-use super::limits::Broken;
+use super::limits::{Broken, silence};
 
 /// One request, as errors describe it.
 #[derive(Clone, Debug)]
@@ -30,6 +30,10 @@ impl RequestContext {
         // The body could not be made: nothing was sent, and trying again is useless.
         if let Some(cause) = source.is_builder().then(|| source.source()).flatten() {
             return ProviderError::Unsendable { message: self.words(cause.to_string()) };
+        }
+        // It was reached, and then said nothing.
+        if source.is_timeout() && !source.is_connect() {
+            return self.over_limit(silence());
         }
         // Its own words would repeat the address with the query.
         self.broken_stream(source.without_url().into())
