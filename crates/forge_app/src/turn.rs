@@ -13,6 +13,7 @@ mod repetition;
 mod reply;
 mod tools;
 mod transforms;
+mod written_call;
 
 pub(crate) use self::assignment::Assignment;
 
@@ -194,7 +195,11 @@ impl<'a, 'b> Turn<'a, 'b> {
         let cut_calls = reply.cut_calls();
         let Reply { message, usage, finish_reason } = reply;
         let calls = message.calls().to_vec();
-        let flaw = Flaw::of(&self.report.response, calls.len(), &cut_calls, &finish_reason)
+        let text = &self.report.response;
+        let tools = self.setup.limits.budget.tools();
+        let uncalled = || Flaw::uncalled(text, &finish_reason, tools).filter(|_| calls.is_empty());
+        let flaw = Flaw::of(text, calls.len(), &cut_calls, &finish_reason)
+            .or_else(uncalled)
             .filter(|_| !self.engine.is_playback)
             // The agent that asked sees that the answer is empty, and decides.
             .filter(|flaw| *flaw != Flaw::Empty || self.work.course.asked_by.is_none());

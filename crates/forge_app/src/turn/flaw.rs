@@ -1,16 +1,21 @@
-//! Replies that are not an answer: cut off at the output limit, or empty. The model gets a note and is asked
-//! again, a few times at most.
+//! Replies that are not an answer: cut off at the output limit, empty, or with a call as text. The model gets
+//! a note and is asked again, a few times at most.
 
-use forge_domain::{Agent, CUT_CALLS, Conversation, FinishReason, Message, Role, Tokens, ToolName, quantity};
+use forge_domain::{
+    Agent, CUT_CALLS, Conversation, FinishReason, Message, Role, Tokens, ToolDefinition, ToolName, quantity,
+};
 
+use super::written_call::written_call;
 use super::{Received, Turn};
 use crate::engine::newest_first;
 use crate::{RunError, StopReason};
 
 /// Most replies in a row that may be cut off before the turn ends.
 const MOST_CUT: usize = 3;
-/// Most replies in a row that may be empty before the turn ends.
+/// Most replies in a row that may be empty, or without the call that they announce, before the turn ends.
 const MOST_EMPTY: usize = 2;
+/// The author of notes about calls that were not made.
+const UNCALLED: &str = "uncalled";
 
 /// A reason why a reply is not an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +26,8 @@ pub(super) enum Flaw {
     Cut(Option<ToolName>),
     /// It has no text and no call.
     Empty,
+    /// It has no call, but wrote one of this tool as text, or ended as if it had one.
+    Uncalled(Option<ToolName>),
 }
 
 impl Flaw {
@@ -47,11 +54,33 @@ impl Flaw {
         }
     }
 
+    /// Returns the flaw of a reply with `text` and no call that was to have one of `tools`.
+    pub(super) fn uncalled(
+        text: &str,
+        finish_reason: &FinishReason,
+        tools: &[ToolDefinition],
+    ) -> Option<Self> {
+        match written_call(text, tools) {
+            Some(tool) => Some(Self::Uncalled(Some(tool.clone()))),
+            None => (*finish_reason == FinishReason::ToolCalls).then_some(Self::Uncalled(None)),
+        }
+    }
+
+    /// Returns the number of such replies in a row after which the turn ends.
+    const fn most(&self) -> usize {
+        match self {
+            Self::CutAnswer => 1,
+            Self::Cut(_) => MOST_CUT,
+            Self::Empty | Self::Uncalled(_) => MOST_EMPTY,
+        }
+    }
+
     /// Returns the author of the note about it, in the conversation.
     const fn author(&self) -> &'static str {
         match self {
             Self::CutAnswer | Self::Cut(_) => "cut",
             Self::Empty => "empty",
+            Self::Uncalled(_) => UNCALLED,
         }
     }
 
@@ -79,17 +108,24 @@ impl Flaw {
             Self::Empty => {
                 "[Your last reply was empty. Say what you found or did, or call a tool.]".to_owned()
             }
+            Self::Uncalled(Some(tool)) => format!(
+                "[Your reply has a call of `{tool}` as text. Nothing was called. Call the tool itself, or answer without \
+                 such text.]"
+            ),
+            Self::Uncalled(None) => {
+                "[Your reply ended as if it called a tool, but it has no call. Call the tool, or answer.]"
+                    .to_owned()
+            }
         }
     }
 
     /// Returns why the turn ends after this flaw occurred `times` in a row; `None` if the model is asked
     /// again.
     fn stop_reason(&self, times: usize) -> Option<StopReason> {
-        match self {
-            Self::CutAnswer => Some(StopReason::Cut),
-            Self::Cut(_) => (times >= MOST_CUT).then_some(StopReason::Cut),
-            Self::Empty => (times >= MOST_EMPTY).then_some(StopReason::NoAnswer),
-        }
+        (times >= self.most()).then_some(match self {
+            Self::CutAnswer | Self::Cut(_) => StopReason::Cut,
+            Self::Empty | Self::Uncalled(_) => StopReason::NoAnswer,
+        })
     }
 
     /// Returns the notice for the user.
@@ -99,6 +135,16 @@ impl Flaw {
             Self::CutAnswer => return None,
             Self::Empty if stop.is_some() => return None,
             Self::Empty => return Some("the model's reply was empty; it is called once more".to_owned()),
+            Self::Uncalled(tool) => {
+                let what = match tool {
+                    Some(tool) => format!("the model wrote a call of `{tool}` as text"),
+                    None => "the model's reply ended with a call, but has none".to_owned(),
+                };
+                let most = self.most();
+                return Some(format!(
+                    "{what} ({times} of {most} in a row); the server may need a chat template with tools"
+                ));
+            }
             Self::Cut(Some(tool)) => format!("in the middle of a call of `{tool}`"),
             Self::Cut(None) => "before it said anything".to_owned(),
         };
@@ -129,7 +175,8 @@ impl Turn<'_, '_> {
         let n_tokens =
             received.usage.map(|usage| usage.completion_tokens).filter(|tokens| *tokens > Tokens::ZERO);
         let n_tokens = n_tokens.or(self.setup.limits.budget.options().max_output_tokens);
-        let times = times_in_a_row(&self.work.conversation, flaw.author()) + 1;
+        // Who resumes a run that ended so asks for further attempts.
+        let times = times_in_a_row(&self.work.conversation, flaw.author()) % flaw.most() + 1;
         self.append(Message::note(flaw.author(), flaw.note(self.agent, n_tokens)));
         let stop = flaw.stop_reason(times);
         if let Some(notice) = flaw.notice(times, n_tokens, stop.as_ref()) {
@@ -148,7 +195,9 @@ fn times_in_a_row(log: &Conversation, author: &str) -> usize {
         match (message.note_by(), message.role()) {
             (Some(by), _) if by == author => times += 1,
             (None, Role::Assistant) if message.metadata.contains_key(CUT_CALLS) => {}
-            (Some("cut" | "empty"), _) | (None, Role::Assistant | Role::User) => break,
+            // These replies are in the log; an answer without a flaw ends the turn.
+            (None, Role::Assistant) if author == UNCALLED && message.calls().is_empty() => {}
+            (Some("cut" | "empty" | UNCALLED), _) | (None, Role::Assistant | Role::User) => break,
             (Some(_), _) | (None, Role::Tool | Role::System) => {}
         }
     }
@@ -198,7 +247,7 @@ mod tests {
     }
 
     /// Builds a conversation from letters: `a`nswer, answer with a `t`ool's call, its `r`esult, `u`ser, and
-    /// notes by `c`ut, `e`mpty and `h`ook. For a capital letter a call was cut off.
+    /// notes by `c`ut, `e`mpty, u`n`called and `h`ook. For a capital letter a call was cut off.
     fn conversation(letters: &str) -> Conversation {
         let mut conversation = Conversation::new();
         let call = ToolCall { id: "1".into(), name: tool("read"), arguments: "{}".into() };
@@ -210,6 +259,7 @@ mod tests {
                 'u' => Message::user("u"),
                 'c' => Message::note("cut", "c"),
                 'e' => Message::note("empty", "e"),
+                'n' => Message::note(UNCALLED, "n"),
                 _ => Message::note("hook", "h"),
             };
             if letter.is_ascii_uppercase() {
@@ -238,6 +288,9 @@ mod tests {
             ("uctr", 0),
         ] {
             assert_eq!(times_in_a_row(&conversation(letters), "cut"), expected, "{letters}");
+        }
+        for (letters, expected) in [("ua", 0), ("uana", 1), ("uanana", 2), ("uanatra", 0), ("uanua", 0)] {
+            assert_eq!(times_in_a_row(&conversation(letters), UNCALLED), expected, "{letters}");
         }
     }
 }

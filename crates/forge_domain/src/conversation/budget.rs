@@ -159,6 +159,11 @@ impl Budget {
         self.reserve
     }
 
+    /// Returns the tools that the model may call.
+    pub fn tools(&self) -> &[ToolDefinition] {
+        &self.tools
+    }
+
     /// Returns the tokens of the tool schemas.
     pub const fn tools_tokens(&self) -> Tokens {
         self.tools_tokens
