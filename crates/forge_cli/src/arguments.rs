@@ -69,7 +69,7 @@ impl JsonFlag {
 }
 
 /// The spending limits of a run; each one overrides that of the files.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct BudgetFlags {
     /// End before the run uses more tokens than this, prompts and answers together; `200k` is 200,000
     #[arg(long, value_name = "N", value_parser = window)]
@@ -80,13 +80,20 @@ pub(crate) struct BudgetFlags {
 }
 
 impl BudgetFlags {
+    /// Returns the words by which another process is given the same limits.
+    pub(crate) fn words(self) -> Vec<String> {
+        let tokens = self.budget_tokens.map(|most| ["--budget-tokens".to_owned(), most.to_string()]);
+        let cost = self.budget_cost.map(|most| ["--budget-cost".to_owned(), most.as_f64().to_string()]);
+        tokens.into_iter().chain(cost).flatten().collect()
+    }
+
     pub(crate) const fn allowance(self) -> Allowance {
         Allowance { tokens: self.budget_tokens, cost: self.budget_cost }
     }
 }
 
 /// The flags for running, whether a run starts or resumes.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct RunFlags {
     /// The agent to run [default: those that subscribe to `user_task_init`, or the first one]
     #[arg(long, value_name = "ID")]

@@ -173,7 +173,7 @@ fn finish(
 ) -> anyhow::Result<Ended> {
     let checkpoints = session.orchestrator.checkpoints();
     let checkpoints = checkpoints.as_ref();
-    let flags = checkpoints::flags(&session.source, request.store.as_ref());
+    let flags = checkpoints::flags(&request.flags, request.store.as_ref());
     let why = match &outcome {
         Ok(End::Left | End::Again(_)) => None,
         Ok(End::Interrupted(interruption)) => {

@@ -238,7 +238,7 @@ fn run_task(
         return Err(Misconfigured("an image needs a task: write one beside it".to_owned()).into());
     }
     let mut orchestrator = prepare(request, &view, person::person())?;
-    let flags = checkpoints::flags(&request.flags.source, request.store.as_ref());
+    let flags = checkpoints::flags(&request.flags, request.store.as_ref());
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
         let outcome = tokio::select! {

@@ -6,11 +6,11 @@ use console::style;
 use forge_app::{
     CheckpointTally, Checkpointing, CheckpointsError, Orchestrator, Restored, ResumeError, RunError,
 };
-use forge_domain::{Clock, Lease, RunId, StoreError, StoreSetting, Workflow, quantity};
+use forge_domain::{Clock, Lease, Mode, RunId, StoreError, StoreSetting, Workflow, quantity};
 use forge_infra::{OpeningCheckpointStore, ProcessHolder, StoreUrl, SystemClock};
 
 use super::slice_terms::SliceTerms;
-use crate::arguments::Source;
+use crate::arguments::RunFlags;
 use crate::failure::{Help, Misconfigured};
 use crate::output;
 use crate::setup::{BUILT_IN_AGENT, store};
@@ -112,8 +112,10 @@ pub(crate) async fn hand_back(orchestrator: &mut Orchestrator, was_interrupted: 
     orchestrator.close().await;
 }
 
-/// Returns the flags, each after a blank, that a resumed run needs to stay the same.
-pub(crate) fn flags(source: &Source, store: Option<&StoreSetting>) -> String {
+/// Returns the flags, each after a blank, that a resumed run needs to stay the same: also what it may not do,
+/// and its limits. That the folder is trusted is said anew.
+pub(crate) fn flags(flags: &RunFlags, store: Option<&StoreSetting>) -> String {
+    let RunFlags { source, budget, sandbox, consent, .. } = flags;
     let config = source.config().map(|path| path.display().to_string());
     let named = [
         ("--config", config),
@@ -121,9 +123,13 @@ pub(crate) fn flags(source: &Source, store: Option<&StoreSetting>) -> String {
         ("--effort", source.effort.map(|effort| effort.to_string())),
         ("--provider", source.provider.clone()),
         ("--store", store.map(ToString::to_string)),
+        ("--sandbox", sandbox.map(|mode| mode.word().to_owned())),
     ];
-    let given = named.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
-    given.map(|(flag, value)| format!(" {flag} {}", shell_quote(&value))).collect()
+    let given = named.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?])).flatten();
+    let mut consent = consent.clone();
+    consent.mode = consent.mode.filter(|mode| *mode != Mode::default());
+    let words = given.chain(consent.words()).chain(budget.words());
+    words.map(|word| format!(" {}", shell_quote(&word))).collect()
 }
 
 /// Quotes the word for a shell.
@@ -237,7 +243,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::arguments::ConfigFlag;
+    use crate::arguments::{ConfigFlag, ConsentFlags, Source};
 
     #[test]
     fn the_flags_that_matter_are_written_as_a_shell_takes_them() {
@@ -246,19 +252,41 @@ mod tests {
             model: Some(model.to_owned()),
             ..Source::default()
         };
+        let of = |source: Source| RunFlags { source, ..RunFlags::default() };
         let store = "postgres://me:planted@host/runs".parse().ok();
         for (source, store, expected) in [
-            (Source::default(), None, ""),
-            (source("a/b.yaml", "openai:gpt-4o"), None, " --config a/b.yaml --model openai:gpt-4o"),
-            (source("my file", "it's"), None, r" --config 'my file' --model 'it'\''s'"),
+            (RunFlags::default(), None, ""),
+            (of(source("a/b.yaml", "openai:gpt-4o")), None, " --config a/b.yaml --model openai:gpt-4o"),
+            (of(source("my file", "it's")), None, r" --config 'my file' --model 'it'\''s'"),
             (
-                Source { provider: Some("p".to_owned()), ..Source::default() },
+                of(Source { provider: Some("p".to_owned()), ..Source::default() }),
                 store.as_ref(),
                 " --provider p --store 'postgres://me:…@host/runs'",
             ),
         ] {
             assert_eq!(flags(&source, store), expected);
         }
+    }
+
+    #[test]
+    fn a_resumed_run_may_do_no_more_than_before() {
+        #[derive(clap::Parser)]
+        struct Command {
+            #[command(flatten)]
+            flags: RunFlags,
+        }
+        for given in [
+            "--mode plan --budget-tokens 3000 --budget-cost 0.25",
+            "--sandbox network --yes --allow 'shell:cargo *'",
+        ] {
+            let words = given.replace("'shell:cargo *'", "shell:cargo_*");
+            let words = words.split(' ').map(|word| word.replace('_', " "));
+            let command: Command = clap::Parser::parse_from(["forge".to_owned()].into_iter().chain(words));
+            assert_eq!(flags(&command.flags, None), format!(" {given}"));
+        }
+        let mut asks = ConsentFlags::default();
+        asks.mode = Some(Mode::default());
+        assert_eq!(flags(&RunFlags { consent: asks, ..RunFlags::default() }, None), "");
     }
 
     #[test]
