@@ -213,6 +213,24 @@ fn the_input_is_never_written_over() {
     }
 }
 
+#[test]
+fn what_cannot_be_written_is_told_before_anything_changes() {
+    let forge = forge_with(&request(30).to_string()).with_file("kept.json", "mine");
+    let mut protected = std::fs::metadata(forge.path("kept.json")).unwrap().permissions();
+    protected.set_readonly(true);
+    std::fs::set_permissions(forge.path("kept.json"), protected).unwrap();
+    for (arguments, told) in [
+        (&["-o", "out.json", "--report", "no/such.json"][..], "no/such.json"),
+        (&["-o", "kept.json"], "kept.json: it is write-protected"),
+    ] {
+        let actual = compact(&forge, &[arguments, &["--max-tokens", "1k"]].concat());
+        assert_eq!(actual.code, 1, "{}", actual.stderr);
+        assert!(actual.stderr.contains(told), "{}", actual.stderr);
+        assert!(!forge.path("out.json").exists());
+        assert_eq!(read(&forge, "kept.json"), "mine");
+    }
+}
+
 /// A link may lead to a pipe, as `/dev/stdout` does: what it leads to is written to, and the link stays.
 #[cfg(target_os = "linux")]
 #[test]

@@ -346,3 +346,17 @@ fn a_file_without_a_message_is_refused() {
     let run = forge.run(&["replay", "lost.json"]);
     assert!(run.stderr.contains("none of its 3 results answers a call"), "{}{}", run.stdout, run.stderr);
 }
+
+#[test]
+fn a_page_is_never_written_over_the_session() {
+    let session = std::fs::read_to_string(shipped()).unwrap();
+    let forge = Forge::new().with_file("session.json", session.clone());
+    let actual = forge.run(&["inspect", "session.json", "--html", "./session.json"]);
+    assert_eq!((actual.code, actual.stdout.as_str()), (2, ""));
+    assert!(
+        actual.stderr.contains("--html") && actual.stderr.contains("never overwritten"),
+        "{}",
+        actual.stderr
+    );
+    assert_eq!(std::fs::read_to_string(forge.path("session.json")).unwrap(), session);
+}

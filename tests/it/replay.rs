@@ -194,3 +194,25 @@ fn uncompacted_totals_are_counted_independently() {
     let report = replay(&Forge::new(), &[&shipped(), "--window", "1000k"]);
     assert_eq!(report["prompt_tokens"], json!(expected));
 }
+
+#[test]
+fn a_replay_goes_on_with_its_own_session_alone_and_says_if_nothing_was_saved() {
+    let other = json!([{"role": "user", "content": "hello"}, {"role": "assistant", "content": "yes"},
+        {"role": "user", "content": "and now?"}, {"role": "assistant", "content": "no"}]);
+    let forge = Forge::new()
+        .with_file("other.json", json!({"messages": other}).to_string())
+        .with_file("notes.txt", "no store");
+    let url = |name: &str| format!("sqlite://{}", forge.path(name).display());
+    let begun = forge.run(&["replay", &shipped(), "--window", "8k", "--store", &url("a.db"), "--calls", "2"]);
+    assert_eq!(begun.code, 0, "{}", begun.stderr);
+    let refused = forge.run(&["replay", "other.json", "--store", &url("a.db"), "--resume"]);
+    assert_ne!(refused.code, 0);
+    assert!(refused.stderr.contains("is the replay of another session"), "{}", refused.stderr);
+    let resumed = forge.run(&["replay", &shipped(), "--window", "8k", "--store", &url("a.db"), "--resume"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+    let unsaved = forge.run(&["replay", "other.json", "--store", &url("notes.txt")]);
+    assert_eq!(unsaved.code, 1, "{}", unsaved.stdout);
+    assert!(
+        unsaved.stderr.contains("not in the store") && unsaved.stderr.contains("is not a checkpoint store")
+    );
+}

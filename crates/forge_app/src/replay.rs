@@ -145,7 +145,7 @@ pub async fn replay(
     let notes = Arc::new(Mutex::new(Notes::default()));
     let engine = engine(note_taker(&notes)).for_playback();
     let work = match &plan.resume {
-        Some(resume) => restore(&engine, agent, resume).await?,
+        Some(resume) => restore(&engine, agent, resume, messages).await?,
         None => Work::default(),
     };
     let mut player = Player { agent, engine, work, notes, report: empty_report(), calls: plan.calls };
@@ -171,13 +171,21 @@ pub async fn replay(
     Ok(player.finish())
 }
 
-/// Restores the work of `agent` alone as it was saved, and claims its run.
+/// Restores the work of `agent` alone on the session of `messages` as it was saved, and claims its run.
 ///
 /// # Errors
 /// [`ResumeError`]. Nothing is claimed then.
-async fn restore(engine: &Engine, agent: &Agent, resume: &Resume) -> Result<Work, ResumeError> {
+async fn restore(
+    engine: &Engine,
+    agent: &Agent,
+    resume: &Resume,
+    messages: &[Message],
+) -> Result<Work, ResumeError> {
     let checkpointing = engine.checkpointing().ok_or(ResumeError::NotKept)?;
     let mut found = find(checkpointing.store(), &resume.which, checkpointing.folder()).await?;
+    if !is_of(&found.checkpoint.snapshot.conversation, messages) {
+        return Err(ResumeError::OtherSession(found.checkpoint.info.run));
+    }
     engine.services().prepare(agent).await?;
     let now = engine.configuration(agent)?;
     if found.is_latest {
@@ -192,6 +200,14 @@ async fn restore(engine: &Engine, agent: &Agent, resume: &Resume) -> Result<Work
         engine.state(agent, &mut work).save(Point::Fork).await;
     }
     Ok(work)
+}
+
+/// Checks whether a log is of the session of `messages`, by what its user says.
+fn is_of(log: &Conversation, messages: &[Message]) -> bool {
+    let is_users = |message: &&Message| message.role() == Role::User;
+    let saved = log.messages().map(ContextMessage::message).filter(is_users);
+    let mut pairs = saved.zip(messages.iter().filter(is_users));
+    pairs.all(|(saved, recorded)| saved.to_text() == recorded.to_text())
 }
 
 /// A player of a recorded session.

@@ -65,6 +65,9 @@ pub enum ResumeError {
         /// The names there are, separated by commas.
         known: String,
     },
+    /// It is the replay of another session.
+    #[error("run `{0}` is the replay of another session: name the run of this one")]
+    OtherSession(RunId),
     /// An agent was told of another folder than this one.
     #[error("run `{run}` works in the folder {folder}, as its agent was told")]
     Elsewhere {

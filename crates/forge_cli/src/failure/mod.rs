@@ -21,6 +21,9 @@ pub(crate) struct Misconfigured(pub(crate) String);
 /// Returns the error about an agent that is not in the workflow.
 pub(crate) fn unknown_agent(id: &str, workflow: &Workflow) -> Misconfigured {
     let known: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
+    if known.is_empty() {
+        return Misconfigured(format!("there is no agent `{id}`: no forge.yaml that is read has any"));
+    }
     Misconfigured(format!("there is no agent `{id}` (expected one of {})", known.join(", ")))
 }
 

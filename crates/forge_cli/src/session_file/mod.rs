@@ -1,5 +1,6 @@
 //! A file with recorded sessions: its bytes, its parsed content, and the selected session.
 
+mod output_place;
 mod progress;
 mod stored;
 
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use forge_transcript::{Format, Session};
 
+pub(crate) use self::output_place::{is_same, refuse_input};
 pub(crate) use self::progress::ReadProgress;
 pub(crate) use self::stored::{SessionText, is_database};
 use crate::failure::Misconfigured;

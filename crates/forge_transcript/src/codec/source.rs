@@ -1,6 +1,6 @@
 //! A file that is read message by message, more than once and never as a whole.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
 use forge_domain::Message;
 
@@ -43,6 +43,18 @@ pub(crate) trait LineCheck {
     fn result(&self, origin: &str) -> Result<(), TranscriptError>;
 }
 
+/// A reader of what was packed before a file was cut off.
+struct UpToCut<R>(R);
+
+impl<R: Read> Read for UpToCut<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self.0.read(bytes) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
+            read => read,
+        }
+    }
+}
+
 impl<'o> Source<'o> {
     /// Creates the source of the file that `open` opens.
     pub(crate) fn new(open: Opener<'o>, origin: &'o str) -> Self {
@@ -54,7 +66,7 @@ impl<'o> Source<'o> {
         const MARK: &[u8] = b"\xef\xbb\xbf";
         let mut reader = BufReader::with_capacity(BUFFER, (self.open)()?);
         if is_packed(reader.fill_buf()?) {
-            let unpacked: Box<dyn Read> = Box::new(zstd::Decoder::with_buffer(reader)?);
+            let unpacked: Box<dyn Read> = Box::new(UpToCut(zstd::Decoder::with_buffer(reader)?));
             reader = BufReader::with_capacity(BUFFER, unpacked);
         }
         if reader.fill_buf()?.starts_with(MARK) {

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use super::report::not_written;
 use crate::failure::Misconfigured;
 use crate::output;
+use crate::run::shell_quote;
 use crate::session_file::{MOST_OF_A_FILE, SessionFile, read_named};
 
 /// Returns what is appended to the file, after the result was read as its agent will read it.
@@ -138,7 +139,8 @@ pub(super) fn undo(path: &Path) -> anyhow::Result<()> {
     let earlier = undo_appended(&bytes).map_err(|error| {
         let way_out = match &error {
             UndoError::Continued { bytes, .. } => format!(
-                "\n  help: to keep both, copy the earlier session to a file of its own: `head -c {bytes} {name} > OLD.jsonl`"
+                "\n  help: to keep both, copy the earlier session to a file of its own: `head -c {bytes} {} > OLD.jsonl`",
+                shell_quote(&name.to_string())
             ),
             UndoError::Changed => "\n  help: restore the file from a backup".to_owned(),
             UndoError::Nothing => String::new(),

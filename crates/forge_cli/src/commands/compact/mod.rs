@@ -22,7 +22,7 @@ use forge_transcript::{Draft, number_of, request_tools};
 use self::places::check_places;
 use self::proposal::Proposal;
 pub(crate) use self::report::write_file;
-use self::report::{FileReport, in_a_line, pretty, tell, write_result};
+use self::report::{FileReport, in_a_line, pretty, print_report, tell, write_report, write_result};
 use self::settings::{CompactSettings, read_configuration};
 use crate::arguments::{ConfigFlag, FormatName, FromFlag, OwnRun, window};
 use crate::failure::Misconfigured;
@@ -225,10 +225,11 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
         let proposal = Proposal::new(&file.bytes, formats, nth, &compacted.replacements, report);
         write_file(path, &without_secrets(arguments, pretty(&proposal)?.into()).0)?;
     }
+    write_report(arguments, &report)?;
     if !arguments.plan.dry_run {
         write(arguments, &file, &written)?;
     }
-    tell(arguments, &report, &line)
+    print_report(arguments, &report, &line)
 }
 
 /// Checks that the results of a session whose format was guessed are not all lost: it was guessed wrong.
@@ -307,7 +308,6 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
         false => draft.rewrite(&file.bytes, &replacements, proposal.to)?,
     };
     let (written, redacted) = without_secrets(arguments, written);
-    write(arguments, &file, &written)?;
     let tokens = tokens + tools_tokens(&written);
     let mut report = proposal.report;
     let told = redacted.as_deref().map(|found| format!(" · {}", redaction_text(found))).unwrap_or_default();
@@ -319,7 +319,9 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
             report.insert("redacted".to_owned(), serde_json::to_value(redacted)?);
         }
     }
-    tell(arguments, &report, &(in_a_line(&report) + &told))
+    write_report(arguments, &report)?;
+    write(arguments, &file, &written)?;
+    print_report(arguments, &report, &(in_a_line(&report) + &told))
 }
 
 /// Returns what is written without its secrets, if that was asked for, and what was taken out.

@@ -1,12 +1,10 @@
 //! The places of the outputs: none may be the input, or that of another output.
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-
-use same_file::is_same_file;
+use std::path::Path;
 
 use super::CompactArguments;
 use crate::failure::Misconfigured;
+use crate::session_file::{is_same, refuse_input};
 
 /// Rejects outputs that would lose something: the input as an output, or one file for two outputs.
 pub(super) fn check_places(arguments: &CompactArguments) -> anyhow::Result<()> {
@@ -40,30 +38,12 @@ pub(super) fn check_places(arguments: &CompactArguments) -> anyhow::Result<()> {
     .collect();
     let inputs = [arguments.files.file.as_deref(), arguments.plan.apply.as_deref()];
     for (n, (flag, path)) in outputs.iter().enumerate() {
-        if inputs.iter().flatten().any(|input| is_same(path, input)) {
-            let what = format!("{flag} {} is the input, which is never overwritten", path.display());
-            return Err(Misconfigured(what).into());
+        for input in inputs.iter().flatten() {
+            refuse_input(flag, path, input)?;
         }
         if let Some((other, _)) = outputs[..n].iter().find(|(_, other)| is_same(path, other)) {
             return Err(Misconfigured(format!("{other} and {flag} are the same file")).into());
         }
     }
     Ok(())
-}
-
-/// Checks whether both lead to one regular file, by any links; or to one path that does not exist yet.
-fn is_same(one: &Path, other: &Path) -> bool {
-    let (Ok(first), Ok(second)) = (std::fs::metadata(one), std::fs::metadata(other)) else {
-        return place(one) == place(other);
-    };
-    // A pipe or a device may serve as several, and must not be opened.
-    first.is_file()
-        && second.is_file()
-        && is_same_file(one, other).unwrap_or_else(|_| one.canonicalize().ok() == other.canonicalize().ok())
-}
-
-/// Returns the folder and the name of a file that may not exist.
-fn place(path: &Path) -> (Option<PathBuf>, Option<&OsStr>) {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    (folder.canonicalize().ok(), path.file_name())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use console::style;
 use forge_app::SessionReport;
 use forge_domain::{Tokens, noun, quantity};
@@ -46,8 +46,12 @@ pub(super) fn write_result(arguments: &CompactArguments, bytes: &[u8]) -> anyhow
     }
 }
 
-/// Writes a file as a whole, or not at all.
+/// Writes a file as a whole, or not at all. A write-protected one stays as it is, though its folder would let
+/// it be replaced.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    if std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().readonly()) {
+        bail!("cannot write {}: it is write-protected; name another file", path.display());
+    }
     write_whole(path, bytes).map_err(|error| not_written(path, &error))
 }
 
@@ -70,13 +74,28 @@ pub(super) fn pretty(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Prints the report: to its file, as JSON to stdout, else as a `line` to stderr.
+/// Writes the report to its file and prints it: as JSON to stdout, else as a `line` to stderr.
 pub(super) fn tell(arguments: &CompactArguments, report: &impl Serialize, line: &str) -> anyhow::Result<()> {
+    write_report(arguments, report)?;
+    print_report(arguments, report, line)
+}
+
+/// Writes the report to its file, if one was named: before anything is changed that it tells of.
+pub(super) fn write_report(arguments: &CompactArguments, report: &impl Serialize) -> anyhow::Result<()> {
     if let Some(path) = &arguments.plan.report {
         let written = pretty(report)?.into();
         let written = if arguments.files.redact { redact_bytes(written).0 } else { written };
         write_file(path, &written)?;
     }
+    Ok(())
+}
+
+/// Prints the report as JSON to stdout, else as a `line` to stderr.
+pub(super) fn print_report(
+    arguments: &CompactArguments,
+    report: &impl Serialize,
+    line: &str,
+) -> anyhow::Result<()> {
     if arguments.plan.json {
         output::print_json(report)?;
     } else {
@@ -98,7 +117,7 @@ pub(super) fn in_a_line(report: &Value) -> String {
         "still_over" => "cannot fit".to_owned(),
         _ => match report["target_tokens"].as_u64() {
             Some(target) => format!(
-                "fits as it is: at most {} tokens were asked for (--max-tokens)",
+                "fits as it is: the limit is {} tokens (--max-tokens)",
                 with_separators(Tokens::new(target))
             ),
             None => "fits as it is".to_owned(),

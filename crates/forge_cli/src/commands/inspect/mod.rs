@@ -26,7 +26,7 @@ use crate::arguments::{FromFlag, JsonFlag, OwnRun};
 use crate::failure::Misconfigured;
 use crate::output;
 use crate::run::block_on;
-use crate::session_file::{MOST_OF_A_FILE, ReadProgress, SessionFile, is_database};
+use crate::session_file::{MOST_OF_A_FILE, ReadProgress, SessionFile, is_database, refuse_input};
 use crate::sessions::{NamedSession, resolve};
 use crate::setup::store;
 
@@ -66,6 +66,9 @@ impl InspectArguments {
         }
         if self.run.run.is_some() && self.format.from.0.is_some() {
             return Err(Misconfigured("--from is for recorded sessions, not for a run".to_owned()).into());
+        }
+        if let (Some(page), Some(file)) = (&self.html, &self.file) {
+            refuse_input("--html", page, file)?;
         }
         let inspected = match (&self.run.run, &self.file) {
             (Some(word), _) => vec![of_run(word, self.run.store.as_deref())?],

@@ -131,6 +131,13 @@ fn check_reports(replayed: &[ReplayedSession]) -> anyhow::Result<()> {
         "{} over the window and {split} with an exchange split: this is a bug in Forge, please report it",
         quantity(over, "prompt")
     );
+    let unsaved =
+        replayed.iter().filter_map(|one| one.report.checkpoints.as_ref()?.tally.unsaved.as_ref()).next();
+    ensure!(
+        unsaved.is_none(),
+        "the replay is not in the store as a whole: {}",
+        unsaved.map_or("", String::as_str)
+    );
     Ok(())
 }
 
