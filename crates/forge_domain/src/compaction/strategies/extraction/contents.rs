@@ -8,7 +8,7 @@ use super::story::{Folder, tool_name};
 use super::worth::Worth;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::names::{FEW_MESSAGES, names_of_its_own, table_keys};
-use crate::{Context, ContextMessage, Role, TokenCounter, Tokens};
+use crate::{Context, ContextMessage, MessageId, Role, TokenCounter, Tokens, quantity};
 
 /// A result of fewer tokens is not worth a line.
 const LEAST: Tokens = Tokens::new(60);
@@ -25,6 +25,53 @@ pub(super) struct Contents<'a> {
     sources: &'a [ContextMessage],
     folder: &'a Folder,
     results: Vec<(usize, Option<Vec<&'a str>>)>,
+}
+
+/// The messages of the person that left and of which nothing is quoted: the numbers of the first and the last
+/// one, and how many they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unquoted {
+    first: u64,
+    last: u64,
+    n_messages: usize,
+}
+
+/// The end of its entry.
+const OF_THE_USER: &str = " of the user";
+
+impl Unquoted {
+    pub(super) const fn one(number: u64) -> Self {
+        Self { first: number, last: number, n_messages: 1 }
+    }
+
+    /// One somewhere before the message of such a number.
+    pub(super) fn before(number: u64) -> Self {
+        let first = MessageId::FIRST.as_u64();
+        Self { first, last: number.saturating_sub(1).max(first), n_messages: 1 }
+    }
+
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            first: self.first.min(other.first),
+            last: self.last.max(other.last),
+            n_messages: self.n_messages + other.n_messages,
+        }
+    }
+
+    pub(super) fn entry(self) -> Entry {
+        let Self { first, last, n_messages } = self;
+        let label = if first == last { format!("m{first}") } else { format!("m{first}–m{last}") };
+        Entry::labelled(&label, &format!("{}{OF_THE_USER}", quantity(n_messages, "message")), false)
+    }
+
+    /// Reads an entry, as it is written; returns `None` for other entries.
+    pub(super) fn parse(entry: &str) -> Option<Self> {
+        let (label, n_messages) = entry.strip_suffix(OF_THE_USER)?.split_once(": ")?;
+        let (first, last) = label.split_once('–').unwrap_or((label, label));
+        let number = |label: &str| label.strip_prefix('m')?.parse().ok();
+        let n_messages = n_messages.split(' ').next()?.parse().ok()?;
+        Some(Self { first: number(first)?, last: number(last)?, n_messages })
+    }
 }
 
 /// A result that left, and the names by which to ask for it.
@@ -139,5 +186,26 @@ impl<'a> Contents<'a> {
             let label = format!("{} {tool}{subject}, {} tokens{what}", message.label(), message.tokens());
             Some(Content { position, label, names })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn unquoted_messages_are_counted_and_the_count_is_read_again() {
+        let one = Unquoted::one(4);
+        assert_eq!(one.entry().as_str(), "m4: 1 message of the user");
+        let more = one.and(Unquoted::one(9)).and(Unquoted::one(6));
+        assert_eq!(more.entry().as_str(), "m4–m9: 3 messages of the user");
+        for unquoted in [one, more, Unquoted::before(12)] {
+            assert_eq!(Unquoted::parse(unquoted.entry().as_str()), Some(unquoted));
+        }
+        for other in ["m4 read a, 90 tokens: b c", "m4: 1 message", "a: b of the user"] {
+            assert_eq!(Unquoted::parse(other), None, "{other}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use super::Material;
 use super::passage::{FENCE, Origin, Passage};
 use super::record::{Entry, Section};
 use super::story::{Folder, number, tool_name};
@@ -9,8 +10,9 @@ use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::split_number;
 use crate::{Context, ContextMessage, MessageId, Role};
 
-/// The author of what the agent says, in labels.
+/// The authors of what the agent, or a summary, says, in labels.
 const AGENT: &str = "agent";
+const SUMMARY: &str = "summary";
 
 /// Returns the number of the message in which the agent said what an entry of the story quotes; `None` for
 /// other entries.
@@ -19,14 +21,20 @@ pub(super) fn said_in(entry: &str) -> Option<u64> {
     label.strip_suffix(AGENT)?.strip_suffix(' ')?.parse().ok().map(MessageId::as_u64)
 }
 
+/// Checks whether an entry of the story quotes what somebody says; the others tell of calls.
+pub(super) fn is_statement(entry: &str) -> bool {
+    let label = entry.split_once(": ").map_or("", |(label, _)| label);
+    label.split_once(' ').is_some_and(|(_, author)| matches!(author, AGENT | SUMMARY))
+}
+
 /// Returns the entries of the chosen passages, with their section and place. Passages with nothing but blanks
 /// between them become one.
 pub(super) fn write(
     mut chosen: Vec<Passage>,
-    context: &Context,
-    sources: &[ContextMessage],
+    material: &Material<'_>,
     folder: &Folder,
 ) -> Vec<(Section, (u64, usize), Entry)> {
+    let Material { context, sources, changes, .. } = *material;
     chosen.sort_unstable_by_key(|passage| (passage.message, passage.start, Reverse(passage.end)));
     let text_of = |passage: &Passage| &*sources[passage.message as usize].features().text;
     let mut joined: Vec<Passage> = Vec::with_capacity(chosen.len());
@@ -40,7 +48,7 @@ pub(super) fn write(
                     && !matches!(next.origin, Origin::Record(_))
                     && text_of(last).get(last.end as usize..next.start as usize).is_none_or(is_nothing) =>
             {
-                last.end = next.end;
+                (last.end, last.lines_to) = (next.end, next.lines_to);
             }
             _ => joined.push(next),
         }
@@ -68,7 +76,8 @@ pub(super) fn write(
                 }
                 let shown = if label == last_label { short_label(&label) } else { label.clone() };
                 last_label = label;
-                (Section::Excerpts, place, excerpt(passage, source, text, &shown))
+                let mark = changes.outdate(passage, context, source).mark();
+                (Section::Excerpts, place, excerpt(passage, source, text, &shown, mark))
             }
             Origin::Record(section) => (section, (carried[nth], passage.start as usize), Entry::carry(text)),
         };
@@ -99,15 +108,15 @@ fn numbers_of_carried(passages: &[Passage], sources: &[ContextMessage]) -> Vec<u
 fn place_of(sources: &[ContextMessage], position: usize) -> (u64, String) {
     let source = &sources[position];
     if source.id().is_some() {
-        let author = if source.role() == Role::User { "summary" } else { AGENT };
+        let author = if source.role() == Role::User { SUMMARY } else { AGENT };
         return (number(source), format!("{} {author}", source.label()));
     }
     let id = |message: &ContextMessage| message.id().map(MessageId::as_u64);
     let first =
         sources[..position].iter().rev().find_map(id).map_or(MessageId::FIRST.as_u64(), |before| before + 1);
     match sources[position + 1..].iter().find_map(id) {
-        Some(after) if after > first + 1 => (first, format!("m{first}–m{} summary", after - 1)),
-        _ => (first, format!("m{first} summary")),
+        Some(after) if after > first + 1 => (first, format!("m{first}–m{} {SUMMARY}", after - 1)),
+        _ => (first, format!("m{first} {SUMMARY}")),
     }
 }
 
@@ -118,18 +127,18 @@ fn is_nothing(between: &str) -> bool {
     between.lines().map(rest).all(is_nothing)
 }
 
-/// Returns a passage of work under its `label`. Numbers of lines stand in the label once, in place of one in
-/// front of each line: the lines are then as they are in the file.
-fn excerpt(passage: &Passage, source: &ContextMessage, text: &str, label: &str) -> Entry {
+/// Returns a passage of work under its `label`, with a `mark` if it is out of date. Numbers of lines stand in
+/// the label once, in place of one in front of each line: the lines are then as they are in the file.
+fn excerpt(passage: &Passage, source: &ContextMessage, text: &str, label: &str, mark: &str) -> Entry {
     let whole = &source.features().text;
     let around =
         [whole[..passage.start as usize].lines().next_back(), whole[passage.end as usize..].lines().nth(1)];
     match without_numbers(text, around).filter(|_| has_line_numbers(whole)) {
         Some((first, last, text)) if first == last => {
-            Entry::labelled(&format!("{label}:{first}"), &text, true)
+            Entry::labelled(&format!("{label}:{first}{mark}"), &text, true)
         }
-        Some((first, last, text)) => Entry::labelled(&format!("{label}:{first}–{last}"), &text, true),
-        None => Entry::labelled(label, text, true),
+        Some((first, last, text)) => Entry::labelled(&format!("{label}:{first}–{last}{mark}"), &text, true),
+        None => Entry::labelled(&format!("{label}{mark}"), text, true),
     }
 }
 

@@ -7,9 +7,10 @@ use std::iter::Peekable;
 use memchr::memmem;
 
 use super::Material;
-use super::contents::{Contents, LEAST_CONTENT, entries, keys_in};
-use super::excerpt::{said_in, short_label, source_of, write};
+use super::contents::{Contents, LEAST_CONTENT, Unquoted, entries, keys_in};
+use super::excerpt::{is_statement, said_in, short_label, source_of, write};
 use super::ledger::Ledger;
+use super::outdated::Outdated;
 use super::passage::{Origin, Passage, move_introductions, passages, passages_of_record, without_known};
 use super::record::{Entry, Record, Section};
 use super::story::{Folder, Step, newest_steps, number};
@@ -22,14 +23,14 @@ use crate::compaction::omission::is_marker;
 use crate::compaction::record_tag::is_record;
 use crate::compaction::strategies::summarization::said_in_summary;
 use crate::compaction::stub::is_stub;
-use crate::{Context, ContextMessage, MessageId, Role, TokenCounter, Tokens, user_words};
+use crate::{ContextMessage, MessageId, Role, TokenCounter, Tokens, user_words};
 
 /// The shares of the record, in percent of what is left beside those before it. What one does not use is
 /// left to those after it.
 mod share {
     /// The tasks, the files, the check and the errors.
     pub(super) const STATE: u64 = 35;
-    /// The person's words.
+    /// The person's words. What is left of them comes after what the agent says, before its calls.
     pub(super) const SAID: u64 = 65;
     /// Those in the quotes of summaries, of which no message is left.
     pub(super) const SAID_IN_SUMMARIES: u64 = 80;
@@ -83,6 +84,8 @@ struct Filling {
     known: HashSet<u64, TermHasher>,
     /// The messages of the passages of work.
     quoted: HashSet<u32>,
+    /// The messages of the passages that were dropped after all.
+    dropped: HashSet<u32>,
 }
 
 /// An entry and its place among the others of its section.
@@ -111,12 +114,18 @@ impl Folding<'_> {
         }
         let mut filling = self.choose(room - message.tokens(), &folder, worth, counter);
         loop {
-            let record = filling.write(&base, self.material.context, self.material.sources, &folder);
+            let mut record = filling.write(&base, self.material, &folder);
+            let is_bare = Record { folder: None, ..record.clone() } == Record::default();
+            if is_bare {
+                return None;
+            }
+            if let Some(unquoted) = self.unquoted(&filling) {
+                record.left_out.insert(0, unquoted.entry());
+            }
             message = counted(&record);
             // Each part was counted alone; if they exceed that together, the least valuable leaves.
             if message.tokens() <= room || !filling.shed(message.tokens() - room) {
-                let is_bare = Record { folder: None, ..record } == Record::default();
-                return (!is_bare).then_some(message);
+                return Some(message);
             }
         }
     }
@@ -163,8 +172,9 @@ impl Folding<'_> {
         let passages = self.passages(&newest, &filling);
         let antecedent = self.antecedent_in_record(&passages);
         let candidates = worth.candidates(passages);
-        let Material { context, sources, .. } = *self.material;
-        let mut choice = Choice { context, folder, sources, worth, candidates, filling, left: room, counter };
+        let Material { sources, .. } = *self.material;
+        let material = self.material;
+        let mut choice = Choice { material, folder, worth, candidates, filling, left: room, counter };
         let is = |origin: Origin| move |passage: &Passage| passage.origin == origin;
         let is_said =
             |passage: &Passage| matches!(passage.origin, Origin::Person | Origin::Record(Section::Said));
@@ -187,8 +197,13 @@ impl Folding<'_> {
             }
             _ => false,
         };
-        let is_told =
+        let is_story =
             |passage: &Passage| matches!(passage.origin, Origin::Agent | Origin::Record(Section::Story));
+        // An earlier record's calls wait as the new ones do.
+        let is_told = |passage: &Passage| match passage.origin {
+            Origin::Record(Section::Story) => is_statement(passage.text(sources)),
+            origin => origin == Origin::Agent,
+        };
         let is_work = |passage: &Passage| {
             matches!(passage.origin, Origin::Work | Origin::Code | Origin::Record(Section::Excerpts))
         };
@@ -223,12 +238,14 @@ impl Folding<'_> {
         choice.take_steps(&mut newest_done, share::NEWEST_STEPS);
         choice.pick(share::WRITTEN, Purpose::Written, &|passage| self.is_written(passage));
         choice.pick(share::STATEMENTS, Purpose::Statement, &is_told);
+        choice.pick(100, Purpose::Statement, &is_said_whole);
         choice.take_steps(&mut steps, share::STEPS);
+        choice.pick(share::STEPS, Purpose::Statement, &is_story);
         choice.pick(share::LEFT_OUT, Purpose::Work, &is(Origin::Record(Section::LeftOut)));
         choice.pick(share::STATEMENTS, Purpose::Statement, &is_told);
         choice.pick(100, Purpose::Work, &is_work);
         choice.pick(100, Purpose::Statement, &is_said);
-        choice.pick(100, Purpose::Statement, &is_told);
+        choice.pick(100, Purpose::Statement, &is_story);
         choice.take_steps(&mut steps, 100);
         choice.filling
     }
@@ -261,7 +278,12 @@ impl Folding<'_> {
             let left = self.left.iter().find(|(cut, _)| *cut == position).map(|(_, left)| left.as_str());
             let origin = match message.role() {
                 Role::User if is_record(message) => {
-                    all.extend(passages_of_record(source, position));
+                    let is_count = |passage: &Passage| {
+                        passage.origin == Origin::Record(Section::LeftOut)
+                            && Unquoted::parse(passage.text(self.material.sources)).is_some()
+                    };
+                    let entries = passages_of_record(source, position);
+                    all.extend(entries.into_iter().filter(|passage| !is_count(passage)));
                     continue;
                 }
                 Role::User if is_marker(message) || message.is_renewed() => continue,
@@ -312,7 +334,8 @@ impl Folding<'_> {
             }
             if let Some(after) = self.material.changes.after(position, self.material.context, source) {
                 for passage in found.iter_mut().filter(|passage| passage.origin == Origin::Work) {
-                    passage.is_outdated = after.outdates(passage, source.features());
+                    let outdated = after.outdates(passage, source.features());
+                    passage.is_outdated = matches!(outdated, Outdated::Mostly | Outdated::Unwritten);
                 }
             }
             match left {
@@ -339,6 +362,50 @@ impl Folding<'_> {
             }
         }
         all
+    }
+
+    /// Returns the messages of the person that leave and of which `filling` quotes nothing, with those that
+    /// earlier records quote or tell of. In talk that goes without saying.
+    fn unquoted(&self, filling: &Filling) -> Option<Unquoted> {
+        if self.material.is_talk {
+            return None;
+        }
+        let sources = self.material.sources.iter().enumerate();
+        let all = sources.flat_map(|(position, source)| match is_record(source.message()) {
+            true => self.unquoted_of_record(position, source, filling),
+            false => {
+                let is_left = || self.left.iter().any(|(left, _)| *left == position);
+                let text = &source.features().text;
+                let leaves = self.leaves[position] && source.starts_turn() && !is_left();
+                let is_quoted = || filling.has_any_of(position, |_| true, text);
+                let unquoted = leaves && !source.message().is_compacted && !is_quoted();
+                unquoted.then(|| Unquoted::one(number(source))).into_iter().collect()
+            }
+        });
+        all.reduce(Unquoted::and)
+    }
+
+    /// Returns what of the person's words an earlier record tells of or quotes, and `filling` does not.
+    fn unquoted_of_record(
+        &self,
+        position: usize,
+        source: &ContextMessage,
+        filling: &Filling,
+    ) -> Vec<Unquoted> {
+        let entries = passages_of_record(source, position);
+        let unquoted = entries.into_iter().filter_map(|entry| {
+            let text = entry.text(self.material.sources);
+            match entry.origin {
+                Origin::Record(Section::LeftOut) => Unquoted::parse(text),
+                // It has no label, but came before the record.
+                Origin::Record(Section::Said) => {
+                    let is_it = |passage: &Passage| passage.start == entry.start;
+                    (!filling.has_any_of(position, is_it, text)).then(|| Unquoted::before(number(source)))
+                }
+                _ => None,
+            }
+        });
+        unquoted.collect()
     }
 
     /// Returns the number of the message that the latest request answers, if a record alone quotes it.
@@ -405,9 +472,8 @@ const fn label_tokens(origin: Origin) -> u64 {
 
 /// The choice of what a record holds, and the tokens that are left for it.
 struct Choice<'c, 'm> {
-    context: &'c Context,
+    material: &'c Material<'c>,
     folder: &'c Folder,
-    sources: &'c [ContextMessage],
     worth: &'c mut Worth<'m>,
     candidates: Candidates,
     filling: Filling,
@@ -432,7 +498,8 @@ impl Choice<'_, '_> {
 
     /// Picks passages for at most `room` tokens, and returns what they take.
     fn fill(&mut self, room: Tokens, purpose: Purpose, which: &dyn Fn(&Passage) -> bool) -> Tokens {
-        let Self { context, sources, folder, worth, candidates, filling, left, counter } = self;
+        let Self { material, folder, worth, candidates, filling, left, counter } = self;
+        let Material { context, sources, changes, .. } = **material;
         let unused = worth.choose(candidates, purpose, room, which, &mut |passage, room| {
             let text = passage.text(sources);
             let label = match passage.origin {
@@ -442,7 +509,8 @@ impl Choice<'_, '_> {
                     let label = source_of(context, passage, source, folder);
                     let is_further = filling.quoted.contains(&passage.message);
                     let label = if is_further { short_label(&label) } else { label };
-                    counter.count(&label) + Tokens::new(LINE_TOKENS)
+                    let mark = changes.outdate(passage, context, source).mark();
+                    counter.count(&format!("{label}{mark}")) + Tokens::new(LINE_TOKENS)
                 }
                 origin => Tokens::new(label_tokens(origin)),
             };
@@ -510,7 +578,7 @@ impl Choice<'_, '_> {
             tables.iter().filter_map(|(_, entry, _)| Some(keys_in(entry.as_str())?.to_owned())).collect();
         self.take_contents(tables);
         // The tables of an earlier record can be asked for as long as their keys are told.
-        let sources = self.sources;
+        let sources = self.material.sources;
         self.pick(share::TABLES, Purpose::Work, &|passage| {
             let is_new = |keys: &str| !listed.contains(keys);
             passage.origin == Origin::Record(Section::LeftOut)
@@ -556,11 +624,23 @@ impl Filling {
         is_new
     }
 
+    /// Checks whether it has a passage of the message at `position` that `is_of` a `text`, or all of that
+    /// stands elsewhere.
+    fn has_any_of(&self, position: usize, is_of: impl Fn(&Passage) -> bool, text: &str) -> bool {
+        let is_passage =
+            |(passage, _): &(Passage, Tokens)| passage.message as usize == position && is_of(passage);
+        let lines = || text.split(is_line_break).map(str::trim).filter(|line| !line.is_empty());
+        let is_known = || lines().all(|line| self.known.contains(&hash(line)));
+        self.passages.iter().any(is_passage) || !self.dropped.contains(&(position as u32)) && is_known()
+    }
+
     /// Drops the least valuable until `excess` is saved; returns false if nothing is left.
     fn shed(&mut self, excess: Tokens) -> bool {
         let mut saved = Tokens::ZERO;
         while saved < excess {
-            let passage = self.passages.pop().map(|(_, tokens)| tokens);
+            let passage = self.passages.pop();
+            self.dropped.extend(passage.iter().map(|(passage, _)| passage.message));
+            let passage = passage.map(|(_, tokens)| tokens);
             let Some(tokens) = passage.or_else(|| self.entries.pop().map(|(_, _, tokens)| tokens)) else {
                 break;
             };
@@ -570,10 +650,10 @@ impl Filling {
     }
 
     /// Writes everything in its section, in the order of the messages.
-    fn write(&self, base: &Record, context: &Context, sources: &[ContextMessage], folder: &Folder) -> Record {
+    fn write(&self, base: &Record, material: &Material<'_>, folder: &Folder) -> Record {
         let mut record = base.clone();
         let passages = self.passages.iter().map(|(passage, _)| *passage).collect();
-        let mut entries: Vec<(Section, (u64, usize), Entry)> = write(passages, context, sources, folder);
+        let mut entries: Vec<(Section, (u64, usize), Entry)> = write(passages, material, folder);
         entries.extend(
             self.entries.iter().map(|(section, placed, _)| (*section, placed.place, placed.entry.clone())),
         );

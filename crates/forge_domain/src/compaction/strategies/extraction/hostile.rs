@@ -148,11 +148,14 @@ fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
                 prop_assert!(calls.any(is_argument), "no call has it: {}", line);
             }
             "# Errors that stand" => {
-                let error = line.strip_prefix("- ").map(unquote).unwrap_or_default();
-                prop_assert!(is_said_by(Role::Tool, &error), "no tool said: {}", line);
+                let (label, error) =
+                    line.strip_prefix("- ").and_then(|line| line.split_once(": ")).unwrap_or_default();
+                let result = message_of(label).filter(|message| message.message().role() == Role::Tool);
+                let is_in = |message: &ContextMessage| message.features().text.contains(&*unquote(error));
+                prop_assert!(result.is_some_and(|result| is_in(result)), "no result says: {}", line);
             }
             "# Done and concluded" | "# Excerpts" | "# Left out" => {
-                let id = line.split(' ').next().unwrap_or_default();
+                let id = line.split([' ', '–', ':']).next().unwrap_or_default();
                 let message = message_of(id);
                 prop_assert!(message.is_some(), "no message has this label: {}", line);
                 let Some(message) = message else { continue };

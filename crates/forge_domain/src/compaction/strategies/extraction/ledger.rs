@@ -20,10 +20,20 @@ pub(super) struct Ledger<'a> {
     /// The last run of tests and the last other check after it, and whether they passed.
     last_test: Option<(&'a str, bool)>,
     last_check: Option<(&'a str, bool)>,
-    /// The failures, by the key of what would fix them, with the line that names the error.
-    open: Vec<(&'a str, &'a str)>,
+    /// The failures.
+    open: Vec<Open<'a>>,
     n_touches: usize,
     n_exchanges: usize,
+}
+
+/// A failure.
+#[derive(Debug)]
+struct Open<'a> {
+    /// The key of what would fix it.
+    key: &'a str,
+    /// The line that names the error, and the label of the result that has it.
+    line: &'a str,
+    label: Option<String>,
 }
 
 /// Most errors that are kept.
@@ -41,9 +51,11 @@ impl<'a> Ledger<'a> {
             |last: &'a Option<(String, bool)>| last.as_ref().map(|(run, passed)| (run.as_str(), *passed));
         self.last_test = known(&earlier.last_test).or(self.last_test);
         self.last_check = known(&earlier.last_check).or(self.last_check);
-        let open =
-            |error: &'a OpenError| (error.mended_by.as_deref().unwrap_or(&error.line), error.line.as_str());
-        self.open.extend(earlier.errors.iter().map(open));
+        self.open.extend(earlier.errors.iter().map(|error| Open {
+            key: error.mended_by.as_deref().unwrap_or(&error.line),
+            line: &error.line,
+            label: error.label.clone(),
+        }));
     }
 
     /// Takes in the exchanges of a context, in the order of their calls; `sources` are its messages as they
@@ -58,11 +70,11 @@ impl<'a> Ledger<'a> {
             // An argument may have been shortened since.
             let deed =
                 sources[asked.place.message].findings().deeds.get(asked.place.nth).unwrap_or(asked.deed);
-            self.take(deed, deed.failure(result));
+            self.take(deed, result, deed.failure(result));
         }
     }
 
-    fn take(&mut self, deed: &'a Deed, failure: Option<&'a Failure>) {
+    fn take(&mut self, deed: &'a Deed, result: &ContextMessage, failure: Option<&'a Failure>) {
         self.n_exchanges += 1;
         if failure.is_none() {
             // Of a path that was shortened, no file is known.
@@ -77,11 +89,11 @@ impl<'a> Ledger<'a> {
         }
         let Some(key) = deed.keys.last() else { return };
         match failure {
-            None => self.open.retain(|(open, _)| deed.keys.iter().all(|key| key != open)),
+            None => self.open.retain(|open| deed.keys.iter().all(|key| key != open.key)),
             Some(Failure { line: Some(line), .. }) if !deed.only_looks => {
                 // If a command fails with another error, it got past the earlier one.
-                self.open.retain(|(open, known)| open != key && known != line);
-                self.open.push((key, line));
+                self.open.retain(|open| open.key != key && open.line != line);
+                self.open.push(Open { key, line, label: result.id().map(|id| id.to_string()) });
             }
             Some(_) => {}
         }
@@ -152,13 +164,12 @@ impl<'a> Ledger<'a> {
         // Where nothing was done since, the errors of earlier records stay as they were.
         let most = if self.n_exchanges == 0 { self.open.len() } else { MAX_ERRORS };
         let newest = self.open.len().saturating_sub(most);
-        record.errors = self.open[newest..]
-            .iter()
-            .map(|(key, line)| OpenError {
-                line: (*line).to_owned(),
-                mended_by: (key != line).then(|| (*key).to_owned()),
-            })
-            .collect();
+        let errors = self.open.into_iter().skip(newest).map(|Open { key, line, label }| OpenError {
+            label,
+            line: line.to_owned(),
+            mended_by: (key != line).then(|| key.to_owned()),
+        });
+        record.errors = errors.collect();
     }
 }
 

@@ -524,9 +524,14 @@ impl Plan {
             return 0;
         }
         let latest = context.latest_user().unwrap_or(0);
+        let groups =
+            |run: &std::ops::Range<usize>| self.standing.groups.iter().skip(run.start).take(run.len());
         let is_before =
-            |run: &std::ops::Range<usize>| self.standing.groups.span(run.clone()).range().end <= latest;
-        runs.iter().rposition(is_before).unwrap_or(0)
+            |run: &std::ops::Range<usize>| groups(run).last().is_none_or(|group| group.range().end <= latest);
+        // Lists that their author sends anew are not in the record.
+        let tells = |run: &&std::ops::Range<usize>| groups(run).any(|group| !is_renewed(group, context));
+        let told = runs.iter().rposition(|run| is_before(run) && tells(&run));
+        told.or_else(|| runs.iter().rposition(is_before)).unwrap_or(0)
     }
 }
 
@@ -639,6 +644,85 @@ mod tests {
         let view: String = log.view().plain().map(|message| message.to_text() + "\n").collect();
         assert!(view.contains(rules) && view.contains("The fault is in part 40."), "{view}");
         assert!(!view.contains("tool_1_") && !view.contains("tool_2_"), "{view}");
+    }
+
+    #[test]
+    fn a_list_that_a_harness_sends_late_does_not_move_the_record_behind_the_newest_messages() {
+        let mut log = Conversation::new();
+        append(&mut log, Message::user("Find the fault."));
+        for n in 0..40 {
+            append(&mut log, Message::assistant(format!("I looked at part {n}, and it holds.")));
+            append(&mut log, Message::user(format!("Go on with part {}.", n + 1)));
+        }
+        append(&mut log, Message::note("agent", "tool_1\ntool_2\n").renewed());
+        append(&mut log, Message::assistant("The fault is in part 40."));
+        append(&mut log, Message::user("Mend it."));
+        fit_again(EXTRACT, 1_700, &mut log, &Script::new(Vec::new()));
+        let view = log.view();
+        let texts: Vec<String> = view.plain().map(|message| message.to_text()).collect();
+        let place = |text: &str| texts.iter().position(|one| one.contains(text));
+        let (record, asked, answer) = (place("<record>"), place("part 40."), place("The fault is in"));
+        assert!(record < asked && asked < answer && record.is_some(), "{texts:#?}");
+    }
+
+    #[test]
+    fn what_the_person_says_comes_before_calls_that_only_looked_and_what_is_lost_is_counted() {
+        let mut log = Conversation::new();
+        append(&mut log, Message::user("Build the billing service as I describe."));
+        let mut n_said = 0;
+        for round in 0..6 {
+            for n in 0..8 {
+                n_said += 1;
+                let said =
+                    format!("Decision {n_said}: the port of desk_{round}_{n} must be {}.", 4_000 + n_said);
+                append(&mut log, Message::user(said));
+                let arguments = serde_json::json!({"command": format!("ls desk_{round}_{n}")}).to_string();
+                let call = ToolCall { id: "c".into(), name: ToolName::new("shell").unwrap(), arguments };
+                append(&mut log, Message::calling(vec![call.clone()]));
+                let listed = "a line of a listing\n".repeat(12);
+                append(&mut log, Message::tool(ToolResult::answer(&call, listed)));
+            }
+            fit_again(EXTRACT, 2_200, &mut log, &Script::new(Vec::new()));
+        }
+        let view: String = log.view().plain().map(|message| message.to_text() + "\n").collect();
+        let kept = (1..=n_said).filter(|n| view.contains(&format!("Decision {n}: "))).count();
+        let record = records(&log).join("\n");
+        assert!(kept < n_said, "{record}");
+        let counted = format!("{} of the user\n", crate::quantity(n_said - kept, "message"));
+        assert!(record.contains(&counted), "{kept} of {n_said} stay: {record}");
+        let (looks, _) = record.split_once("# Left out").unwrap();
+        // Where one more does not fit.
+        assert!(looks.matches(": 12 lines").count() <= 2, "{record}");
+    }
+
+    #[test]
+    fn an_excerpt_says_if_its_file_was_changed_since() {
+        let mut log = Conversation::new();
+        append(&mut log, Message::user("Open the harbour door."));
+        let mut exchange = |name: &str, arguments: serde_json::Value, result: &str| {
+            let arguments = arguments.to_string();
+            let call = ToolCall { id: "c".into(), name: ToolName::new(name).unwrap(), arguments };
+            let is_error = result.starts_with("Error");
+            append(&mut log, Message::calling(vec![call.clone()]));
+            append(&mut log, Message::tool(ToolResult { is_error, ..ToolResult::answer(&call, result) }));
+        };
+        let file = "fn harbour_door() {\n    turn_key(left);\n    push(door);\n    ring(bell);\n}\n";
+        exchange("read", serde_json::json!({"path": "door.rs"}), file);
+        let edit = |old: &str, new: &str| serde_json::json!({"path": "door.rs", "old": old, "new": new});
+        exchange("edit", edit("    turn_key(left);", "    turn_key(right);"), "Edited door.rs.");
+        let refused = "    lift_harbour_door(by_crane);\n    ring(bell_of_harbour);";
+        exchange("edit", edit("    open(gate);", refused), "Error: no such text");
+        for n in 0..12 {
+            append(
+                &mut log,
+                Message::assistant(format!("Step {n} is done. {}", "And more of it. ".repeat(20))),
+            );
+        }
+        fit_again(EXTRACT, 2_400, &mut log, &Script::new(Vec::new()));
+        let record = records(&log).join("\n");
+        assert!(record.contains("m2 read door.rs, changed since:\n"), "{record}");
+        // What was never written is hardly worth a line.
+        assert!(!record.contains("lift_harbour_door"), "{record}");
     }
 
     #[test]
@@ -798,7 +882,7 @@ mod tests {
             for line in [
                 "modified: src/parser.rs",
                 "Last test: cargo test -> failed",
-                "- error[E0308]: mismatched types",
+                "- m6: error[E0308]: mismatched types",
             ] {
                 let n = records[0].lines().filter(|one| *one == line).count();
                 assert_eq!(n, 1, "{line} in round {round}: {}", records[0]);

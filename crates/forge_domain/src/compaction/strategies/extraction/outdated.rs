@@ -70,6 +70,12 @@ impl<'a> Changes<'a> {
         }
     }
 
+    /// Returns how much of a passage of `source` is out of date.
+    pub(super) fn outdate(&self, passage: &Passage, context: &Context, source: &ContextMessage) -> Outdated {
+        let after = self.after(passage.message as usize, context, source);
+        after.map_or(Outdated::Not, |after| after.outdates(passage, source.features()))
+    }
+
     /// Returns what has become of the file that the message at `position` reads or writes; `source` is that
     /// message.
     pub(super) fn after(
@@ -93,6 +99,29 @@ impl<'a> Changes<'a> {
     }
 }
 
+/// The part of a passage that is not in its file as it is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outdated {
+    /// None of it.
+    Not,
+    /// At most half of its lines.
+    Partly,
+    Mostly,
+    /// All of it: it never was.
+    Unwritten,
+}
+
+impl Outdated {
+    /// Returns what the label of such a passage says of it.
+    pub(super) const fn mark(self) -> &'static str {
+        match self {
+            Self::Not => "",
+            Self::Partly | Self::Mostly => ", changed since",
+            Self::Unwritten => ", failed",
+        }
+    }
+}
+
 /// The fate of a file after the message by which it was read or written.
 pub(super) enum After<'a> {
     /// The call failed.
@@ -106,9 +135,9 @@ pub(super) enum After<'a> {
 }
 
 impl After<'_> {
-    /// Checks whether most lines of a passage are not, or no longer, in the file.
-    pub(super) fn outdates(&self, passage: &Passage, features: &Features) -> bool {
-        let Self::Changed { changes, changed, position } = self else { return true };
+    /// Returns how much of a passage is not, or no longer, in the file.
+    pub(super) fn outdates(&self, passage: &Passage, features: &Features) -> Outdated {
+        let Self::Changed { changes, changed, position } = self else { return Outdated::Unwritten };
         let is_gone = |line: &&Line| {
             let text = features.line(line);
             let text = split_number(text).map_or(text, |(_, rest)| rest);
@@ -118,7 +147,11 @@ impl After<'_> {
             gone.is_some_and(|gone| changes.added.get(&line).is_none_or(|added| *added < gone))
         };
         let lines = passage.lines(features);
-        lines.iter().filter(is_gone).count() * 2 > lines.len()
+        match lines.iter().filter(is_gone).count() {
+            0 => Outdated::Not,
+            gone if gone * 2 > lines.len() => Outdated::Mostly,
+            _ => Outdated::Partly,
+        }
     }
 }
 
@@ -136,9 +169,9 @@ mod tests {
     const PATCH: &str = "*** Begin Patch\n*** Update File: a.rs\n-fn open_door() {\n-    turn_key(left);\n\
                          +fn open_gate() {\n+    lift(gate);\n*** End Patch";
 
-    /// Checks whether the one passage of the message at `position` is outdated, after calls of these tools
-    /// with these arguments and results.
-    fn is_outdated(position: usize, calls: Vec<(&str, Value, &str)>) -> bool {
+    /// Returns how much of the one passage of the message at `position` is outdated, after calls of these
+    /// tools with these arguments and results.
+    fn outdated(position: usize, calls: Vec<(&str, Value, &str)>) -> Outdated {
         let mut log = Conversation::new();
         for (name, arguments, content) in calls {
             let name = ToolName::new(name).unwrap();
@@ -154,9 +187,7 @@ mod tests {
         let source = &context.messages()[position];
         let all = 0..source.features().lines.len();
         let [passage] = passages(source, position, Origin::Work, all)[..] else { panic!("not one passage") };
-        changes
-            .after(position, &context, source)
-            .is_some_and(|after| after.outdates(&passage, source.features()))
+        changes.outdate(&passage, &context, source)
     }
 
     fn edit(old: &str, new: &str) -> (&'static str, Value) {
@@ -170,30 +201,41 @@ mod tests {
     #[test]
     fn lines_that_a_later_call_replaced_are_outdated() {
         for (what, calls, expected) in [
-            ("nothing", vec![], false),
-            ("most lines", vec![edit("fn open_door() {\n    turn_key(left);", "fn open_gate() {")], true),
-            ("one of three", vec![edit("    turn_key(left);", "    turn_key(right);")], false),
-            ("and back", vec![edit(WHOLE, "fn open_gate() {"), edit("fn open_gate() {", WHOLE)], false),
-            ("as a whole", vec![write("a.rs", "fn open_gate() {\n")], true),
-            ("the same again", vec![write("a.rs", WHOLE)], false),
-            ("another file", vec![write("b.rs", "fn open_gate()")], false),
-            ("deleted", vec![("delete_file", json!({"path": "a.rs"}))], true),
-            ("by a patch", vec![("apply_patch", json!({"input": PATCH}))], true),
+            ("nothing", vec![], Outdated::Not),
+            (
+                "most lines",
+                vec![edit("fn open_door() {\n    turn_key(left);", "fn open_gate() {")],
+                Outdated::Mostly,
+            ),
+            ("one of three", vec![edit("    turn_key(left);", "    turn_key(right);")], Outdated::Partly),
+            (
+                "and back",
+                vec![edit(WHOLE, "fn open_gate() {"), edit("fn open_gate() {", WHOLE)],
+                Outdated::Not,
+            ),
+            ("as a whole", vec![write("a.rs", "fn open_gate() {\n")], Outdated::Mostly),
+            ("the same again", vec![write("a.rs", WHOLE)], Outdated::Not),
+            ("another file", vec![write("b.rs", "fn open_gate()")], Outdated::Not),
+            ("deleted", vec![("delete_file", json!({"path": "a.rs"}))], Outdated::Mostly),
+            ("by a patch", vec![("apply_patch", json!({"input": PATCH}))], Outdated::Mostly),
         ] {
             let read = ("Read", json!({"file_path": "a.rs"}), FILE);
             let done = calls.into_iter().map(|(name, arguments)| (name, arguments, "Done."));
-            assert_eq!(is_outdated(1, [read].into_iter().chain(done).collect()), expected, "{what}");
+            assert_eq!(outdated(1, [read].into_iter().chain(done).collect()), expected, "{what}");
         }
     }
 
     #[test]
     fn what_a_call_that_failed_was_to_write_is_in_no_file() {
-        for (content, expected) in [("Done.", false), ("Error: the user said no", true)] {
+        for (content, written, read_before) in [
+            ("Done.", Outdated::Not, Outdated::Mostly),
+            ("Error: the user said no", Outdated::Unwritten, Outdated::Not),
+        ] {
             let (name, arguments) = edit("fn open_gate()", WHOLE);
-            assert_eq!(is_outdated(0, vec![(name, arguments, content)]), expected, "{content}");
+            assert_eq!(outdated(0, vec![(name, arguments, content)]), written, "{content}");
             let read = ("Read", json!({"file_path": "a.rs"}), FILE);
             let (name, arguments) = edit(WHOLE, "fn open_gate() {");
-            assert_eq!(is_outdated(1, vec![read, (name, arguments, content)]), !expected, "{content}");
+            assert_eq!(outdated(1, vec![read, (name, arguments, content)]), read_before, "{content}");
         }
     }
 }

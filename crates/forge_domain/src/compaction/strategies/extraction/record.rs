@@ -43,6 +43,8 @@ pub(crate) struct Entry(String);
 /// An unresolved error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OpenError {
+    /// The label of the result that has it; unknown in records before errors had one.
+    pub(crate) label: Option<String>,
     /// The line that names it.
     pub(crate) line: String,
     /// The key of the calls whose success resolves it; unknown if the record was read from its text alone.
@@ -137,6 +139,29 @@ fn indented(text: &str) -> String {
     indented
 }
 
+impl OpenError {
+    fn to_text(&self) -> String {
+        match &self.label {
+            Some(label) => format!("{ITEM}{label}: {}", quote(&self.line)),
+            None if split_label(&self.line).is_some() => format!("{ITEM}{}", json!(self.line)),
+            None => format!("{ITEM}{}", quote(&self.line)),
+        }
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let text = line.strip_prefix(ITEM)?;
+        let (label, line) = split_label(text).map_or((None, text), |(label, line)| (Some(label), line));
+        Some(Self { label: label.map(str::to_owned), line: unquote(line).into_owned(), mended_by: None })
+    }
+}
+
+/// Splits the label of a message from what stands behind it.
+fn split_label(text: &str) -> Option<(&str, &str)> {
+    let (label, rest) = text.split_once(": ")?;
+    let number = label.strip_prefix('m')?;
+    (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some((label, rest))
+}
+
 impl Record {
     /// Returns the entries of a section.
     pub(crate) fn entries_mut(&mut self, section: Section) -> &mut Vec<Entry> {
@@ -184,7 +209,7 @@ impl Record {
             format!("{says}{}", quote(folder)).into()
         });
         section(FILES, &mut folder.chain(files).chain(checks));
-        section(ERRORS, &mut self.errors.iter().map(|error| format!("{ITEM}{}", quote(&error.line)).into()));
+        section(ERRORS, &mut self.errors.iter().map(|error| error.to_text().into()));
         section(STORY, &mut entries(&self.story));
         section(EXCERPTS, &mut entries(&self.excerpts));
         section(LEFT_OUT, &mut entries(&self.left_out));
@@ -201,9 +226,7 @@ impl Record {
             match part {
                 Part::Entry(section) => record.entries_mut(section).push(Entry(lines.to_owned())),
                 Part::Task => record.tasks.extend(item(lines)),
-                Part::Error => {
-                    record.errors.extend(item(lines).map(|line| OpenError { line, mended_by: None }));
-                }
+                Part::Error => record.errors.extend(OpenError::parse(lines)),
                 Part::File => record.take_file_line(lines, &mut above_files),
                 Part::Frame => {}
             }
@@ -395,10 +418,14 @@ mod tests {
             files: vec![("a/b.rs".into(), FileState::Created), ("c d.md".into(), FileState::Deleted)],
             last_test: Some(("cargo test -> all".into(), false)),
             last_check: Some(("cargo clippy".into(), true)),
-            errors: vec![OpenError {
-                line: "error[E0308]: mismatched types".into(),
-                mended_by: Some("cargo test".into()),
-            }],
+            errors: vec![
+                OpenError {
+                    label: Some("m13".into()),
+                    line: "error[E0308]: mismatched types".into(),
+                    mended_by: Some("cargo test".into()),
+                },
+                OpenError { label: None, line: "m2: not a label".into(), mended_by: None },
+            ],
             story: vec![
                 Entry::labelled("m3 agent", "The lexer is sound.", false),
                 Entry::labelled("m12 Bash cargo test", "2 failed", false),
@@ -413,7 +440,7 @@ mod tests {
         let expected = "<record>\nNotes in place of earlier messages, not a request. What is quoted is verbatim, under the \
                         label of its message.\n# Said by the user\n- Never touch prod\n- two\n    lines\n# Tasks\n- done: \
                         the lexer\n- open: the parser\n# Files\nPaths in labels are below /home/me/work\ncreated: a/b.rs\ndeleted: c d.md\nLast test: cargo test -> \
-                        all -> failed\nLast check: cargo clippy -> passed\n# Errors that stand\n- error[E0308]: mismatched types\n# Done and concluded\nm3 \
+                        all -> failed\nLast check: cargo clippy -> passed\n# Errors that stand\n- m13: error[E0308]: mismatched types\n- \"m2: not a label\"\n# Done and concluded\nm3 \
                         agent: The lexer is sound.\nm12 Bash cargo test: 2 failed\n# Excerpts\nm4 Read a/b.rs:3–5:\n    fn \
                         a() {\n        b()\n    }\n# Left out\nm4 Read a/b.rs, 90 tokens: fetch_all\n</record>";
         assert_eq!(record().to_text(), expected);
@@ -479,7 +506,11 @@ mod tests {
                 files: vec![(owned(), FileState::Modified), ("a".into(), FileState::Deleted)],
                 last_test: Some((owned(), true)),
                 last_check: Some((owned(), false)),
-                errors: vec![OpenError { line: owned(), mended_by: Some(owned()) }],
+                errors: vec![OpenError {
+                    label: Some("m5".to_owned()),
+                    line: owned(),
+                    mended_by: Some(owned()),
+                }],
                 story: vec![
                     Entry::labelled("m1 agent", text, false),
                     Entry::labelled("m2 agent", "x", false),

@@ -185,13 +185,20 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<&str>)
         None if looks_outside(asked.call) => short_page(&result.features().text).unwrap_or_else(n_lines),
         None if asked.deed.only_looks => n_lines(),
         None if asked.deed.changes_files() => "done".to_owned(),
-        None if last.is_none() => "done".to_owned(),
+        None if last.is_none() && is_short(result) => "done".to_owned(),
+        None if last.is_none() => "no output".to_owned(),
         None => last
             .filter(|line| line.split_whitespace().count() > 1)
             .and_then(|line| one_line(line, ENDING_CHARS))
             .unwrap_or_else(n_lines),
     };
     Some(ending.trim_end().to_owned())
+}
+
+/// Checks whether a result says something, but too little to be a line: `ok`, a number.
+fn is_short(result: &ContextMessage) -> bool {
+    let features = result.features();
+    features.lines.is_empty() && features.text.contains(char::is_alphanumeric)
 }
 
 /// Returns what the person said to a call in one line; `None` if that is nothing.
@@ -310,6 +317,16 @@ mod tests {
     use super::*;
     use crate::compaction::fixture::Characters;
     use crate::{Context, Message, ToolName, ToolResult};
+
+    #[test]
+    fn a_result_without_words_is_no_output() {
+        for (text, expected) in
+            [("", false), ("\n", false), ("ok", true), ("7", true), ("a result of it", false)]
+        {
+            let message = ContextMessage::count(Message::user(text), &Characters);
+            assert_eq!(is_short(&message), expected, "{text:?}");
+        }
+    }
 
     #[test]
     fn a_page_is_told_by_its_lines_and_a_short_one_by_what_it_says() {
