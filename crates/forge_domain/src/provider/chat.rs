@@ -249,12 +249,18 @@ pub const BROKE_OFF: &str = "broke_off";
 /// The name of a tool that the model did not name.
 const UNNAMED: &str = "unnamed_tool";
 
-/// Returns the id of a call, or another one if it has none or that of a call before it: servers refuse a
-/// history in which two calls of a reply have the same.
+/// Returns the id of a call: its own, with a number behind it if a call before it has the same, as servers
+/// refuse a history in which two calls of a reply have one id; or a made-up one.
 fn unique_id(part: &ToolCallPart, calls: &[ToolCall]) -> String {
-    let made_up = (part.index..).map(|n| format!("call_{n}"));
-    let mut ids = part.id.iter().cloned().chain(made_up);
-    ids.find(|id| calls.iter().all(|call| call.id != *id)).unwrap_or_default()
+    let is_new = |id: &String| calls.iter().all(|call| call.id != *id);
+    let found = match &part.id {
+        Some(id) => {
+            let numbered = (2..).map(|n: usize| format!("{id}_{n}"));
+            std::iter::once(id.clone()).chain(numbered).find(is_new)
+        }
+        None => (part.index..).map(|n| format!("call_{n}")).find(is_new),
+    };
+    found.unwrap_or_default()
 }
 
 fn whole_call(part: ToolCallPart, id: String) -> Result<ToolCall, ProviderError> {
@@ -334,7 +340,7 @@ mod tests {
             (
                 "the id of another call",
                 vec![part(0, Some("a"), Some("read"), "{}"), part(1, Some("a"), Some("list"), "{}")],
-                vec![("a", "read", "{}"), ("call_1", "list", "{}")],
+                vec![("a", "read", "{}"), ("a_2", "list", "{}")],
             ),
             ("no id, no arguments", vec![part(3, None, Some("read"), "")], vec![("call_3", "read", "{}")]),
             ("no name", vec![part(0, Some("a"), Some(""), "{}")], vec![("a", "unnamed_tool", "{}")]),
