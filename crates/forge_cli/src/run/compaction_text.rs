@@ -1,9 +1,10 @@
 //! Compactions in words.
 
 use forge_domain::compaction::{
-    Attempt, AttemptVerdict, CompactionReport, StrategyRecord, StrategyStatistics,
+    Attempt, AttemptVerdict, CompactionReport, Outcome, StrategyRecord, StrategyStatistics,
 };
 use forge_domain::{Size, StrategyId, quantity};
+use serde_json::{Value, json};
 
 use crate::output::{visible, with_separators};
 
@@ -46,9 +47,25 @@ pub(crate) fn because(report: &CompactionReport) -> String {
     report.trigger.map(|trigger| trigger.to_string()).unwrap_or_default()
 }
 
-/// Describes the attempts that failed before, and the parts that others gave up.
+/// Describes which requests were shortened, by the words of what yielded, each after `separator`: who wrote
+/// them should know.
+pub(crate) fn shortened_requests(yielded: &Value, separator: &str) -> String {
+    let yielded = yielded.as_array().into_iter().flatten().filter_map(Value::as_str);
+    let words = yielded.filter_map(|what| match what {
+        "first_user_text" => Some("the first message of the user was shortened"),
+        "latest_user_text" => Some("the latest request was shortened"),
+        _ => None,
+    });
+    words.map(|words| format!("{separator}{words}")).collect()
+}
+
+/// Describes the requests that were shortened, the attempts that failed before, and the parts that others
+/// gave up.
 pub(crate) fn failed_attempts(report: &CompactionReport) -> String {
-    let mut failures = String::new();
+    let mut failures = match &report.outcome {
+        Outcome::Applied { impact, .. } => shortened_requests(&json!(impact.yielded), "; "),
+        _ => String::new(),
+    };
     for Attempt { strategy, verdict, .. } in &report.attempts {
         match verdict {
             AttemptVerdict::NotApplicable => {}

@@ -26,7 +26,9 @@ pub(crate) use self::attachments::{Attached, attach_files};
 pub(crate) use self::card_text::{age, folder_text, short_cost, short_tokens, state_word, title_text};
 pub(crate) use self::checkpoint_cells::{CHECKPOINT_COLUMNS, checkpoint_cells};
 pub(crate) use self::checkpoints::shell_quote;
-pub(crate) use self::compaction_text::{because, change, failed_attempts, strategy_lines};
+pub(crate) use self::compaction_text::{
+    because, change, failed_attempts, shortened_requests, strategy_lines,
+};
 pub(crate) use self::console_watcher::{ConsoleWatcher, RESTARTED};
 pub(crate) use self::end::{release, write_break, write_report};
 pub(crate) use self::explanation::{explain, explain_resume};

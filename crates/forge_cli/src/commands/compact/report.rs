@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::CompactArguments;
 use crate::output::{self, with_separators};
 use crate::redaction::{Redacted, redact_bytes};
+use crate::run::shortened_requests;
 
 /// The report with the details of the file.
 #[derive(Serialize)]
@@ -152,6 +153,7 @@ pub(super) fn in_a_line(report: &Value) -> String {
             quantity(n, "message")
         );
     }
+    more += &shortened_requests(&report["yielded"], " · ");
     for attempt in report["attempts"].as_array().into_iter().flatten() {
         if let (Some(strategy), Some(reason)) =
             (attempt["strategy"].as_str(), attempt["verdict"]["failed"]["reason"].as_str())
