@@ -180,16 +180,9 @@ impl Folding<'_> {
             |passage: &Passage| matches!(passage.origin, Origin::Person | Origin::Record(Section::Said));
         // Pieces of the person's long messages come after short messages: first the beginnings and the ends,
         // as what was pasted is mostly between them.
-        let n_lines = |passage: &Passage| sources[passage.message as usize].features().lines.len() as u32;
-        let is_said_whole = |passage: &Passage| match passage.origin {
-            Origin::Person => passage.lines_from == 0 && passage.lines_to == n_lines(passage),
-            Origin::Record(Section::Said) => !passage.text(sources).contains('\n'),
-            _ => false,
-        };
-        let is_said_at_an_end = |passage: &Passage| {
-            passage.origin == Origin::Person
-                && (passage.lines_from == 0 || passage.lines_to == n_lines(passage))
-        };
+        let is_said_whole = |passage: &Passage| is_said_whole(passage, sources);
+        let is_said_at_an_end =
+            |passage: &Passage| passage.origin == Origin::Person && ends_at(passage, sources) != [false; 2];
         let is_newest = |passage: &Passage| match passage.origin {
             Origin::Agent => newest.contains(&(passage.message as usize)),
             Origin::Record(Section::Story) => {
@@ -453,6 +446,21 @@ impl Folding<'_> {
         newest.retain(|position| self.leaves[*position]);
         newest
     }
+}
+
+/// Checks whether a passage is all that the person says in a message, or an entry of one line.
+fn is_said_whole(passage: &Passage, sources: &[ContextMessage]) -> bool {
+    match passage.origin {
+        Origin::Person => ends_at(passage, sources) == [true; 2],
+        Origin::Record(Section::Said) => !passage.text(sources).contains('\n'),
+        _ => false,
+    }
+}
+
+/// Returns whether a passage begins with its message, and whether it ends with it.
+fn ends_at(passage: &Passage, sources: &[ContextMessage]) -> [bool; 2] {
+    let n_lines = sources[passage.message as usize].features().lines.len();
+    [passage.lines_from == 0, passage.lines_to as usize == n_lines]
 }
 
 /// Checks whether a message is a summary that a model wrote.

@@ -526,8 +526,9 @@ impl Plan {
         let latest = context.latest_user().unwrap_or(0);
         let groups =
             |run: &std::ops::Range<usize>| self.standing.groups.iter().skip(run.start).take(run.len());
-        let is_before =
-            |run: &std::ops::Range<usize>| groups(run).last().is_none_or(|group| group.range().end <= latest);
+        let is_before = |run: &std::ops::Range<usize>| {
+            groups(run).next_back().is_none_or(|group| group.range().end <= latest)
+        };
         // Lists that their author sends anew are not in the record.
         let tells = |run: &&std::ops::Range<usize>| groups(run).any(|group| !is_renewed(group, context));
         let told = runs.iter().rposition(|run| is_before(run) && tells(&run));
@@ -659,7 +660,7 @@ mod tests {
         append(&mut log, Message::user("Mend it."));
         fit_again(EXTRACT, 1_700, &mut log, &Script::new(Vec::new()));
         let view = log.view();
-        let texts: Vec<String> = view.plain().map(|message| message.to_text()).collect();
+        let texts: Vec<String> = view.plain().map(Message::to_text).collect();
         let place = |text: &str| texts.iter().position(|one| one.contains(text));
         let (record, asked, answer) = (place("<record>"), place("part 40."), place("The fault is in"));
         assert!(record < asked && asked < answer && record.is_some(), "{texts:#?}");
