@@ -17,9 +17,18 @@ pub(crate) fn arguments_object(arguments: &str) -> Value {
 }
 
 /// Returns the text of [`arguments_object`]: as it is, if it is an object.
-pub(crate) fn arguments_text(arguments: &str) -> Cow<'_, str> {
+fn arguments_text(arguments: &str) -> Cow<'_, str> {
     let is_object = serde_json::from_str::<Map<String, Value>>(arguments).is_ok();
     if is_object { arguments.into() } else { arguments_object(arguments).to_string().into() }
+}
+
+/// Replaces arguments in a message that is sent by their text as an object, if they are not one.
+pub(crate) fn correct_arguments(arguments: &mut Value) {
+    if let Value::String(arguments) = arguments
+        && let Cow::Owned(object) = arguments_text(arguments)
+    {
+        *arguments = object;
+    }
 }
 
 #[cfg(test)]

@@ -175,7 +175,7 @@ impl Turn<'_, '_> {
         let n_tokens =
             received.usage.map(|usage| usage.completion_tokens).filter(|tokens| *tokens > Tokens::ZERO);
         let n_tokens = n_tokens.or(self.setup.limits.budget.options().max_output_tokens);
-        // Who resumes a run that ended so asks for further attempts.
+        // If the run ended for this and was resumed, the count starts again.
         let times = times_in_a_row(&self.work.conversation, flaw.author()) % flaw.most() + 1;
         self.append(Message::note(flaw.author(), flaw.note(self.agent, n_tokens)));
         let stop = flaw.stop_reason(times);

@@ -48,7 +48,7 @@ fn called<'a>(object: &Map<String, Value>, tools: &'a [ToolDefinition]) -> Optio
     })
 }
 
-/// Checks whether a tool takes such arguments. The schema of a tool is no call of it.
+/// Checks whether a tool takes such arguments. A schema that describes the tool does not pass for a call.
 fn takes(tool: &ToolDefinition, arguments: &Value) -> bool {
     let parsed = arguments.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
     let Some(arguments) = parsed.as_ref().unwrap_or(arguments).as_object() else { return false };

@@ -22,7 +22,7 @@ pub(crate) struct Misconfigured(pub(crate) String);
 pub(crate) fn unknown_agent(id: &str, workflow: &Workflow) -> Misconfigured {
     let known: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
     if known.is_empty() {
-        return Misconfigured(format!("there is no agent `{id}`: no forge.yaml that is read has any"));
+        return Misconfigured(format!("there is no agent `{id}`: no configuration file defines one"));
     }
     Misconfigured(format!("there is no agent `{id}` (expected one of {})", known.join(", ")))
 }

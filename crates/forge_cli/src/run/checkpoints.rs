@@ -112,8 +112,8 @@ pub(crate) async fn hand_back(orchestrator: &mut Orchestrator, was_interrupted: 
     orchestrator.close().await;
 }
 
-/// Returns the flags, each after a blank, that a resumed run needs to stay the same: also what it may not do,
-/// and its limits. That the folder is trusted is said anew.
+/// Returns the flags, each after a blank, that a resumed run needs to stay the same, with its permissions and
+/// limits. `--trust` is not among them: the user gives it again.
 pub(crate) fn flags(flags: &RunFlags, store: Option<&StoreSetting>) -> String {
     let RunFlags { source, budget, sandbox, consent, .. } = flags;
     let config = source.config().map(|path| path.display().to_string());

@@ -1,7 +1,5 @@
 //! The body of a request for a chat completion.
 
-use std::borrow::Cow;
-
 use forge_domain::{
     ContextMessage, Effort, Message, Prompt, ResponseFormat, Tokens, ToolChoice, ToolDefinition,
 };
@@ -10,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::message::message_json;
 use crate::Delivery;
-use crate::arguments::arguments_text;
+use crate::arguments::correct_arguments;
 use crate::encoded::{Entry, Piece, Speaker, push_merged};
 use crate::sent::Sent;
 use crate::turns::{
@@ -182,10 +180,8 @@ fn entries<'a>(messages: &'a [ContextMessage], model: &str) -> Vec<Piece<'a>> {
 fn sent_json(message: &Message) -> Value {
     let mut entry = message_json(message);
     for call in entry.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
-        if let Some(Value::String(arguments)) = call.pointer_mut("/function/arguments")
-            && let Cow::Owned(legal) = arguments_text(arguments)
-        {
-            *arguments = legal;
+        if let Some(arguments) = call.pointer_mut("/function/arguments") {
+            correct_arguments(arguments);
         }
     }
     entry

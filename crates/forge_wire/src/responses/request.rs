@@ -1,6 +1,5 @@
 //! The body of a request for a response.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use forge_domain::{Body as MessageBody, ContextMessage, Message, Prompt, Role, ToolDefinition};
@@ -13,7 +12,7 @@ use super::message::message_items;
 use super::options::Options;
 use super::plain::answer_of;
 use crate::Delivery;
-use crate::arguments::arguments_text;
+use crate::arguments::correct_arguments;
 use crate::encoded::{Encoded, Piece};
 use crate::sent::Sent;
 use crate::turns::{PAUSE, is_openais, join_texts, pauses_after_results};
@@ -144,10 +143,8 @@ fn sent_items(message: &Message, by_user: bool) -> Vec<Value> {
         items.pop();
     }
     for item in items.iter_mut().filter(|item| kind(item) == "function_call") {
-        if let Some(Value::String(arguments)) = item.get_mut("arguments")
-            && let Cow::Owned(legal) = arguments_text(arguments)
-        {
-            *arguments = legal;
+        if let Some(arguments) = item.get_mut("arguments") {
+            correct_arguments(arguments);
         }
     }
     if by_user {

@@ -320,7 +320,7 @@ const NUMBER_ENDS: [char; 5] = [' ', '→', '\t', '|', ':'];
 
 /// Splits a line into the number in front of it and the rest, as the tools that read files write it.
 pub(crate) fn split_number(line: &str) -> Option<(u64, &str)> {
-    // An aligned number may have a blank behind it instead of a mark.
+    // If the numbers are aligned, a blank may follow each of them in place of a mark.
     let marks = if line.starts_with("  ") { &NUMBER_ENDS[..] } else { &NUMBER_ENDS[1..] };
     let line = line.trim_start_matches(' ');
     let end = line.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0 && !line.starts_with('0'))?;

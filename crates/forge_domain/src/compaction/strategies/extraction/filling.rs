@@ -115,7 +115,7 @@ impl Folding<'_> {
         let mut filling = self.choose(room - message.tokens(), &folder, worth, counter);
         loop {
             let mut record = filling.write(&base, self.material, &folder);
-            let is_bare = Record { folder: None, ..record.clone() } == Record::default();
+            let is_bare = record == Record { folder: record.folder.clone(), ..Record::default() };
             if is_bare {
                 return None;
             }

@@ -526,10 +526,9 @@ impl Plan {
         let latest = context.latest_user().unwrap_or(0);
         let groups =
             |run: &std::ops::Range<usize>| self.standing.groups.iter().skip(run.start).take(run.len());
-        let is_before = |run: &std::ops::Range<usize>| {
-            groups(run).next_back().is_none_or(|group| group.range().end <= latest)
-        };
-        // Lists that their author sends anew are not in the record.
+        let is_before =
+            |run: &std::ops::Range<usize>| self.standing.groups.span(run.clone()).range().end <= latest;
+        // The record tells nothing of lists that a harness sends again.
         let tells = |run: &&std::ops::Range<usize>| groups(run).any(|group| !is_renewed(group, context));
         let told = runs.iter().rposition(|run| is_before(run) && tells(&run));
         told.or_else(|| runs.iter().rposition(is_before)).unwrap_or(0)
@@ -692,7 +691,7 @@ mod tests {
         let counted = format!("{} of the user\n", crate::quantity(n_said - kept, "message"));
         assert!(record.contains(&counted), "{kept} of {n_said} stay: {record}");
         let (looks, _) = record.split_once("# Left out").unwrap();
-        // Where one more does not fit.
+        // They fit where one more of the person's messages does not.
         assert!(looks.matches(": 12 lines").count() <= 2, "{record}");
     }
 
@@ -722,7 +721,7 @@ mod tests {
         fit_again(EXTRACT, 2_400, &mut log, &Script::new(Vec::new()));
         let record = records(&log).join("\n");
         assert!(record.contains("m2 read door.rs, changed since:\n"), "{record}");
-        // What was never written is hardly worth a line.
+        // The call failed, so this text is in no file.
         assert!(!record.contains("lift_harbour_door"), "{record}");
     }
 

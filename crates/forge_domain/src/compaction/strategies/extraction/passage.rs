@@ -308,7 +308,7 @@ fn is_tag(line: &str) -> bool {
     line.starts_with('<') && line.ends_with('>') && !line.contains(char::is_whitespace)
 }
 
-/// Checks whether three of four lines pass `is_such`: a list of files is no statement.
+/// Checks whether three of four lines pass `is_such`, as those of a list of files do.
 fn is_listing(text: &str, is_such: impl Fn(&str) -> bool) -> bool {
     let (mut n_lines, mut n_such) = (0, 0);
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {

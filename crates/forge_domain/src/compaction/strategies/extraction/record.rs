@@ -155,7 +155,7 @@ impl OpenError {
     }
 }
 
-/// Splits the label of a message from what stands behind it.
+/// Splits a text into the label of a message and the rest.
 fn split_label(text: &str) -> Option<(&str, &str)> {
     let (label, rest) = text.split_once(": ")?;
     let number = label.strip_prefix('m')?;

@@ -147,8 +147,8 @@ impl Done {
         })
     }
 
-    /// Checks whether it is one step with the calls after it, which are about `n_files` files. Looking at the
-    /// same again is no new step, even if the agent says something in between.
+    /// Checks whether it is one step with the calls after it, which are about `n_files` files. If it
+    /// looks at the same things again, it is, even if the agent says something in between.
     fn is_one_step_with(&self, later: &[Self], n_files: usize) -> bool {
         let Some(next) = later.last().filter(|next| next.tool == self.tool) else { return false };
         let is_same = self.what == next.what && self.ending == next.ending;
