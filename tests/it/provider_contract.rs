@@ -319,7 +319,7 @@ async fn a_server_that_fails_is_told_apart() {
         (
             Step::status(200, said(&format!("overloaded, {SECRET}"))),
             "Overloaded",
-            "the provider is unavailable (status 200): overloaded, (key hidden)",
+            "the provider is unavailable (within its answer): overloaded, (key hidden)",
         ),
         (
             Step::status(529, said("Overloaded")),
@@ -401,6 +401,29 @@ fn serve_without_end(head: String, more: &'static str) -> String {
         }
     });
     base_url
+}
+
+#[tokio::test]
+async fn a_field_that_a_server_refuses_is_sent_in_another_form() {
+    let refused =
+        json!({"detail": [{"loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}]});
+    let reply = Message::assistant("Two files.");
+    let server = ScriptedServer::start(vec![
+        Step::status(422, refused.to_string()),
+        step(&reply),
+        step(&reply),
+        Step::status(422, refused.to_string()),
+    ]);
+    let provider = openai(&server);
+    for _ in 0..2 {
+        assert!(ask(&provider).await.is_ok());
+    }
+    // What is refused in spite of it is an error, with its place.
+    let error = ask(&provider).await.unwrap_err().to_string();
+    assert!(error.ends_with("(status 422): body.stream_options: Extra inputs are not permitted"), "{error}");
+    let has_options = |body: &Value| !body["stream_options"].is_null();
+    let sent: Vec<bool> = server.requests().iter().map(has_options).collect();
+    assert_eq!(sent, [true, false, false, false]);
 }
 
 #[tokio::test]
@@ -583,7 +606,7 @@ async fn odd_answers_are_understood() {
         (format!("{head}\r\n{hi}\r\n\r\n{stop}\r\n\r\ndata: [DONE]\r\n\r\n{error}\r\n\r\n"), Ok("hi")),
         (
             format!("{head}\r\n{hi}\n\n{error}\n\n"),
-            Err("the provider is unavailable (status 200): out of memory"),
+            Err("the provider is unavailable (within its answer): out of memory"),
         ),
         (format!("{head}\r\n{hi}\n\n{stop}"), Err("the reply was interrupted before its end")),
         // A whole answer, by whatever type, behind a byte order mark.

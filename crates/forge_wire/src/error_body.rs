@@ -96,11 +96,27 @@ fn words(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => (!text.trim().is_empty()).then(|| text.clone()),
         Value::Array(items) => items.iter().find_map(words),
-        Value::Object(_) => ["error", "message", "detail", "msg", "errors"]
-            .iter()
-            .find_map(|key| value.get(key).and_then(words)),
+        Value::Object(_) => {
+            let said = ["error", "message", "detail", "msg", "errors"]
+                .iter()
+                .find_map(|key| value.get(key).and_then(words))?;
+            Some(match place(&value["loc"]) {
+                Some(place) => format!("{place}: {said}"),
+                None => said,
+            })
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
+}
+
+/// Returns the path of the field that a server complains about, such as `body.stream_options`.
+fn place(path: &Value) -> Option<String> {
+    let parts = path.as_array()?.iter().map(|part| match part {
+        Value::String(name) => name.clone(),
+        part => part.to_string(),
+    });
+    let place = parts.collect::<Vec<_>>().join(".");
+    (!place.is_empty()).then_some(place)
 }
 
 fn shorten(text: &str) -> String {
@@ -138,7 +154,11 @@ mod tests {
                 Some("t"),
             ),
             (r#"{"detail": "Not Found"}"#, "Not Found", None),
-            (r#"{"detail": [{"loc": ["body"], "msg": "field required"}]}"#, "field required", None),
+            (
+                r#"{"detail": [{"loc": ["body", "messages", 0], "msg": "field required"}]}"#,
+                "body.messages.0: field required",
+                None,
+            ),
             (
                 r#"{"error": {"message": "Provider returned error", "metadata": {"raw": "slow down"}}}"#,
                 "Provider returned error: slow down",

@@ -98,7 +98,7 @@ pub enum ProviderError {
     #[error(transparent)]
     OverBudget(Overspend),
     /// The server cannot answer now: too busy, or broken.
-    #[error("the provider is unavailable (status {status}): {message}{}", long_wait(*.retry_after))]
+    #[error("the provider is unavailable ({}): {message}{}", told_by(*.status), long_wait(*.retry_after))]
     Overloaded {
         /// HTTP status; 200 if it failed inside a stream.
         status: u16,
@@ -108,7 +108,7 @@ pub enum ProviderError {
         message: String,
     },
     /// The server refused the request for any other reason.
-    #[error("the provider refused the request (status {status}): {message}")]
+    #[error("the provider refused the request ({}): {message}", told_by(*.status))]
     InvalidRequest {
         /// HTTP status; 200 if the refusal came inside a stream.
         status: u16,
@@ -219,6 +219,11 @@ impl ProviderError {
 
 /// The least wait that ends in an error. A shorter one is waited for, and reported then.
 const LONG_WAIT: Duration = Duration::from_secs(120);
+
+/// Returns how the server told of an error: by its status, or within an answer that began well.
+fn told_by(status: u16) -> String {
+    if status == 200 { "within its answer".to_owned() } else { format!("status {status}") }
+}
 
 /// Returns when to try again, in parentheses, if that is long from now.
 fn long_wait(wait: Option<Duration>) -> String {

@@ -1,9 +1,12 @@
 //! Providers that speak OpenAI's chat protocol: OpenAI itself, and most other servers.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use async_trait::async_trait;
 use forge_domain::{ChatStream, ModelId, ModelInfo, Prompt, Provider, ProviderError, ProviderId, Tokens};
 use forge_wire::Delivery;
-use forge_wire::openai::{self, OpenAiReplyReader};
+use forge_wire::openai::{self, Dialect, OpenAiReplyReader};
 use reqwest::Url;
 
 use crate::http::{Connection, Framing, Key, KeyHeader, ProviderSetupError, Secret, reply};
@@ -12,6 +15,8 @@ use crate::http::{Connection, Framing, Key, KeyHeader, ProviderSetupError, Secre
 #[derive(Clone, Debug)]
 pub struct OpenAiProvider {
     pub(crate) connection: Connection,
+    /// What the server was found to take, by model: behind one address there can be several servers.
+    dialects: Arc<Mutex<HashMap<ModelId, Dialect>>>,
 }
 
 impl OpenAiProvider {
@@ -22,7 +27,8 @@ impl OpenAiProvider {
     /// Fails with [`ProviderSetupError`] if no request could ever be sent. A missing key is reported by the
     /// first request.
     pub fn new(id: ProviderId, base_url: &str, key: Key) -> Result<Self, ProviderSetupError> {
-        Ok(Self { connection: Connection::new(id, base_url, key, KeyHeader::Bearer)? })
+        let connection = Connection::new(id, base_url, key, KeyHeader::Bearer)?;
+        Ok(Self { connection, dialects: Arc::default() })
     }
 
     /// Adds headers to every request.
@@ -33,7 +39,7 @@ impl OpenAiProvider {
         self,
         headers: impl IntoIterator<Item = (&'a str, &'a Secret)>,
     ) -> Result<Self, ProviderSetupError> {
-        Ok(Self { connection: self.connection.with_headers(headers)? })
+        Ok(Self { connection: self.connection.with_headers(headers)?, ..self })
     }
 }
 
@@ -41,10 +47,23 @@ impl OpenAiProvider {
 impl Provider for OpenAiProvider {
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
         let url = self.connection.endpoint.url("chat/completions");
-        let asked = self.connection.request_context(&url, Some(&prompt.options().model.model));
-        let request = self.connection.post(url, &openai::request(&prompt, Delivery::Stream));
+        let model = prompt.options().model.model.clone();
+        let asked = self.connection.request_context(&url, Some(&model));
+        let mut dialect = self.dialect(&model);
+        let response = loop {
+            let request =
+                self.connection.post(url.clone(), &openai::request_in(dialect, &prompt, Delivery::Stream));
+            match self.connection.send(request, &asked).await {
+                Err(ProviderError::InvalidRequest { status, message }) => {
+                    dialect = dialect
+                        .after_refusal(model.as_str(), &message)
+                        .ok_or(ProviderError::InvalidRequest { status, message })?;
+                }
+                response => break response?,
+            }
+        };
         drop(prompt);
-        let response = self.connection.send(request, &asked).await?;
+        self.remember(model, dialect);
         let mut reader = OpenAiReplyReader::default();
         reply(response, asked, Framing::Sse, openai::read_answer, move |data| reader.read(data)).await
     }
@@ -80,6 +99,18 @@ impl Provider for OpenAiProvider {
 }
 
 impl OpenAiProvider {
+    fn dialect(&self, model: &ModelId) -> Dialect {
+        let dialects = self.dialects.lock().unwrap_or_else(PoisonError::into_inner);
+        dialects.get(model).copied().unwrap_or_default()
+    }
+
+    /// Keeps what the server took for `model`, so that it is not refused again.
+    fn remember(&self, model: ModelId, dialect: Dialect) {
+        if dialect != Dialect::default() {
+            self.dialects.lock().unwrap_or_else(PoisonError::into_inner).insert(model, dialect);
+        }
+    }
+
     /// Returns the list of models as it was sent, and its address.
     async fn list(&self) -> Result<(Url, Vec<u8>), ProviderError> {
         let url = self.connection.endpoint.url("models");

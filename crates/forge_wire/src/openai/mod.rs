@@ -1,6 +1,7 @@
 //! The chat-completions protocol of OpenAI, as it and the many compatible servers speak it.
 
 mod answer;
+mod dialect;
 mod form;
 mod message;
 mod models;
@@ -8,7 +9,8 @@ mod piece;
 mod request;
 
 pub use answer::{OpenAiReplyReader, read_answer};
+pub use dialect::Dialect;
 pub use message::{message_json, read_message};
 pub use models::{is_of_llama_cpp, read_models, read_props};
 pub(crate) use request::effort_word;
-pub use request::{messages_json, request};
+pub use request::{messages_json, request, request_in};

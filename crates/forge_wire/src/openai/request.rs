@@ -6,6 +6,7 @@ use forge_domain::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::dialect::{Dialect, LimitField};
 use super::message::message_json;
 use crate::Delivery;
 use crate::arguments::correct_arguments;
@@ -19,11 +20,16 @@ use crate::turns::{
 /// apply. Messages that were sent before are not turned into JSON again. Serializing it fails if OpenAI would
 /// refuse it: its models since gpt-5.6 accept tools here only without thinking.
 pub fn request(prompt: &Prompt, delivery: Delivery) -> impl Serialize {
+    request_in(Dialect::default(), prompt, delivery)
+}
+
+/// Builds the body as [`request`] does, for a server that takes the fields of `dialect`.
+pub fn request_in(dialect: Dialect, prompt: &Prompt, delivery: Delivery) -> impl Serialize {
     let options = prompt.options();
     let request = &options.request;
     let model = options.model.model.as_str();
     let limit = options.max_output_tokens.map(Tokens::as_u64);
-    let is_reasoning = is_reasoning(model);
+    let limit_field = dialect.limit(model);
     let is_stream = delivery == Delivery::Stream;
     let has_tools = !prompt.tools().is_empty();
     let must_not_think = has_tools && number_in(model, "gpt-").is_some_and(|number| number >= (5, 6));
@@ -47,10 +53,11 @@ pub fn request(prompt: &Prompt, delivery: Delivery) -> impl Serialize {
             response_format: request.response_format.as_ref(),
             provider: request.routing.as_ref(),
         },
-        max_tokens: limit.filter(|_| !is_reasoning),
-        max_completion_tokens: limit.filter(|_| is_reasoning),
+        max_tokens: limit.filter(|_| limit_field == LimitField::MaxTokens),
+        max_completion_tokens: limit.filter(|_| limit_field == LimitField::MaxCompletionTokens),
         stream: is_stream.then_some(true),
-        stream_options: is_stream.then_some(StreamOptions { include_usage: true }),
+        stream_options: (is_stream && dialect.takes_stream_options())
+            .then_some(StreamOptions { include_usage: true }),
     };
     Sent { body, extra: request.extra_body.as_ref(), refusal }
 }
@@ -197,7 +204,7 @@ fn entry_json(message: &Message, by_user: bool) -> Value {
 
 /// Checks whether `model` is one of OpenAI's reasoning models. They refuse `max_tokens`; many compatible
 /// servers do not know its successor and would ignore the limit.
-fn is_reasoning(model: &str) -> bool {
+pub(super) fn is_reasoning(model: &str) -> bool {
     number_in(model, "o").is_some() || number_in(model, "gpt-").is_some_and(|number| number >= (5, 0))
 }
 

@@ -1,0 +1,91 @@
+//! What one server takes of the protocol: some refuse a field that others need.
+
+/// The fields that depend on the server, of which Forge sends one form until the server refuses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dialect {
+    /// True if the server refuses `stream_options`. It then reports no tokens in streams.
+    refuses_stream_options: bool,
+    /// The field for the longest reply; unset, the model's name decides.
+    limit: Option<LimitField>,
+}
+
+/// The field for the longest reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LimitField {
+    MaxTokens,
+    /// That of OpenAI's newer models, which refuse the other.
+    MaxCompletionTokens,
+}
+
+impl LimitField {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::MaxTokens => "max_tokens",
+            Self::MaxCompletionTokens => "max_completion_tokens",
+        }
+    }
+}
+
+impl Dialect {
+    pub(super) const fn takes_stream_options(self) -> bool {
+        !self.refuses_stream_options
+    }
+
+    /// Returns the field for the longest reply of `model`.
+    pub(super) fn limit(self, model: &str) -> LimitField {
+        self.limit.unwrap_or(match super::request::is_reasoning(model) {
+            true => LimitField::MaxCompletionTokens,
+            false => LimitField::MaxTokens,
+        })
+    }
+
+    /// Returns the dialect to try next for `model` after the server refused a request in this one, by its
+    /// words; `None` if it refused something else, or what was changed before.
+    pub fn after_refusal(self, model: &str, message: &str) -> Option<Self> {
+        if self.takes_stream_options() && message.contains("stream_options") {
+            return Some(Self { refuses_stream_options: true, ..self });
+        }
+        let sent = self.limit(model);
+        let other = match sent {
+            LimitField::MaxTokens => LimitField::MaxCompletionTokens,
+            LimitField::MaxCompletionTokens => LimitField::MaxTokens,
+        };
+        // A server that dislikes the number names the field that it was in; one that does not know the newer
+        // field cannot name the older one for certain.
+        let refuses = message.contains(sent.name())
+            && (message.contains(other.name()) || sent == LimitField::MaxCompletionTokens);
+        (refuses && self.limit.is_none()).then_some(Self { limit: Some(other), ..self })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_refused_field_is_sent_in_another_form_once() {
+        let same = Dialect::default();
+        let no_options = Dialect { refuses_stream_options: true, ..same };
+        let limited = |field: LimitField| Dialect { limit: Some(field), ..same };
+        let swap = "Unsupported parameter: 'max_tokens' is not supported with this model. \
+                    Use 'max_completion_tokens' instead.";
+        for (dialect, model, message, expected) in [
+            (same, "m", "body.stream_options: Extra inputs are not permitted", Some(no_options)),
+            (no_options, "m", "body.stream_options: Extra inputs are not permitted", None),
+            (same, "my-deployment", swap, Some(limited(LimitField::MaxCompletionTokens))),
+            (limited(LimitField::MaxCompletionTokens), "my-deployment", swap, None),
+            (
+                same,
+                "gpt-5",
+                "body.max_completion_tokens: Extra inputs are not permitted",
+                Some(limited(LimitField::MaxTokens)),
+            ),
+            (same, "m", "max_tokens must be at least 16", None),
+            (same, "m", "`messages` must end with the user", None),
+        ] {
+            assert_eq!(dialect.after_refusal(model, message), expected, "{message}");
+        }
+    }
+}
