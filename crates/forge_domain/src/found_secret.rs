@@ -367,7 +367,21 @@ fn end_of_key(text: &str, from: usize) -> usize {
 /// Checks whether what is between these places is no part of a longer word.
 fn stands_alone(text: &str, start: usize, end: usize) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    !text[..start].ends_with(is_word) && !text[end..].starts_with(is_word)
+    let before = &text[..start];
+    (!before.ends_with(is_word) || ends_with_escape(before)) && !text[end..].starts_with(is_word)
+}
+
+/// Checks whether a text ends with an escape of JSON, or of JSON in JSON: the letter in `\n` is no part of a
+/// word.
+fn ends_with_escape(text: &str) -> bool {
+    const OF_UNICODE: usize = "\\u000a".len();
+    let letter = text.strip_suffix(['n', 't', 'r', 'b', 'f']).and_then(|rest| rest.strip_suffix('\\'));
+    let unicode = || {
+        let (rest, escape) = text.split_at_checked(text.len().checked_sub(OF_UNICODE)?)?;
+        let digits = escape.strip_prefix("\\u")?;
+        digits.bytes().all(|b| b.is_ascii_hexdigit()).then_some(rest)
+    };
+    letter.or_else(unicode).is_some()
 }
 
 /// Checks whether a value is obviously none: an example, a counting sequence, or a few characters over and
@@ -442,6 +456,15 @@ mod tests {
                 let expected = vec![FoundSecret { kind, first_line: 2, last_line: 2 }];
                 let expected = if is_fake(&value) { Vec::new() } else { expected };
                 assert_eq!(find_secrets(&text), expected, "{text}");
+            }
+            if !is_fake(&value) {
+                for escape in ["\\n", "\\t", "\\u000a", "\\\\n"] {
+                    assert_eq!(
+                        find_secrets(&format!("{{\"a\": \"b{escape}{value}\"}}")).len(),
+                        1,
+                        "{escape}{value}"
+                    );
+                }
             }
             // A part of a longer word is something else.
             assert_eq!(find_secrets(&format!("x{value}")), [], "{value}");
