@@ -1,16 +1,17 @@
-//! The parts of a session that cannot come along to another agent.
+//! The parts of a session that cannot come along to another agent, or into another format.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Serialize;
+use forge_domain::{Body, Content, Message, Part};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::flat_text::{IMAGE, flat_value};
 use crate::json_text::parse;
 
 /// A kind of what cannot come along.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossKind {
     /// Reasoning that only its model may be sent.
@@ -34,7 +35,7 @@ pub enum LossKind {
 }
 
 /// A kind of what cannot come along, and the number of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
     /// The kind.
     pub kind: LossKind,
@@ -42,23 +43,39 @@ pub struct Loss {
     pub count: usize,
 }
 
+impl Loss {
+    /// Returns what is lost, such as `2 images`.
+    pub fn what(&self) -> String {
+        let (one, many, of) = match self.kind {
+            LossKind::Thinking => ("piece", "pieces", " of thinking"),
+            LossKind::Image => ("image", "images", ""),
+            LossKind::File => ("file", "files", ""),
+            LossKind::HostedTool => ("call", "calls", " of tools that the provider ran itself"),
+            LossKind::Instructions => ("message", "messages", " with the agent's own instructions"),
+            LossKind::SealedSummary => ("summary", "summaries", " that the provider encrypted"),
+            LossKind::MissingResult => ("call", "calls", " without a recorded result"),
+            LossKind::OrphanResult => ("result", "results", " without a call"),
+            LossKind::ToolName => ("call", "calls", " of a name that not every provider accepts"),
+        };
+        format!("{} {}{of}", self.count, if self.count == 1 { one } else { many })
+    }
+}
+
+/// Says what is lost, and what becomes of it.
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, count } = *self;
-        let (one, many, rest) = match kind {
-            LossKind::Thinking => ("piece", "pieces", "of thinking, which only its own model may be sent"),
-            LossKind::Image => ("image", "images", "(replaced by `[image]`)"),
-            LossKind::File => ("file", "files", "(replaced by `[file]`)"),
-            LossKind::HostedTool => ("call", "calls", "of tools that the provider ran itself"),
-            LossKind::Instructions => ("message", "messages", "with the agent's own instructions"),
-            LossKind::SealedSummary => ("summary", "summaries", "that the provider encrypted"),
-            LossKind::MissingResult => ("call", "calls", "without a recorded result (a text says so)"),
-            LossKind::OrphanResult => ("result", "results", "without a call"),
-            LossKind::ToolName => {
-                ("call", "calls", "of a name that not every provider accepts (`_` for some characters)")
-            }
+        let becomes = match self.kind {
+            LossKind::Thinking => ", which only its own model may be sent",
+            LossKind::Image => " (replaced by `[image]`)",
+            LossKind::File => " (replaced by `[file]`)",
+            LossKind::MissingResult => " (a text says so)",
+            LossKind::ToolName => " (`_` for some characters)",
+            LossKind::HostedTool
+            | LossKind::Instructions
+            | LossKind::SealedSummary
+            | LossKind::OrphanResult => "",
         };
-        write!(f, "{count} {} {rest}", if count == 1 { one } else { many })
+        write!(f, "{}{becomes}", self.what())
     }
 }
 
@@ -111,15 +128,15 @@ const DATA: [&str; 9] = [
 
 /// A count of what cannot come along.
 #[derive(Debug, Default)]
-pub(super) struct Census(BTreeMap<LossKind, usize>);
+pub(crate) struct Census(BTreeMap<LossKind, usize>);
 
 impl Census {
-    pub(super) fn add(&mut self, kind: LossKind) {
+    pub(crate) fn add(&mut self, kind: LossKind) {
         *self.0.entry(kind).or_default() += 1;
     }
 
     /// Returns the text in place of a part that is not text, and counts it if it is lost.
-    pub(super) fn stand_in(&mut self, part: &Value) -> String {
+    pub(crate) fn stand_in(&mut self, part: &Value) -> String {
         let kind = part.get("type").and_then(Value::as_str).unwrap_or_default();
         let (lost, mark) = match kind {
             "refusal" => return flat_value(part.get("refusal").unwrap_or(&Value::Null)),
@@ -134,7 +151,7 @@ impl Census {
     }
 
     /// Counts the reasoning and the calls of hosted tools in the text of a record.
-    pub(super) fn count(&mut self, raw: &str) {
+    pub(crate) fn count(&mut self, raw: &str) {
         let may_have = |word: &&str| raw.contains(*word);
         let words = THINKING.iter().chain(&THINKING_KEYS).chain(&HOSTED).chain(&["thought"]);
         if words.into_iter().any(may_have) {
@@ -143,7 +160,7 @@ impl Census {
     }
 
     /// Counts them in a value.
-    pub(super) fn count_value(&mut self, value: &Value) {
+    pub(crate) fn count_value(&mut self, value: &Value) {
         match value {
             Value::Array(items) => items.iter().for_each(|item| self.count_value(item)),
             Value::Object(fields) => {
@@ -167,8 +184,32 @@ impl Census {
         }
     }
 
+    /// Counts the images and files in a message.
+    pub(crate) fn count_media(&mut self, message: &Message) {
+        let content = match &message.body {
+            Body::System(content) | Body::User(content) => Some(content),
+            Body::Assistant { content, .. } => content.as_ref(),
+            Body::Tool(result) => Some(&result.content),
+        };
+        let Some(Content::Parts(parts)) = content else { return };
+        for part in parts {
+            if let Part::Media(value) = part {
+                self.stand_in(value);
+            }
+        }
+    }
+
+    /// Returns what this one counted and `other` did not, by kind.
+    pub(crate) fn beyond(&self, other: &Self) -> Vec<Loss> {
+        let beyond = self.losses().into_iter().filter_map(|Loss { kind, count }| {
+            let missing = count.saturating_sub(other.0.get(&kind).copied().unwrap_or_default());
+            (missing > 0).then_some(Loss { kind, count: missing })
+        });
+        beyond.collect()
+    }
+
     /// Returns the counts, by kind.
-    pub(super) fn losses(&self) -> Vec<Loss> {
+    pub(crate) fn losses(&self) -> Vec<Loss> {
         self.0.iter().map(|(kind, count)| Loss { kind: *kind, count: *count }).collect()
     }
 }

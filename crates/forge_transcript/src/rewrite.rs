@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use crate::codec::{Line, Revision, Says};
 use crate::formats::codec;
-use crate::{Draft, Format, RewriteError, number_of};
+use crate::loss::{Census, Loss};
+use crate::{Draft, Format, RewriteError, number_of, read_as};
 
 /// A part of a message that the target format has no place for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -67,6 +68,33 @@ impl Draft<'_> {
             to,
         };
         codec(to).write(&revision).map(Cow::Owned)
+    }
+
+    /// Returns the parts of messages that stay which the converted session lacks: `written` is what
+    /// [`Self::rewrite`] made of it in the format `to`.
+    pub fn losses(&self, replacements: &[Replacement], written: &[u8], to: Format) -> Vec<Loss> {
+        if to == self.format() {
+            return Vec::new();
+        }
+        // What cannot be read again is no judge of what was lost.
+        let Ok(converted) = read_as(to, written, "") else { return Vec::new() };
+        let (mut before, mut after) = (Census::default(), Census::default());
+        let mut last = None;
+        for line in self.lines(replacements) {
+            before.count_media(&line.message());
+            let records = line.item().into_iter().flat_map(|item| item.sources.iter());
+            for record in records.map(|place| place.record) {
+                // A record may hold several messages, one after the other.
+                if last.replace(record) != Some(record) {
+                    before.count(self.session.records[record].raw());
+                }
+            }
+        }
+        for session in &converted {
+            session.messages().for_each(|message| after.count_media(&message));
+            session.records.iter().for_each(|record| after.count(record.raw()));
+        }
+        before.beyond(&after)
     }
 
     /// Returns what [`Self::rewrite`] writes, as messages.

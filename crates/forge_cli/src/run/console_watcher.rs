@@ -222,21 +222,18 @@ impl ConsoleWatcher {
             ),
         };
         let line = format!(
-            "{} · {} · {}{} · {} · {}{summaries}",
+            "{} · {} · {} · {}{summaries}",
             quantity(report.iterations, "call"),
             quantity(n_compactions, "compaction"),
-            quantity(report.usage.prompt_tokens, "prompt token"),
-            cache_share(&report.usage),
-            quantity(report.usage.completion_tokens, "completion token"),
+            usage_text(report.iterations, &report.usage),
             report.cost
         );
         let RunTotals { calls, usage, spent } = &report.totals;
         let resumed = (*calls > report.iterations).then(|| {
             format!(
-                "since the run started: {} · {} · {} · {}",
+                "since the run started: {} · {} · {}",
                 quantity(calls, "call"),
-                quantity(usage.prompt_tokens, "prompt token"),
-                quantity(usage.completion_tokens, "completion token"),
+                usage_text(*calls, usage),
                 spent.cost
             )
         });
@@ -358,6 +355,16 @@ impl ConsoleWatcher {
         let took = style(took.unwrap_or_default()).dim().for_stderr();
         self.say(&format!("{} {}{took}", mark.for_stderr(), one_line(without_mcp_mark(&text))));
     }
+}
+
+/// Describes the tokens that the provider counted in so many calls.
+pub(crate) fn usage_text(n_calls: usize, usage: &Usage) -> String {
+    if n_calls > 0 && *usage == Usage::default() {
+        return "the provider reports no tokens".to_owned();
+    }
+    let (prompt, completion) = (usage.prompt_tokens, usage.completion_tokens);
+    let prompt = quantity(prompt, "prompt token") + &cache_share(usage);
+    format!("{prompt} · {}", quantity(completion, "completion token"))
 }
 
 /// Describes how much of a prompt came from the provider's cache.

@@ -29,7 +29,7 @@ pub(crate) use self::checkpoints::shell_quote;
 pub(crate) use self::compaction_text::{
     because, change, failed_attempts, shortened_requests, strategy_lines,
 };
-pub(crate) use self::console_watcher::{ConsoleWatcher, RESTARTED};
+pub(crate) use self::console_watcher::{ConsoleWatcher, RESTARTED, usage_text};
 pub(crate) use self::end::{release, write_break, write_report};
 pub(crate) use self::explanation::{explain, explain_resume};
 pub(crate) use self::interruption::{Interruption, interruption};

@@ -88,8 +88,11 @@ impl Sessions {
     }
 }
 
-/// Returns the session that a word of the command line names: `@AGENT:ID`, or else a path.
+/// Returns the session that a word of the command line names: `@AGENT:ID`, `-` for stdin, or else a path.
 pub(crate) fn resolve(word: &Path) -> anyhow::Result<NamedSession> {
+    if cfg!(unix) && word == Path::new("-") {
+        return Ok(NamedSession::File { path: "/dev/stdin".into(), part: None });
+    }
     let Some(text) = word.to_str().filter(|text| text.starts_with('@')) else {
         return Ok(NamedSession::File { path: word.to_owned(), part: None });
     };

@@ -3,7 +3,6 @@
 
 mod claude;
 mod codex;
-mod loss;
 mod new_session;
 mod pi;
 mod successor;
@@ -14,14 +13,13 @@ use forge_domain::compaction::recognize_written;
 use forge_domain::{Body, Content, Message, NOTE_BY, Part, Role, ToolCall, ToolName, ToolResult, tool_twin};
 use serde_json::Value;
 
-pub use self::loss::{Loss, LossKind};
 pub use self::new_session::NewSession;
 pub use self::successor::Successor;
 
-use self::loss::Census;
 use crate::agents::SEALED;
 use crate::arguments::normal_arguments;
 use crate::flat_text::flat_text;
+use crate::loss::{Census, Loss, LossKind};
 use crate::{Draft, Repair};
 
 /// The author of the notes that are added.

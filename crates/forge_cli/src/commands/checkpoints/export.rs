@@ -20,7 +20,7 @@ use crate::redaction::{redact_bytes, redaction_text};
 pub(super) struct ExportArguments {
     #[command(flatten)]
     what: CheckpointName,
-    /// The file, written whole or not at all [default: stdout]
+    /// The file, written whole or not at all, or `-` for stdout [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The format: Forge's own with all checkpoints, or the messages of one checkpoint for other programs
@@ -90,7 +90,7 @@ pub(in crate::commands) fn view_bytes(conversation: &Conversation) -> Vec<u8> {
 }
 
 fn write(output: Option<&Path>, bytes: &[u8]) -> anyhow::Result<()> {
-    match output {
+    match output.filter(|output| !output::is_stdout(output)) {
         Some(path) => {
             write_whole(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
             output::say(&format!("{} bytes written to {}", bytes.len(), path.display()));

@@ -9,6 +9,7 @@ use super::OpenStore;
 use super::selection::CheckpointName;
 use super::view::{change, heading, in_a_line, time_text, title};
 use crate::output::with_separators;
+use crate::run::usage_text;
 
 /// Show a checkpoint: its figures, its compactions, and what the model would see
 #[derive(Debug, Args)]
@@ -35,14 +36,12 @@ fn checkpoint_text(report: &CheckpointReport, full: bool) -> String {
     let (title, progress, coverage) = (title(info), &report.progress, &report.coverage);
     let model = report.configuration.0.get("model").and_then(|model| model.as_str()).unwrap_or("unknown");
     let mut text = format!(
-        "{title}\n  made {} ({}), after {} to the model ({model})\n  usage: {} prompt tokens, {} completion \
-         tokens; `{}` spent {} tokens, {}\n  log: {} messages, {} of them verbatim in the view, {} replaced\n  view: {} messages, {} \
+        "{title}\n  made {} ({}), after {} to the model ({model})\n  usage: {}; `{}` spent {} tokens, {}\n  log: {} messages, {} of them verbatim in the view, {} replaced\n  view: {} messages, {} \
          tokens\n",
         time_text(info),
         info.reason.as_str(),
         quantity(progress.iterations, "call"),
-        with_separators(progress.usage.prompt_tokens),
-        with_separators(progress.usage.completion_tokens),
+        usage_text(progress.iterations, &progress.usage),
         info.agent,
         with_separators(progress.spent.tokens),
         progress.spent.cost,

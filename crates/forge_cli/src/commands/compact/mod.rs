@@ -22,10 +22,13 @@ use forge_transcript::{Draft, number_of, request_tools};
 use self::places::check_places;
 use self::proposal::Proposal;
 pub(crate) use self::report::write_file;
-use self::report::{FileReport, in_a_line, pretty, print_report, tell, write_report, write_result};
+use self::report::{
+    FileReport, in_a_line, losses_text, pretty, print_report, tell, write_report, write_result,
+};
 use self::settings::{CompactSettings, read_configuration};
 use crate::arguments::{ConfigFlag, FormatName, FromFlag, OwnRun, window};
 use crate::failure::Misconfigured;
+use crate::output::is_stdout;
 use crate::redaction::{Redacted, redact_bytes, redaction_text};
 use crate::run::block_on;
 use crate::session_file::{MOST_OF_A_FILE, SessionFile, SessionText, read_named};
@@ -57,13 +60,13 @@ pub(crate) struct CompactArguments {
 /// The session, and the place and the format of the result.
 #[derive(Debug, Args)]
 struct CompactFiles {
-    /// The recorded session: a file, or a name such as @codex:last. It is only changed by --in-place and
-    /// --undo
+    /// The recorded session: a file, `-` for stdin, or a name such as @codex:last. It is only changed by
+    /// --in-place and --undo
     #[arg(value_name = "IN", required_unless_present = "run")]
     file: Option<PathBuf>,
     #[command(flatten)]
     run: OwnRun,
-    /// The file for the result, written whole or not at all [default: stdout]
+    /// The file for the result, written whole or not at all, or `-` for stdout [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Append the compaction to the session as its own agent would record it, so that the agent can resume
@@ -122,6 +125,7 @@ impl CompactArguments {
     /// Compacts one session of a file, or a run.
     pub(crate) fn run(mut self) -> anyhow::Result<ExitCode> {
         self.find_session()?;
+        self.files.output = self.files.output.filter(|output| !is_stdout(output));
         if let Some(word) = &self.files.run.run {
             return own_run::compact(&self, word);
         }
@@ -198,6 +202,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
         skipped_lines: file.sessions[nth].skipped_lines,
         attachments: file.sessions[nth].attachments(),
         left_out: draft.omissions(&compacted.replacements, to),
+        losses: Vec::new(),
         redacted: None,
     };
     let mut line = in_a_line(&serde_json::to_value(&report)?);
@@ -216,6 +221,10 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
         }
         false => draft.rewrite(&file.bytes, &compacted.replacements, to)?,
     };
+    if !arguments.files.in_place {
+        report.losses = draft.losses(&compacted.replacements, &written, to);
+        line += &losses_text(&report.losses);
+    }
     let (written, redacted) = without_secrets(arguments, written);
     line += &redacted.as_deref().map(|found| format!(" · {}", redaction_text(found))).unwrap_or_default();
     report.redacted = redacted;

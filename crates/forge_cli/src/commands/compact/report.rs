@@ -9,8 +9,8 @@ use console::style;
 use forge_app::SessionReport;
 use forge_domain::{Tokens, noun, quantity};
 use forge_infra::write_whole;
-use forge_transcript::{Attachments, Omission, Repair};
-use serde::Serialize;
+use forge_transcript::{Attachments, Loss, Omission, Repair};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::CompactArguments;
@@ -35,6 +35,9 @@ pub(super) struct FileReport<'a> {
     pub(super) attachments: Vec<Attachments>,
     /// The parts that the output's format cannot hold.
     pub(super) left_out: Vec<Omission>,
+    /// The reasoning, images and files that the output lacks because its format differs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) losses: Vec<Loss>,
     /// The secrets that were taken out, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) redacted: Option<Vec<Redacted>>,
@@ -105,6 +108,11 @@ pub(super) fn print_report(
     Ok(())
 }
 
+/// Describes what the other format has no place for; each part begins with a separator.
+pub(super) fn losses_text(losses: &[Loss]) -> String {
+    losses.iter().map(|loss| format!(" · {} lost in the other format", loss.what())).collect()
+}
+
 pub(super) fn in_a_line(report: &Value) -> String {
     let tokens = |key: &str| with_separators(Tokens::new(report[key].as_u64().unwrap_or_default()));
     let strategies: Vec<&str> =
@@ -153,6 +161,7 @@ pub(super) fn in_a_line(report: &Value) -> String {
             quantity(n, "message")
         );
     }
+    more += &losses_text(&Vec::<Loss>::deserialize(&report["losses"]).unwrap_or_default());
     more += &shortened_requests(&report["yielded"], " · ");
     for attempt in report["attempts"].as_array().into_iter().flatten() {
         if let (Some(strategy), Some(reason)) =

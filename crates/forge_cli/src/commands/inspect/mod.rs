@@ -33,7 +33,7 @@ use crate::setup::store;
 /// Show what fills the context window of a recorded session
 #[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
-    /// The recorded session: a file, or a name such as @codex:last
+    /// The recorded session: a file, `-` for stdin, or a name such as @codex:last
     #[arg(value_name = "SESSION", required_unless_present = "run")]
     file: Option<PathBuf>,
     #[command(flatten)]

@@ -37,7 +37,7 @@ use crate::setup::{self, Providers, store};
 /// protocols.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArguments {
-    /// The recorded session: a file, or a name such as @codex:last
+    /// The recorded session: a file, `-` for stdin, or a name such as @codex:last
     #[arg(value_name = "SESSION")]
     file: PathBuf,
     #[command(flatten)]

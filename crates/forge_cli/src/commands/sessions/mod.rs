@@ -3,6 +3,7 @@
 mod picker;
 mod view;
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -39,8 +40,8 @@ pub(crate) struct SessionsArguments {
     #[arg(long, value_name = "PATH")]
     folder: Option<PathBuf>,
     /// List at most this many
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 30, conflicts_with = "all")]
-    limit: usize,
+    #[arg(short = 'n', long, value_name = "N", default_value = "30", conflicts_with = "all")]
+    limit: NonZeroUsize,
     /// List all of them
     #[arg(long)]
     all: bool,
@@ -56,7 +57,7 @@ impl SessionsArguments {
         for fault in &sessions.faults {
             output::note(&format!("not read: {}", visible_lines(fault)));
         }
-        let limit = if self.all { usize::MAX } else { self.limit };
+        let limit = if self.all { usize::MAX } else { self.limit.get() };
         let folder = match (&self.folder, self.here) {
             (Some(folder), _) => Some(folder.canonicalize().unwrap_or_else(|_| folder.clone())),
             (None, true) => Some(std::env::current_dir()?),
