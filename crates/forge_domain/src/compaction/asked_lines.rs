@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use super::features::{ByTerm, Features, Line, TermHasher};
 use super::question::{Question, rarity};
-use super::short_text::{byte_of_char, head_and_tail, omission};
-use crate::{Context, Message};
+use super::short_text::{byte_of_char, head_and_tail_of, omission};
+use crate::{Context, Message, MessageId};
 
 /// The part of what stays that the lines asked for may take, one of so many.
 const PART: usize = 3;
@@ -21,6 +21,7 @@ const QUESTION_CHARS: usize = 400;
 
 /// A long text, and the lines of it that are asked for.
 pub(crate) struct AskedLines<'a> {
+    label: Option<MessageId>,
     text: &'a str,
     /// The lines as parts of the text, those that answer best first.
     lines: Vec<Range<usize>>,
@@ -30,12 +31,13 @@ impl<'a> AskedLines<'a> {
     /// Reads `text`, the content of the message at `position`: what the newest requests and calls of
     /// `context` ask about or, if it is the latest request itself, what its end and its beginning do.
     pub(crate) fn of(context: &Context, position: usize, text: &'a str) -> Self {
-        let known = context.messages()[position].features();
+        let message = &context.messages()[position];
+        let (label, known) = (message.id(), message.features());
         // The features of the message are usually those of this text.
         let own = (known.text != text).then(|| Features::of(&Message::user(text)));
         let features = own.as_ref().unwrap_or(known);
         if features.lines.len() < LEAST_LINES {
-            return Self { text, lines: Vec::new() };
+            return Self { label, text, lines: Vec::new() };
         }
         let is_request = context.latest_user() == Some(position);
         let questions = if is_request { edges(text) } else { asked_in(context, position) };
@@ -45,7 +47,7 @@ impl<'a> AskedLines<'a> {
             other.total_cmp(one).then(first.start.cmp(&second.start))
         });
         let lines = answers.into_iter().map(|(_, line)| line.start as usize..line.end as usize);
-        Self { text, lines: lines.collect() }
+        Self { label, text, lines: lines.collect() }
     }
 
     /// Returns the text shortened to head, tail and the lines between them, with at most about `keep`
@@ -66,7 +68,7 @@ impl<'a> AskedLines<'a> {
         let (head, tail) = ends(self.text, (keep - room + left) / 2);
         lines.retain(|line| line.start >= head && line.end <= tail);
         if lines.is_empty() {
-            return head_and_tail(self.text, keep);
+            return head_and_tail_of(self.label, self.text, keep);
         }
         lines.sort_by_key(|line| line.start);
         let mut shortened = self.text[..head].to_owned();
@@ -74,7 +76,7 @@ impl<'a> AskedLines<'a> {
         let omit = |shortened: &mut String, part: &str| {
             shortened.push('\n');
             if !part.trim().is_empty() {
-                shortened.push_str(&omission(part));
+                shortened.push_str(&omission(self.label, part));
                 shortened.push('\n');
             }
         };
@@ -217,6 +219,7 @@ mod tests {
             conversation.append(ContextMessage::count(Message::user(text), &Characters));
         }
         let short = AskedLines::of(&conversation.view(), 0, &log).shortened(2_000);
-        assert_eq!(short, head_and_tail(&log, 2_000));
+        let label = conversation.view().messages()[0].id();
+        assert_eq!(short, head_and_tail_of(label, &log, 2_000));
     }
 }

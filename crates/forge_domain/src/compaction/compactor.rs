@@ -471,7 +471,11 @@ mod tests {
         assert!(impact.yielded.contains(&Yield::FirstUserText), "{impact:?}");
         let view = log.view();
         let first = &view.messages()[1];
-        assert!(first.message().to_text().contains("characters omitted"), "{}", first.message().to_text());
+        assert!(
+            first.message().to_text().contains("characters of m1 omitted"),
+            "{}",
+            first.message().to_text()
+        );
         assert!(first.tokens() >= Tokens::new(150), "{}", first.tokens());
         // What follows fits as well, and the first message is not cut again.
         let cut = first.clone();

@@ -2,7 +2,7 @@
 
 use super::asked_lines::AskedLines;
 use super::pin::Pins;
-use super::short_text::{SHORTEST, head_and_tail, readable_text, with_short_arguments};
+use super::short_text::{SHORTEST, head_and_tail_of, readable_text, with_short_arguments};
 use crate::{Context, ContextMessage, Edit, TokenCounter, Tokens};
 
 /// A message that may have at most so many tokens; cut to the shortest if that is more.
@@ -110,7 +110,8 @@ pub(crate) fn head_and_tail_within(
     most: Tokens,
     counter: &dyn TokenCounter,
 ) -> Option<ContextMessage> {
-    shortened_by(message, most, counter, head_and_tail).or_else(|| cut_to_shortest(message, counter))
+    let short = |text: &str, keep| head_and_tail_of(message.id(), text, keep);
+    shortened_by(message, most, counter, short).or_else(|| cut_to_shortest(message, counter))
 }
 
 /// Returns the message in at most `most` tokens, its text shortened to about so many characters by `short`.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::Message;
+use crate::{Message, MessageId};
 
 /// Returns the text as it may be between `<tag>` and `</tag>`: tags of that name in it neither open nor close
 /// anything.
@@ -14,6 +14,12 @@ pub(crate) fn within_tag(text: &str, tag: &str) -> String {
 /// Shortens a text to its head and tail, and says in between how much was left out. At most `keep` characters
 /// stay. Words stay whole: part of a word would look like a name that does not exist.
 pub(crate) fn head_and_tail(text: &str, keep: usize) -> String {
+    head_and_tail_of(None, text, keep)
+}
+
+/// Shortens as [`head_and_tail`] does the text of a message with a label, under which the whole can be asked
+/// for.
+pub(crate) fn head_and_tail_of(label: Option<MessageId>, text: &str, keep: usize) -> String {
     let n_chars = text.chars().count();
     if keep >= n_chars {
         return text.to_owned();
@@ -24,12 +30,13 @@ pub(crate) fn head_and_tail(text: &str, keep: usize) -> String {
     let head = if is_whole { head } else { without_last_word(head) };
     let is_whole = text[..text.len() - tail.len()].ends_with(char::is_whitespace);
     let tail = if is_whole { tail } else { without_first_word(tail) };
-    format!("{head}\n{}\n{tail}", omission(&text[head.len()..text.len() - tail.len()]))
+    format!("{head}\n{}\n{tail}", omission(label, &text[head.len()..text.len() - tail.len()]))
 }
 
-/// Returns the line that stands for a part that was left out.
-pub(crate) fn omission(part: &str) -> String {
-    format!("[... {} characters omitted ...]", part.chars().count())
+/// Returns the line that stands for a part that was left out, of the message with such a label.
+pub(crate) fn omission(label: Option<MessageId>, part: &str) -> String {
+    let of = label.map_or_else(String::new, |label| format!(" of {label}"));
+    format!("[... {} characters{of} omitted ...]", part.chars().count())
 }
 
 /// The longest word, in bytes, that is dropped because the cut goes through it. Anything longer is text
