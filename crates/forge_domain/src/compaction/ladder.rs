@@ -94,12 +94,8 @@ impl Ladder<'_> {
             stack.attempts.push(attempt);
             let Some(candidate) = candidate else { continue };
             if self.satisfies(&candidate) {
-                let candidate = if strategy.id.as_str() == ClearToolResults::ID {
-                    let rest = &strategies[nth + 1..];
-                    self.fuller(rest, original, reached.as_ref(), candidate, &mut stack.attempts).await
-                } else {
-                    candidate
-                };
+                let candidate =
+                    self.fuller(strategies, nth, original, reached.as_ref(), candidate, &mut stack).await;
                 stack.stages.push(candidate);
                 break;
             }
@@ -114,28 +110,45 @@ impl Ladder<'_> {
         stack
     }
 
-    /// Returns `cleared`, or what extraction makes of `reached` if that is among the `rest` of the
-    /// strategies and keeps more: clearing takes whole results, and one large result less may be far too
-    /// much.
+    /// Returns what the strategy at `nth` made of `reached`, which satisfies, or what keeps more. Clearing
+    /// and dropping take whole messages, and one large one less may be far too much: extraction, of what was
+    /// there at first, and what comes after may fill the target. What was paid for is not begun again.
     async fn fuller(
         &self,
-        rest: &[NamedStrategy],
+        strategies: &[NamedStrategy],
+        nth: usize,
         original: &Context,
         reached: Option<&Candidate>,
-        cleared: Candidate,
-        attempts: &mut Vec<Attempt>,
+        satisfying: Candidate,
+        stack: &mut Stack,
     ) -> Candidate {
         let is_over = original.size().tokens > self.rules.target.tokens;
-        let extraction = rest.iter().find(|strategy| strategy.id.as_str() == Extraction::ID);
-        let Some(extraction) = extraction.filter(|_| is_over && !self.fills(&cleared)) else {
-            return cleared;
-        };
-        let (attempt, candidate) = self.make_attempt(extraction, original, reached).await;
-        attempts.push(attempt);
-        let is_fuller = |other: &Candidate| {
-            self.satisfies(other) && other.impact.after.tokens > cleared.impact.after.tokens
-        };
-        candidate.filter(is_fuller).unwrap_or(cleared)
+        if !is_over || self.fills(&satisfying) {
+            return satisfying;
+        }
+        let is_extraction = |strategy: &&NamedStrategy| strategy.id.as_str() == Extraction::ID;
+        let (before, rest) = (&strategies[..nth], &strategies[nth + 1..]);
+        let extraction = before.iter().find(is_extraction);
+        let is_clearing = strategies[nth].id.as_str() == ClearToolResults::ID;
+        // Dropping is a fallback where extraction was to come first; elsewhere it is what was asked for.
+        let rest = rest.iter().filter(|rest| extraction.is_some() || is_clearing && is_extraction(rest));
+        let is_paid = reached.is_some_and(|reached| reached.impact.model_calls > 0);
+        let again = extraction.filter(|_| !is_paid).map(|extraction| (extraction, self.base.as_ref()));
+        let mut fullest = satisfying;
+        for (strategy, from) in again.into_iter().chain(rest.map(|strategy| (strategy, reached))) {
+            let (attempt, candidate) = self.make_attempt(strategy, original, from).await;
+            stack.attempts.push(attempt);
+            let is_fuller = |other: &Candidate| {
+                self.satisfies(other) && other.impact.after.tokens > fullest.impact.after.tokens
+            };
+            if let Some(fuller) = candidate.filter(is_fuller) {
+                fullest = fuller;
+            }
+            if self.fills(&fullest) {
+                break;
+            }
+        }
+        fullest
     }
 
     /// Checks whether a result uses most of its target.
