@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::shell_change::{ShellChange, shell_changes};
 use super::{Failure, MAX_CHARS};
 use crate::compaction::arguments::{PATCH_START, PATHS, SOUGHT, SUBJECTS};
 use crate::compaction::features::{hash, is_line_break};
@@ -14,8 +15,8 @@ pub(crate) struct Deed {
     pub(crate) call_hash: u64,
     /// Files by path, in order.
     pub(crate) touches: Vec<(String, Touch)>,
-    /// Files and folders that its command removes, as they are named there.
-    pub(crate) removes: Vec<String>,
+    /// What its command does to files.
+    pub(crate) shell_changes: Vec<ShellChange>,
     /// The test, build or check that it runs.
     pub(crate) check: Option<Check>,
     /// The identities of a call, of each of its commands one: a success resolves the errors of others whose
@@ -113,7 +114,7 @@ impl Deed {
         let reads = matches!(touches[..], [(_, Touch::Looks)]).then_some(extent);
         Self {
             call_hash: hash(call.name.as_str()).rotate_left(1) ^ hash(&call.arguments),
-            removes: command.map(removed_in).unwrap_or_default(),
+            shell_changes: command.filter(|_| patch.is_none()).map(shell_changes).unwrap_or_default(),
             check: command.and_then(check_in),
             keys: match path {
                 Some(path) => vec![format!("{name} {path}")],
@@ -226,7 +227,7 @@ fn in_its_folder(command: &str) -> &str {
 }
 
 /// Returns one name for a file of the working folder.
-fn without_dot(path: &str) -> &str {
+pub(super) fn without_dot(path: &str) -> &str {
     path.strip_prefix("./").unwrap_or(path)
 }
 
@@ -243,20 +244,6 @@ fn patched_files(patch: &str) -> Vec<(String, Touch)> {
         Some((path.trim().to_owned(), Touch::Leaves(state)))
     };
     patch.lines().filter_map(file).collect()
-}
-
-/// Returns the files and folders that a command line removes by name.
-fn removed_in(command: &str) -> Vec<String> {
-    let of_step = |step: &str| -> Vec<String> {
-        let step = step.strip_prefix("git ").unwrap_or(step);
-        let Some(rest) = step.strip_prefix("rm ") else { return Vec::new() };
-        let is_name = |word: &&str| !word.starts_with('-') && !word.contains(['*', '?', '$', '`', '{']);
-        let names = rest.split_whitespace().take_while(|word| !word.contains('>')).filter(is_name);
-        names
-            .map(|name| without_dot(name.trim_matches(['"', '\''])).trim_end_matches('/').to_owned())
-            .collect()
-    };
-    steps(command).into_iter().flat_map(of_step).filter(|name| !name.is_empty()).collect()
 }
 
 /// Returns the effect on a file of a tool of that name.
@@ -276,11 +263,27 @@ fn touch(verb: &str) -> Touch {
 /// Runners of tests, builds and checks.
 const RUNNERS: &[&str] = &[
     "cargo", "go", "npm", "pnpm", "yarn", "bun", "make", "just", "mvn", "gradle", "gradlew", "dotnet",
-    "deno", "mix", "swift", "mise", "npx", "uv", "poetry", "python",
+    "deno", "mix", "swift", "mise", "npx", "uv", "poetry", "python", "bundle", "rails", "rake", "composer",
+    "php", "bazel", "sbt", "dart", "flutter", "zig",
 ];
 /// Runners that do nothing else.
-const CHECKERS: &[&str] =
-    &["pytest", "tox", "tsc", "golangci-lint", "ruff", "mypy", "jest", "vitest", "eslint"];
+const CHECKERS: &[&str] = &[
+    "pytest",
+    "tox",
+    "tsc",
+    "golangci-lint",
+    "ruff",
+    "mypy",
+    "jest",
+    "vitest",
+    "eslint",
+    "mocha",
+    "ava",
+    "phpunit",
+    "rspec",
+    "ctest",
+    "bats",
+];
 /// The tasks of a runner that count as a check.
 const CHECKS: &[&str] = &[
     "test",
@@ -295,8 +298,13 @@ const CHECKS: &[&str] = &[
     "tsc",
     "jest",
     "vitest",
+    "mocha",
+    "ava",
     "pytest",
     "unittest",
+    "rspec",
+    "spec",
+    "phpunit",
     "mypy",
     "ruff",
     "fmt",
@@ -315,7 +323,10 @@ const LISTS: &[&str] = &["--collect-only", "--dry-run", "--just-print", "--list"
 const WRAPPERS: &[&str] = &["env", "nice", "sudo", "time", "timeout", "xvfb-run"];
 
 /// Of the checkers and the checks, those that run tests.
-const TESTS: &[&str] = &["test", "tests", "jest", "vitest", "pytest", "unittest", "tox", "e2e"];
+const TESTS: &[&str] = &[
+    "test", "tests", "jest", "vitest", "mocha", "ava", "pytest", "unittest", "tox", "rspec", "spec",
+    "phpunit", "ctest", "bats", "e2e",
+];
 
 /// Returns the last test, build or check of a command line.
 fn check_in(command: &str) -> Option<Check> {
@@ -347,7 +358,7 @@ fn check_in(command: &str) -> Option<Check> {
 }
 
 /// Returns the name of a program without the folder that it is in.
-fn without_folder(program: &str) -> &str {
+pub(super) fn without_folder(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
@@ -357,7 +368,7 @@ fn is_runner(program: &str) -> bool {
 }
 
 /// Returns the steps of a command line, split outside quotes; the content of a here-document is not a step.
-fn steps(command: &str) -> Vec<&str> {
+pub(super) fn steps(command: &str) -> Vec<&str> {
     let command = command.split("<<").next().unwrap_or_default();
     let (mut steps, mut start) = (Vec::new(), 0);
     for (at, _) in outside_quotes(command).filter(|(_, c)| matches!(c, '\n' | ';' | '|' | '&')) {

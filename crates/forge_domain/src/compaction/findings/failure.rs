@@ -116,12 +116,14 @@ static ONLY_ERROR: Pattern =
 static BAD_COUNTS: Pattern = LazyLock::new(|| {
     let forms = [
         r"\b[1-9]\d* (?:\w+ )?(?:failed|failing|failures?|errors?)\b",
-        r"\b(?:failures?|errors?|failed)[:=] ?[1-9]",
+        r"\b(?:failures?|errors?|failed)[:=][ \t]*[1-9]",
+        // A line for each count.
+        r"^\W{0,3}fail(?:ed|ures?)?:?[ \t]+[1-9]",
     ];
-    Regex::new(&format!("(?i){}", forms.join("|"))).ok()
+    Regex::new(&format!("(?im){}", forms.join("|"))).ok()
 });
 static GOOD_COUNTS: Pattern = LazyLock::new(|| {
-    Regex::new(r"(?i)\b0 (?:failed|failing|failures?|errors?)\b|\b[1-9]\d* (?:passed|passing)\b").ok()
+    Regex::new(r"(?im)\b0 (?:failed|failing|failures?|errors?)\b|\b[1-9]\d* (?:passed|passing)\b|^\W{0,3}fail(?:ed|ures?)?:?[ \t]+0\b").ok()
 });
 
 /// A line that begins with its place in a file, as most compilers and linters write.
@@ -166,6 +168,9 @@ fn is_ruler(text: &str) -> bool {
     !text.trim().is_empty() && !text.contains(char::is_alphanumeric)
 }
 
+/// Fewer characters name no error.
+const LEAST_CHARS: usize = 8;
+
 /// Returns the first line of a failed result that names the error.
 fn error_line(text: &str) -> Option<String> {
     const STARTS: &[&str] = &["fatal", "panic", "FAIL", "--- FAIL", "Traceback", "E   ", "✗", "✘"];
@@ -205,8 +210,10 @@ fn error_line(text: &str) -> Option<String> {
     let is_all = matches(&ONLY_ERROR, text) || matches(&UNSUCCESSFUL, text);
     let tells = |line: &&str| line.split_once(':').is_none_or(|(_, value)| !says_none(value));
     let first = || text.lines().find(|line| is_all && !line.trim().is_empty()).filter(tells);
-    let line = named().or_else(|| place(text)).or_else(|| count(text)).or_else(first)?.trim();
-    (line.chars().count() >= 8).then(|| line.chars().take(MAX_CHARS).collect())
+    let says_something = |line: &&str| line.trim().chars().nth(LEAST_CHARS - 1).is_some();
+    let named = named().filter(says_something);
+    let line = named.or_else(|| place(text)).or_else(|| count(text)).or_else(first)?;
+    Some(line).filter(says_something).map(|line| line.trim().chars().take(MAX_CHARS).collect())
 }
 
 #[cfg(test)]

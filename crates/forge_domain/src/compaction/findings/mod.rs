@@ -2,9 +2,11 @@
 
 mod deed;
 mod failure;
+mod shell_change;
 
 pub(crate) use self::deed::{Check, Deed, Extent, FileState, Touch};
 pub(crate) use self::failure::Failure;
+pub(crate) use self::shell_change::ShellChange;
 use crate::{Body, ContextMessage, Message};
 
 /// Most characters of a command or an error line that are kept.

@@ -1,11 +1,12 @@
 //! The changes to files, the last check, and the unresolved errors: read from structured calls alone.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use super::passage::is_omission;
 use super::record::{OpenError, Record};
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::findings::{Check, Deed, Failure, FileState, Touch};
+use crate::compaction::findings::{Check, Deed, Failure, FileState, ShellChange, Touch};
 use crate::compaction::short_text::SHORTEST;
 use crate::compaction::stub::is_stub;
 use crate::{Context, ContextMessage, Message};
@@ -14,9 +15,9 @@ use crate::{Context, ContextMessage, Message};
 #[derive(Debug, Default)]
 pub(super) struct Ledger<'a> {
     /// The last state of each file that was changed, and when it was last touched.
-    files: HashMap<&'a str, (FileState, usize)>,
+    files: HashMap<Cow<'a, str>, (FileState, usize)>,
     /// Files that existed before they were written.
-    known: HashSet<&'a str>,
+    known: HashSet<Cow<'a, str>>,
     /// The last run of tests and the last other check after it, and whether they passed.
     last_test: Option<(&'a str, bool)>,
     last_check: Option<(&'a str, bool)>,
@@ -45,7 +46,7 @@ impl<'a> Ledger<'a> {
     /// Adds the content of an earlier record.
     pub(super) fn take_record(&mut self, earlier: &'a Record) {
         for (path, state) in &earlier.files {
-            self.set(path, *state);
+            self.set(path.as_str().into(), *state);
         }
         let known =
             |last: &'a Option<(String, bool)>| last.as_ref().map(|(run, passed)| (run.as_str(), *passed));
@@ -82,7 +83,7 @@ impl<'a> Ledger<'a> {
             for (path, touch) in deed.touches.iter().filter(|(path, _)| is_whole(path)) {
                 self.touch(path, *touch);
             }
-            deed.removes.iter().for_each(|removed| self.remove(removed));
+            deed.shell_changes.iter().for_each(|change| self.take_change(change));
         }
         if let Some(check) = &deed.check {
             self.take_check(check, failure.is_none());
@@ -115,41 +116,92 @@ impl<'a> Ledger<'a> {
 
     fn touch(&mut self, path: &'a str, touch: Touch) {
         match touch {
-            Touch::Leaves(state) => self.set(path, state),
-            Touch::Writes if self.known.contains(path) => self.set(path, FileState::Modified),
-            Touch::Writes => self.set(path, FileState::Created),
-            Touch::Looks => drop(self.known.insert(path)),
+            Touch::Leaves(state) => self.set(path.into(), state),
+            Touch::Writes if self.known.contains(path) => self.set(path.into(), FileState::Modified),
+            Touch::Writes => self.set(path.into(), FileState::Created),
+            Touch::Looks => drop(self.known.insert(path.into())),
         }
     }
 
-    /// Notes that changed files are gone, alone or with their folder. Others are no part of the work: the
-    /// output of a build, temporary files. The name may be relative to where the command ran.
-    fn remove(&mut self, removed: &str) {
-        let is_in = |path: &str| {
-            path.strip_prefix(removed).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    /// Takes in what a command did to files.
+    fn take_change(&mut self, change: &'a ShellChange) {
+        match change {
+            ShellChange::Removes(removed) => {
+                for path in self.changed_files(removed) {
+                    self.set(path, FileState::Deleted);
+                }
+            }
+            ShellChange::Moves { from, to } => self.take_move(from, to),
+            ShellChange::Edits(path) => self.set(self.known_file(path), FileState::Modified),
+            ShellChange::Writes(path) => {
+                let path = self.known_file(path);
+                let is_known = self.known.contains(&path);
+                self.set(path, if is_known { FileState::Modified } else { FileState::Created });
+            }
+            ShellChange::Restores(restored) if restored == "." => self.files.clear(),
+            ShellChange::Restores(restored) => {
+                for path in self.changed_files(restored) {
+                    self.files.remove(&path);
+                }
+            }
+        }
+    }
+
+    /// Notes that changed files have other names, alone or with their folder.
+    fn take_move(&mut self, from: &str, to: &str) {
+        for path in self.changed_files(from) {
+            let before = path.find(from).map_or("", |at| &path[..at]);
+            let after = path[before.len()..].strip_prefix(from).unwrap_or_default();
+            let moved = format!("{before}{to}{after}");
+            // A file that was made here was never known by its first name.
+            if matches!(self.files.get(&path), Some((FileState::Created, _))) {
+                self.files.remove(&path);
+            } else {
+                self.set(path, FileState::Deleted);
+            }
+            self.set(moved.into(), FileState::Created);
+        }
+    }
+
+    /// Returns the known file that a command names, which may be relative to where it ran, or that name.
+    fn known_file(&self, name: &'a str) -> Cow<'a, str> {
+        let is_it = |path: &&Cow<'a, str>| {
+            path.strip_suffix(name).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
         };
-        let ends_so = |path: &str| path.strip_suffix(removed).is_some_and(|folder| folder.ends_with('/'));
-        let found = |is_gone: &dyn Fn(&str) -> bool| -> Vec<&'a str> {
-            self.files.keys().copied().filter(|path| is_gone(path)).collect()
+        let mut found = self.known.iter().filter(is_it);
+        match (found.next(), found.next()) {
+            (Some(path), None) => path.clone(),
+            _ => name.into(),
+        }
+    }
+
+    /// Returns the changed files of a name, or in the folder of that name. Others are no part of the work:
+    /// the output of a build, temporary files. The name may be relative to where the command ran.
+    fn changed_files(&self, name: &str) -> Vec<Cow<'a, str>> {
+        let is_in =
+            |path: &str| path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let ends_so = |path: &str| path.strip_suffix(name).is_some_and(|folder| folder.ends_with('/'));
+        let found = |is_it: &dyn Fn(&str) -> bool| -> Vec<Cow<'a, str>> {
+            self.files.keys().filter(|path| is_it(path)).cloned().collect()
         };
-        let mut gone = found(&is_in);
-        if gone.is_empty() {
+        let mut files = found(&is_in);
+        if files.is_empty() {
             // Of two files of that name, it may be either.
-            gone = Some(found(&ends_so)).filter(|found| found.len() == 1).unwrap_or_default();
+            files = Some(found(&ends_so)).filter(|found| found.len() == 1).unwrap_or_default();
         }
         // In an order that is always the same.
-        gone.sort_unstable();
-        gone.into_iter().for_each(|path| self.set(path, FileState::Deleted));
+        files.sort_unstable();
+        files
     }
 
-    fn set(&mut self, path: &'a str, state: FileState) {
-        let state = match (self.files.get(path), state) {
+    fn set(&mut self, path: Cow<'a, str>, state: FileState) {
+        let state = match (self.files.get(&path), state) {
             // A file that was made here and then changed is still a new one.
             (Some((FileState::Created, _)), FileState::Modified) => FileState::Created,
             (_, state) => state,
         };
         self.n_touches += 1;
-        self.files.insert(path, (state, self.n_touches));
+        self.files.insert(path.clone(), (state, self.n_touches));
         self.known.insert(path);
     }
 
@@ -158,7 +210,7 @@ impl<'a> Ledger<'a> {
     pub(super) fn write_into(self, record: &mut Record) {
         let mut files: Vec<_> = self.files.into_iter().collect();
         files.sort_unstable_by_key(|(_, (_, touched))| *touched);
-        record.files = files.into_iter().map(|(path, (state, _))| (path.to_owned(), state)).collect();
+        record.files = files.into_iter().map(|(path, (state, _))| (path.into_owned(), state)).collect();
         let owned = |(run, passed): (&str, bool)| (run.to_owned(), passed);
         (record.last_test, record.last_check) = (self.last_test.map(owned), self.last_check.map(owned));
         // Where nothing was done since, the errors of earlier records stay as they were.
@@ -283,6 +335,41 @@ mod tests {
     }
 
     #[test]
+    fn what_a_shell_does_to_files_is_known() {
+        use FileState::{Created, Deleted, Modified};
+        let path = |path: &str| json!({"path": path});
+        let run = |command: &str| ("Bash", json!({"command": command}), "");
+        for (calls, expected) in [
+            (
+                vec![
+                    ("Write", path("/w/src/a.py"), "ok"),
+                    ("Read", path("/w/src/b.py"), "text"),
+                    ("Edit", path("/w/src/c.py"), "ok"),
+                    run("cd /w && git mv src/a.py lib/a.py && mv src/c.py lib/"),
+                    run("sed -i 's/x/y/' src/b.py"),
+                    run("cat > d.py <<E\nx\nE"),
+                ],
+                vec![
+                    ("/w/lib/a.py", Created),
+                    ("/w/src/c.py", Deleted),
+                    ("/w/lib/c.py", Created),
+                    ("/w/src/b.py", Modified),
+                    ("d.py", Created),
+                ],
+            ),
+            (
+                vec![("Edit", path("a.py"), "ok"), ("Edit", path("b.py"), "ok"), run("git checkout -- a.py")],
+                vec![("b.py", Modified)],
+            ),
+        ] {
+            let actual = ledger(&calls).files;
+            let expected: Vec<_> =
+                expected.into_iter().map(|(path, state)| (path.to_owned(), state)).collect();
+            assert_eq!(actual, expected, "{calls:?}");
+        }
+    }
+
+    #[test]
     fn the_last_test_and_check_and_their_outcomes_are_kept() {
         let run = |command: &'static str, result: &'static str| ("Bash", json!({"command": command}), result);
         let test = run("cargo test", "error: 3 tests");
@@ -359,6 +446,16 @@ mod tests {
             ("make build", "main.c:3:5: error: expected ';'\nmake: *** [Makefile:4: main.o] Error 1", false),
             ("dotnet build", "Build FAILED.\n    0 Warning(s)\n    1 Error(s)", false),
             ("mix test", "3 tests, 1 failure", false),
+            ("npm test 2>&1 | tail -5", "# tests 34\n# pass 33\n# fail 1", false),
+            ("npm test", "ℹ tests 34\nℹ pass 34\nℹ fail 0", true),
+            ("npx mocha", "  33 passing (20ms)\n  1 failing", false),
+            ("dotnet test", "Failed!  - Failed:     1, Passed:    33, Total:    34", false),
+            ("dotnet test", "Passed!  - Failed:     0, Passed:    34, Total:    34", true),
+            ("vendor/bin/phpunit", "Tests: 34, Assertions: 60, Failures: 1.", false),
+            ("bundle exec rspec", "34 examples, 1 failure", false),
+            ("bin/rails test", "34 runs, 60 assertions, 0 failures, 0 errors, 0 skips", true),
+            ("ctest", "97% tests passed, 1 tests failed out of 34", false),
+            ("bats test/", " ✗ b\n34 tests, 1 failure", false),
             ("swift build", "/a/main.swift:3:5: error: cannot find 'open' in scope", false),
             ("npm test", "Error: Not implemented: navigation\n Tests  12 passed (12)", true),
             ("cargo test", "test result: ok. 8 passed; 0 failed; 0 ignored", true),

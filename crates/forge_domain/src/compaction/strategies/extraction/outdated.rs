@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::passage::Passage;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::{ByTerm, Features, Line, hash, split_number};
-use crate::compaction::findings::{Deed, FileState, Touch};
+use crate::compaction::findings::{Deed, FileState, ShellChange, Touch};
 use crate::{Context, ContextMessage, Role};
 
 /// The latest changes of files, each by the position of its message. Calls that failed changed nothing.
@@ -37,15 +37,19 @@ impl<'a> Changes<'a> {
         for (position, result) in sources.iter().enumerate() {
             let Some(asked) = answered_call(context, position) else { continue };
             let caller = asked.place.message;
-            if !asked.deed.changes_files() {
+            let is_shell = !asked.deed.shell_changes.is_empty();
+            if !is_shell && !asked.deed.changes_files() {
                 continue;
             }
             if asked.deed.failure(result).is_some() {
+                if is_shell {
+                    continue;
+                }
                 changes.failing.insert(caller);
                 continue;
             }
             changes.take(asked.deed, caller);
-            if changes.changing.insert(caller) {
+            if !is_shell && changes.changing.insert(caller) {
                 changes.take_lines(sources[caller].features(), caller);
             }
         }
@@ -59,6 +63,22 @@ impl<'a> Changes<'a> {
             if matches!(touch, Touch::Writes | Touch::Leaves(FileState::Deleted)) {
                 changed.whole = changed.whole.max(Some(position));
             }
+        }
+        deed.shell_changes.iter().for_each(|change| self.take_shell(change, position));
+    }
+
+    fn take_shell(&mut self, change: &'a ShellChange, position: usize) {
+        let (path, is_whole) = match change {
+            ShellChange::Removes(path)
+            | ShellChange::Moves { from: path, .. }
+            | ShellChange::Writes(path)
+            | ShellChange::Restores(path) => (path, true),
+            ShellChange::Edits(path) => (path, false),
+        };
+        let changed = self.files.entry(path).or_default();
+        changed.any = changed.any.max(position);
+        if is_whole {
+            changed.whole = changed.whole.max(Some(position));
         }
     }
 
