@@ -125,6 +125,36 @@ pub(super) fn names_of_its_own<'a>(features: &'a Features, is_rare: &dyn Fn(u32)
     names
 }
 
+/// Iterates over the lines of the call at `nth` of a message.
+pub(super) fn call_lines(features: &Features, nth: usize) -> impl Iterator<Item = &Line> + Clone {
+    let mut n_begun = 0;
+    features.lines.iter().filter(move |line| {
+        n_begun += usize::from(line.begins_call);
+        line.is_call && n_begun == nth + 1
+    })
+}
+
+/// Returns names that the call at `nth` of a message writes into a file and that are new there, `most` of
+/// them: those at the outermost level of a text first, as [`names_of_its_own`].
+pub(super) fn names_written<'a>(
+    features: &'a Features,
+    nth: usize,
+    is_new: &dyn Fn(u32) -> bool,
+    most: usize,
+) -> Vec<&'a str> {
+    let mut search = Search::of(features, is_new, &|kind, _| kind == Kind::Symbol);
+    let (mut outer, mut inner): (Vec<&str>, Vec<&str>) = Default::default();
+    // The line that begins a call names the tool and the file.
+    for line in call_lines(features, nth).filter(|line| !line.begins_call && !line.is_old) {
+        let is_outer = is_outermost(&features.text, line.start as usize);
+        search.line(line, &|_| is_outer, &mut |is_outer, word| {
+            if is_outer { outer.push(word) } else { inner.push(word) }
+        });
+    }
+    inner.retain(|name| !outer.contains(name));
+    outer.into_iter().chain(inner).take(most).collect()
+}
+
 /// Returns `n` of the names from all over them.
 fn spread(names: Vec<&str>, n: usize) -> impl Iterator<Item = &str> {
     let step = names.len().div_ceil(n.max(1)).max(1);
@@ -176,7 +206,7 @@ impl<'a, 's> Search<'a, 's> {
 }
 
 /// Checks whether a line is not indented, apart from its number.
-fn is_outermost(text: &str, start: usize) -> bool {
+pub(super) fn is_outermost(text: &str, start: usize) -> bool {
     let before = &text[..start];
     let is_at_margin = before.is_empty() || before.ends_with(is_line_break);
     let line = text[start..].trim_start_matches(|c: char| c.is_ascii_digit());

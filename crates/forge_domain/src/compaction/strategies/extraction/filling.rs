@@ -550,15 +550,18 @@ impl Choice<'_, '_> {
     /// Takes the next steps until their share is full.
     fn take_steps(&mut self, steps: &mut Peekable<impl Iterator<Item = Step>>, percent: u64) {
         let mut room = self.left.share(percent, 100);
-        while let Some(Step { entry, .. }) = steps.peek() {
+        while let Some(step) = steps.peek_mut() {
+            step.tell_names(self.material.sources, self.worth);
+            let entry = &step.entry;
             let told = hash(entry.as_str());
             let tokens = self.counter.count(entry.as_str()) + Tokens::new(LINE_TOKENS);
             if tokens > room && !self.filling.known.contains(&told) {
                 break;
             }
-            if let Some(Step { position, entry, .. }) = steps.next()
+            if let Some(Step { position, entry, quotes, .. }) = steps.next()
                 && self.filling.known.insert(told)
             {
+                self.filling.known.extend(quotes.iter().map(|line| hash(line)));
                 room = room - tokens;
                 self.take(Section::Story, position, entry, tokens);
             }

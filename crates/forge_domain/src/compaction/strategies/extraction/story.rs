@@ -1,14 +1,17 @@
 //! The story of the agent's work: each call with how it ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::Material;
+use super::imports::Imports;
 use super::record::Entry;
 use super::tasks::is_about_tasks;
+use super::worth::Worth;
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
 use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::Deed;
-use crate::{Body, ContextMessage, MessageId, ToolCall, quantity, tool_twin, user_words};
+use crate::compaction::names::{call_lines, is_outermost, names_written};
+use crate::{Body, CallPlace, ContextMessage, MessageId, ToolCall, quantity, tool_twin, user_words};
 
 /// Most characters of a tool's name: as many as providers allow.
 const TOOL_CHARS: usize = 128;
@@ -22,11 +25,19 @@ const ANSWER_CHARS: usize = 600;
 /// Most characters of what a call looks for in its subject.
 const SOUGHT_CHARS: usize = 60;
 
+/// The end of a call of which nothing else is told.
+const DONE: &str = "done";
+
 /// A call with how it ended, as an entry of a record.
 pub(super) struct Step {
     /// The position of the result.
     pub(super) position: usize,
     pub(super) entry: Entry,
+    /// The calls that changed files, if nothing is told of how: the position of each message, and which of its
+    /// calls it is.
+    writes: Vec<CallPlace>,
+    /// A line that they wrote, if it tells that.
+    pub(super) quotes: Option<String>,
     /// True if the call changed nothing and ran nothing.
     pub(super) only_looks: bool,
     /// True if the person answered it: the agent asked them something, or they refused it and said why.
@@ -62,8 +73,60 @@ pub(super) fn newest_steps<'a>(
         let newest = &same[0];
         let (position, only_looks, asks) = (newest.position, newest.only_looks, newest.asks);
         same.reverse();
-        Some(Step { position, entry: entry_of(&same), only_looks, asks })
+        let writes = same.iter().filter(|done| done.changes).map(|done| done.place).collect();
+        Some(Step { position, entry: entry_of(&same), writes, quotes: None, only_looks, asks })
     })
+}
+
+/// Most names that are told of what calls wrote, and most characters of a line.
+const MOST_WRITTEN: usize = 4;
+const WRITTEN_CHARS: usize = 60;
+
+impl Step {
+    /// Tells, in place of nothing but that it is done, what a change of a file brought in: new names, by the
+    /// `worth` of the terms of `sources`.
+    pub(super) fn tell_names(&mut self, sources: &[ContextMessage], worth: &Worth<'_>) {
+        let writes = std::mem::take(&mut self.writes);
+        let Some(label) = self.entry.as_str().strip_suffix(DONE).and_then(|entry| entry.strip_suffix(": "))
+        else {
+            return;
+        };
+        let most = MOST_WRITTEN.div_ceil(writes.len().max(1));
+        let mut names: Vec<&str> = Vec::new();
+        for CallPlace { message, nth } in &writes {
+            let is_new = |place: u32| worth.is_new(*message, place);
+            let written = names_written(sources[*message].features(), *nth, &is_new, most);
+            names.extend(written.into_iter().take(MOST_WRITTEN - names.len()));
+        }
+        let told = match names.as_slice() {
+            [] => {
+                let mut lines = writes.iter().rev();
+                self.quotes = lines.find_map(|call| written_line(sources[call.message].features(), call.nth));
+                self.quotes.clone()
+            }
+            names => Some(format!("adds {}", names.join(", "))),
+        };
+        if let Some(told) = told {
+            self.entry = Entry::labelled(label, &told, false);
+        }
+    }
+}
+
+/// Returns the line that tells best what a call wrote, of those that were not there before: the first one at
+/// the margin, else the first of all.
+fn written_line(features: &Features, nth: usize) -> Option<String> {
+    let of_call = call_lines(features, nth);
+    let old: HashSet<&str> =
+        of_call.clone().filter(|line| line.is_old).map(|line| whole_line(features, line)).collect();
+    let mut imports = Imports::default();
+    let mut new = of_call.filter(|line| !line.begins_call && !line.is_old).filter(|line| {
+        let is_import = imports.pass(&features.text, line);
+        !is_import && features.places(line).len() > 1 && !old.contains(whole_line(features, line))
+    });
+    let first = new.next()?;
+    let is_outer = |line: &&Line| is_outermost(&features.text, line.start as usize);
+    let line = Some(first).filter(is_outer).or_else(|| new.find(is_outer)).unwrap_or(first);
+    one_line(whole_line(features, line), WRITTEN_CHARS)
 }
 
 /// Returns the entry of calls that are one step, oldest first.
@@ -94,7 +157,8 @@ fn entry_of(calls: &[Done]) -> Entry {
 struct Done {
     /// The position of the result.
     position: usize,
-    /// The label of the message that calls.
+    /// The place of the call, and the label of its message.
+    place: CallPlace,
     label: String,
     tool: String,
     /// The subject of the call, with a blank before it.
@@ -135,6 +199,7 @@ impl Done {
         let is_done = asked.deed.failure(result).is_none();
         Some(Self {
             position,
+            place: asked.place,
             label: calling.label(),
             tool,
             what,
@@ -184,8 +249,8 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<&str>)
         None if asks_the_person(asked.call) => answer(&result.features().text).unwrap_or_else(n_lines),
         None if looks_outside(asked.call) => short_page(&result.features().text).unwrap_or_else(n_lines),
         None if asked.deed.only_looks => n_lines(),
-        None if asked.deed.changes_files() => "done".to_owned(),
-        None if last.is_none() && is_short(result) => "done".to_owned(),
+        None if asked.deed.changes_files() => DONE.to_owned(),
+        None if last.is_none() && is_short(result) => DONE.to_owned(),
         None if last.is_none() => "no output".to_owned(),
         None => last
             .filter(|line| line.split_whitespace().count() > 1)
@@ -349,6 +414,7 @@ mod tests {
     fn looks_at_files_are_one_step() {
         let done = |n: usize, tool: &str, what: &str, ending: &str| Done {
             position: n,
+            place: CallPlace { message: n, nth: 0 },
             label: format!("m{n}"),
             tool: tool.to_owned(),
             what: format!(" {what}"),

@@ -21,6 +21,8 @@ struct Occurrences {
     n_says: u32,
     /// The sum of the weights of the kinds that it has in them.
     weight: f32,
+    /// The position of the last message in which the agent says it.
+    said_last: u32,
 }
 
 /// The passages that may be chosen, with the numbers of their terms, close together: they are read
@@ -178,6 +180,8 @@ pub(super) struct Worth<'a> {
     /// of all.
     by_message: Vec<u32>,
     begins: Vec<usize>,
+    /// The number of terms in all messages before each one.
+    known: Vec<u32>,
     worth: Vec<TermWorth>,
     /// The questions that name each term.
     asked_by: Vec<Questions>,
@@ -196,9 +200,12 @@ impl<'a> Worth<'a> {
             IndexMap::with_capacity_and_hasher(n_terms / ABOUT_REPEATED, Default::default());
         let mut by_message = Vec::with_capacity(n_terms);
         let mut begins = Vec::with_capacity(messages.len() + 1);
-        for message in messages {
+        let mut known = Vec::with_capacity(messages.len());
+        for (position, message) in messages.iter().enumerate() {
             begins.push(by_message.len());
+            known.push(numbers.len() as u32);
             let is_said = message.message().role() != Role::Tool;
+            let is_agents = message.role() == Role::Assistant;
             for term in &message.features().terms {
                 let entry = numbers.entry(term.hash());
                 by_message.push(entry.index() as u32);
@@ -207,6 +214,9 @@ impl<'a> Worth<'a> {
                 occurrences.n_messages += 1;
                 occurrences.n_calls += u32::from(term.is_called());
                 occurrences.n_says += u32::from(is_said && term.is_said());
+                if is_agents && term.is_said() {
+                    occurrences.said_last = position as u32;
+                }
             }
         }
         begins.push(by_message.len());
@@ -243,7 +253,7 @@ impl<'a> Worth<'a> {
             }
         }
         let wanted = vec![0.0; numbers.len()];
-        Self { messages, numbers, by_message, begins, worth, asked_by, answering: 0, wanted, is_talk }
+        Self { messages, numbers, by_message, begins, known, worth, asked_by, answering: 0, wanted, is_talk }
     }
 
     /// Forgets what was chosen.
@@ -272,6 +282,11 @@ impl<'a> Worth<'a> {
     pub(super) fn n_messages(&self, position: usize, place: u32) -> u32 {
         let number = self.numbers_of(position)[place as usize];
         self.numbers[number as usize].n_messages
+    }
+
+    /// Checks whether no message before the one at `position` has one of its terms, by its number there.
+    pub(super) fn is_new(&self, position: usize, place: u32) -> bool {
+        self.numbers_of(position)[place as usize] >= self.known[position]
     }
 
     /// Returns `passages` as candidates.
@@ -336,7 +351,17 @@ impl<'a> Worth<'a> {
                 (of_lines + of_all, &ANSWER_COST)
             }
             Purpose::Statement | Purpose::Newest => {
-                let says: f32 = terms().map(|term| term.open * term.says).sum();
+                // What the agent says of it later is what holds.
+                let is_agents = passage.origin == Origin::Agent;
+                let holds = |number: u32| match self.numbers[number as usize].said_last > passage.message {
+                    true if is_agents => SAID_LATER,
+                    _ => 1.0,
+                };
+                let says = candidates.terms(index).iter().map(|number| {
+                    let term = self.worth[*number as usize];
+                    term.open * term.says * holds(*number)
+                });
+                let says: f32 = says.sum();
                 let tells = match purpose {
                     Purpose::Statement => self.tells(passage.text(self.messages)),
                     // The newest questions may still be open.
@@ -569,6 +594,9 @@ const USED: f32 = 0.5;
 const ASKED: f32 = 2.0;
 /// In talk, the factor of a term that the question names, if hardly any other turn has it.
 const ASKED_IN_TALK: f32 = 5.0;
+/// The share of its worth that a term has in a statement if the agent says it again later: what it says of it
+/// then may correct what it said before.
+const SAID_LATER: f32 = 0.6;
 /// The share of its worth that a question has: it tells less than its answer.
 const ASKS_BACK: f32 = 0.3;
 /// The factor of a statement for each that was chosen of the same message: of a long plan, some is enough.
