@@ -10,6 +10,8 @@ use forge_services::workflow::{Finding, check_references};
 use crate::engine::{offered_tools, recall_tools};
 use crate::{RECALL, Services};
 
+/// A text that no template has.
+const SAMPLE: &str = "the text of a sample message";
 /// The least that a system message and a summary must leave for the work itself.
 const LEAST_WORK: Tokens = Tokens::new(16);
 
@@ -91,8 +93,9 @@ impl Findings {
         for (key, what) in ineffective_keys(compact) {
             self.add(&format!(".compact.{key}"), what);
         }
+        let messages = [Message::user(SAMPLE), Message::assistant(SAMPLE)];
         let sample = SummaryInput {
-            messages: Vec::new(),
+            messages: messages.iter().collect(),
             goal: Some("goal"),
             request: Some("request"),
             earlier_summary: None,
@@ -100,8 +103,15 @@ impl Findings {
             summary_tag: "tag",
             summary_max_tokens: 1,
         };
-        if let Err(error) = services.templates.render_summarization(compact.prompt.as_deref(), &sample) {
-            self.add(".compact.prompt", error.to_string());
+        match services.templates.render_summarization(compact.prompt.as_deref(), &sample) {
+            Ok(rendered) if rendered.contains(SAMPLE) => {}
+            Ok(_) => self.add(
+                ".compact.prompt",
+                "it shows no message to the summarizer: name their texts, as in `{{#each messages}}{{text}} \
+                 {{/each}}`"
+                    .to_owned(),
+            ),
+            Err(error) => self.add(".compact.prompt", error.to_string()),
         }
     }
 
@@ -195,6 +205,17 @@ fn ineffective_keys(compact: &Compact) -> Vec<(&'static str, String)> {
         let set = keys.into_iter().filter(|(_, is_set)| *is_set);
         found
             .extend(set.map(|(key, _)| (key, "nothing is summarized without a `model`: set one".to_owned())));
+    }
+    if compact.model.is_some() && !listed.is_empty() && !listed.iter().any(Rung::asks_model) {
+        let what = "no strategy uses it: add `summarization` to the strategies, or leave them out";
+        found.push(("model", what.to_owned()));
+    }
+    for (trigger, when) in
+        [("message_threshold", compact.message_threshold), ("turn_threshold", compact.turn_threshold)]
+    {
+        if when.is_some_and(|when| when.get() == 1) {
+            found.push((trigger, "nothing is below 1 to compact to: set at least 2".to_owned()));
+        }
     }
     if compact.focus.is_some() && !compact.heeds_focus() {
         let what = "no strategy uses it: set a `model` for summaries, or add `extraction` to the strategies";

@@ -21,6 +21,8 @@ pub struct RetryPolicy {
     pub retries: usize,
     /// The same for a server that has not been reached yet: hardly one will be, whose address is wrong.
     pub retries_of_unreached: usize,
+    /// The same for a reply without which the caller can go on.
+    pub retries_of_dispensable: usize,
     /// The wait before the second attempt, without jitter, which at most doubles it; each later one is twice
     /// as long.
     pub first_wait: Duration,
@@ -37,6 +39,7 @@ impl Default for RetryPolicy {
             // One and a half to three minutes: a server that loads a model, or that starts again.
             retries: 8,
             retries_of_unreached: 4,
+            retries_of_dispensable: 3,
             first_wait: Duration::from_millis(500),
             longest_wait: Duration::from_secs(30),
             longest_asked: Duration::from_secs(120),
@@ -202,8 +205,12 @@ impl Provider for RetryingProvider {
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError> {
         self.wait_after_broken().await;
         let model = prompt.options().model.model.clone();
-        let is_failing = self.failing().contains(&model);
-        let mut attempts = self.attempts(if is_failing { 1 } else { usize::MAX });
+        let most = match self.failing().contains(&model) {
+            true => 1,
+            false if prompt.options().is_dispensable => self.policy.retries_of_dispensable,
+            false => usize::MAX,
+        };
+        let mut attempts = self.attempts(most);
         loop {
             match begin_reply(&*self.inner, prompt.clone()).await {
                 Ok(stream) => {
@@ -283,12 +290,16 @@ mod tests {
     }
 
     fn prompt() -> Prompt {
+        prompt_that(false)
+    }
+
+    fn prompt_that(is_dispensable: bool) -> Prompt {
         let provider = ProviderId::new("p").unwrap();
         let model = ModelRef { provider, model: ModelId::new("m").unwrap() };
         let limits = ModelLimits { window: Tokens::new(1_000), max_output: None };
-        Budget::new(limits, ChatOptions::new(model), Vec::new(), &Nothing)
-            .admit(Conversation::new().view())
-            .unwrap()
+        let options = ChatOptions { is_dispensable, ..ChatOptions::new(model) };
+        let budget = Budget::new(limits, options, Vec::new(), &Nothing);
+        budget.admit(Conversation::new().view()).unwrap()
     }
 
     type Answer = Result<Vec<Result<ChatCompletionMessage, ProviderError>>, ProviderError>;
@@ -428,6 +439,20 @@ mod tests {
             assert_eq!(block_on(provider.chat(prompt())).is_ok(), is_answered);
             assert_eq!(pause.0.lock().unwrap().len(), n_waits);
         }
+    }
+
+    #[test]
+    fn a_reply_that_the_caller_can_do_without_is_not_waited_for_long() {
+        let pause = Arc::new(Noted::default());
+        let provider = RetryingProvider::new(
+            Arc::new(Scripted(Mutex::new((0..9).map(|_| Err(busy(None))).collect()))),
+            RetryPolicy::default(),
+            Arc::clone(&pause) as Arc<dyn Pause>,
+            7,
+            Arc::new(|_| {}),
+        );
+        assert!(block_on(provider.chat(prompt_that(true))).is_err());
+        assert_eq!(pause.0.lock().unwrap().len(), RetryPolicy::default().retries_of_dispensable);
     }
 
     #[test]

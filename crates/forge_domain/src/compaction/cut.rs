@@ -64,7 +64,7 @@ pub(crate) fn shorten(context: &Context, pins: &Pins, cut: &Cut, counter: &dyn T
         });
     }
     let is_pinned = pins.matches(message.message());
-    let least = is_pinned.then(|| pins.least(message, counter)).flatten();
+    let least = is_pinned.then(|| pins.lines_alone(message, counter)).flatten();
     let least = least.filter(|least| least.tokens() <= cut.most);
     let with = match (is_pinned, &least) {
         (false, _) => {

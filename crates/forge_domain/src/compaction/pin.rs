@@ -140,7 +140,17 @@ impl Pins {
         message: &ContextMessage,
         counter: &dyn TokenCounter,
     ) -> Option<ContextMessage> {
-        if self.keeps(message) || message.tokens() <= Self::WHOLE {
+        if message.tokens() <= Self::WHOLE { None } else { self.lines_alone(message, counter) }
+    }
+
+    /// Returns the message with its pinned lines alone, however short it is, if it is shorter then: for where
+    /// nothing else helps.
+    pub(crate) fn lines_alone(
+        &self,
+        message: &ContextMessage,
+        counter: &dyn TokenCounter,
+    ) -> Option<ContextMessage> {
+        if self.keeps(message) {
             return None;
         }
         let text = self.excerpt(&readable_text(message.message()), 0);

@@ -54,6 +54,9 @@ pub struct ChatOptions {
     pub request: RequestOptions,
     /// A name that all calls of a run share, by which a provider can find its cache of their prompts.
     pub cache_key: Option<String>,
+    /// True if the caller can go on without a reply, as compaction can: a failing server is not waited for as
+    /// long.
+    pub is_dispensable: bool,
 }
 
 impl ChatOptions {
@@ -66,6 +69,7 @@ impl ChatOptions {
             max_output_tokens: None,
             request: RequestOptions::default(),
             cache_key: None,
+            is_dispensable: false,
         }
     }
 }

@@ -198,6 +198,7 @@ impl Agent {
             max_output_tokens: self.max_output_tokens.map(|tokens| Tokens::new(tokens.get() as u64)),
             request: self.request_options().or(&model.request),
             cache_key: None,
+            is_dispensable: false,
         }
     }
 

@@ -7,7 +7,7 @@ use forge_domain::{CheckpointInfo, EntryId, RunId, quantity};
 use serde_json::json;
 
 use super::OpenStore;
-use super::selection::{CheckpointName, run_id};
+use super::selection::{CheckpointName, new_run_id};
 use super::writer::{TakeOver, by_writer};
 use crate::output::with_separators;
 
@@ -21,7 +21,7 @@ pub(super) struct ForkArguments {
     #[arg(long, value_name = "C")]
     before_compaction: Option<EntryId>,
     /// The new run's name [default: the old one's with a number]
-    #[arg(long = "as", value_name = "RUN", value_parser = run_id)]
+    #[arg(long = "as", value_name = "RUN", value_parser = new_run_id)]
     into: Option<RunId>,
 }
 

@@ -8,7 +8,7 @@ use forge_app::{Imported, Writer, import_run};
 use forge_domain::{RunId, quantity};
 
 use super::OpenStore;
-use super::selection::run_id;
+use super::selection::new_run_id;
 use super::writer::{TakeOver, by_writer};
 use crate::session_file::{MOST_OF_A_FILE, read_named};
 
@@ -18,7 +18,7 @@ pub(super) struct ImportArguments {
     /// The exported run
     file: PathBuf,
     /// Another name for it
-    #[arg(long = "as", value_name = "RUN", value_parser = run_id)]
+    #[arg(long = "as", value_name = "RUN", value_parser = new_run_id)]
     into: Option<RunId>,
 }
 

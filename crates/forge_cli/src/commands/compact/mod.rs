@@ -46,8 +46,8 @@ pub(crate) struct CompactArguments {
     goal: CompactGoal,
     #[command(flatten)]
     plan: CompactPlan,
-    /// The agent whose `compact` block applies, and whose summarizer is called [default: none, so the
-    /// defaults apply]
+    /// The agent whose `compact` block applies, and whose summarizer is called [default: of a run, its own
+    /// agent; of a file none, so the defaults apply]
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
     #[command(flatten)]

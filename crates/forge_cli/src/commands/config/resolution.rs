@@ -49,6 +49,8 @@ struct Space {
 /// The triggers and targets of compactions.
 #[derive(Debug, Serialize)]
 struct CompactionNumbers {
+    /// False if nothing is ever compacted.
+    auto_compact: bool,
     trigger: u64,
     target: u64,
     message_threshold: Option<usize>,
@@ -176,6 +178,7 @@ fn numbers(effective: &Effective) -> Numbers {
             room: budget.room().as_u64(),
         },
         compaction: CompactionNumbers {
+            auto_compact: compact.auto_compact,
             trigger: trigger.tokens.as_u64(),
             target: target.tokens.as_u64(),
             message_threshold: trigger.messages.map(std::num::NonZero::get),
@@ -195,14 +198,15 @@ pub(crate) fn render(resolved: &Resolved) -> String {
     let text: String = lines.into_iter().map(|line| line + "\n").collect();
     let text = format!("agent {}\n{text}", resolved.agent);
     text + &resolved.numbers.as_ref().map_or_else(
-        || "  its limits cannot be computed: `forge config check` reports why\n".to_owned(),
+        || "  its limits cannot be computed: its model is not known here; `forge config check` reports mistakes, and \
+             `forge trust` what is left out until you trust the file\n".to_owned(),
         sums,
     )
 }
 
 fn sums(Numbers { model, space, compaction }: &Numbers) -> String {
     let count = |what: &str, when: Option<usize>, how_far: Option<usize>| {
-        let when = when.map(|when| format!("compacts at {when}"));
+        let when = when.map(|when| format!("compacts over {when}"));
         let how_far = how_far.map(|how_far| format!("down to {how_far}"));
         let words: Vec<String> = when.into_iter().chain(how_far).collect();
         if words.is_empty() { String::new() } else { format!("  {what}: {}\n", words.join(", ")) }
@@ -212,15 +216,17 @@ fn sums(Numbers { model, space, compaction }: &Numbers) -> String {
         (_, true) => " (from the server)",
         _ => "",
     };
+    let Space { window, reserve, tool_schemas, room, .. } = space;
+    let limits = format!(
+        "limits of {model} in tokens\n  window {window}{assumed} - reserve {reserve} - tool schemas \
+         {tool_schemas} = room {room}\n"
+    );
+    if !compaction.auto_compact {
+        return limits + "  never compacts: `auto_compact: false`\n";
+    }
     let strategies: Vec<String> = compaction.strategies.as_array().into_iter().flatten().map(short).collect();
     format!(
-        "limits of {} in tokens\n  window {}{assumed} - reserve {} - tool schemas {} = room {}\n  \
-         compacts over {}, down to {}\n{}{}  strategies: {}\n",
-        model,
-        space.window,
-        space.reserve,
-        space.tool_schemas,
-        space.room,
+        "{limits}  compacts over {}, down to {}\n{}{}  strategies: {}\n",
         compaction.trigger,
         compaction.target,
         count("messages", compaction.message_threshold, compaction.max_messages),

@@ -217,8 +217,8 @@ impl Plan {
     }
 }
 
-/// Gives up pinned text, oldest first, until `excess` is saved; then the pinned lines of what must stay
-/// itself.
+/// Gives up what is pinned beside pinned lines, then pinned text, oldest first, until `excess` is saved; then
+/// the pinned lines of what must stay itself.
 fn yield_pins(
     context: &Context,
     standing: &Standing,
@@ -226,10 +226,22 @@ fn yield_pins(
     excess: Tokens,
     counter: &dyn TokenCounter,
 ) {
-    let mut saved = Tokens::ZERO;
+    // What is pinned whole, as it is short, is cut to its pinned lines before any of them leaves.
+    let items = standing.positions(Hold::Pinned).filter_map(|position| {
+        let message = &context.messages()[position];
+        let least = standing.pins.lines_alone(message, counter)?.tokens();
+        Some(Item { position, tokens: message.tokens(), least, beside: Tokens::ZERO })
+    });
+    let (cuts, mut saved) = level(&items.collect::<Vec<_>>(), excess, CutOf::Text);
+    plan.cuts.retain(|cut| cuts.iter().all(|other| other.position != cut.position));
+    plan.cuts.extend(cuts.iter().cloned());
+    let tokens_of = |position: usize| {
+        let cut = cuts.iter().find(|cut| cut.position == position);
+        cut.map_or(context.messages()[position].tokens(), |cut| cut.most)
+    };
     for (index, group) in standing.groups.iter().enumerate() {
         if saved < excess && standing.holds[index] == Hold::Pinned {
-            saved += context.messages()[group.range()].iter().map(ContextMessage::tokens).sum();
+            saved += group.range().map(tokens_of).sum();
             plan.drops.groups.push(index);
             plan.cuts.retain(|cut| !group.range().contains(&cut.position));
         }

@@ -506,9 +506,10 @@ impl Plan {
         }
         let folding = Folding { material, leaves: &leaves, left: &left };
         // The messages that stay are counted exactly. The record may fill the rest of the target, as long as
-        // it is smaller than what it replaces.
-        let without = edited(None).size().tokens;
-        let room = (target - without).min((context.size().tokens - without).share(MOST_OF_FOLDED, 100));
+        // it is smaller than what it replaces; no larger, if there are only too many messages or turns.
+        let (before, without) = (context.size().tokens, edited(None).size().tokens);
+        let most = if before > target { MOST_OF_FOLDED } else { 100 };
+        let room = (target - without).min((before - without).share(most, 100));
         let marker = || {
             let folded = self.folded.iter().filter_map(|index| self.standing.groups.iter().nth(*index));
             let folded = folded.flat_map(|group| &context.messages()[group.range()]);

@@ -151,6 +151,7 @@ impl<'a> Summarizer<'a> {
         let options = ChatOptions {
             max_output_tokens: Some(rules.summary.max_tokens),
             request: model.request.for_text(),
+            is_dispensable: true,
             ..ChatOptions::new(model.reference)
         };
         let budget = Budget::new(model.limits, options, Vec::new(), services.counter());
