@@ -8,7 +8,7 @@ use forge_domain::compaction::{
     Rehearsal, Settled, Trigger,
 };
 use forge_domain::{
-    Agent, AgentId, Budget, CompactEdit, Context, Conversation, HookEvent, HookPoint, PostCompact,
+    Agent, AgentId, Budget, CompactEdit, Context, Conversation, HookEvent, HookPoint, MessageId, PostCompact,
     PreCompact, Prompt, Size, StillOver,
 };
 use tracing::{Instrument, Span};
@@ -196,7 +196,16 @@ pub(super) async fn ask_compaction_hooks(
     view: &Context,
 ) -> Ruling<CompactEdit> {
     let event = HookEvent::PreCompact(PreCompact::new(id, trigger, budget.room(), compact, view));
-    engine.ask_hooks(&[id], event).await
+    let ruling: Ruling<CompactEdit> = engine.ask_hooks(&[id], event).await;
+    if let Ruling::Edit(edit) = &ruling {
+        let is_here =
+            |wanted: &&MessageId| view.messages().iter().any(|message| message.id() == Some(**wanted));
+        for unknown in edit.keep.iter().filter(|wanted| !is_here(wanted)) {
+            let what = format!("a `pre_compact` hook wants to keep {unknown}, which is not in the view");
+            engine.events.emit(&RunEvent::Notice(&what));
+        }
+    }
+    ruling
 }
 
 /// A reason to look at a context.

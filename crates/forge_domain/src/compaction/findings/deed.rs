@@ -30,6 +30,8 @@ pub(crate) struct Deed {
     pub(crate) subject: Option<String>,
     /// The text that it looks for in its subject, if that is a path.
     pub(crate) sought: Option<String>,
+    /// True if it runs a command or code, which tells last what came of it.
+    pub(crate) runs: bool,
     /// True if the status of its command is not that of each of its steps, as behind a pipe.
     hides_status: bool,
 }
@@ -121,6 +123,7 @@ impl Deed {
                 None => command.into_iter().flat_map(|command| command.split("&&")).map(identity).collect(),
             },
             only_looks: reads.is_some() || command.is_some_and(only_looks),
+            runs: command.or_else(|| argument(&["code"])).is_some(),
             hides_status: command.is_some_and(hides_status),
             subject: path
                 .or(shown.as_ref().map(|(file, _)| file.as_str()))

@@ -11,6 +11,8 @@ pub(super) struct Block {
     pub(super) max_tokens: Option<u64>,
     pub(super) model: String,
     pub(super) prompt: Option<String>,
+    /// The tag of the summary, if the prompt names it.
+    pub(super) summary_tag: Option<String>,
 }
 
 /// A piece of the text and its replacement.
@@ -157,6 +159,7 @@ impl Place<'_> {
         lines.push(format!("{inner}token_threshold: {}{}", block.token_threshold, beside(&comments.limit)));
         lines.extend(block.max_tokens.map(|target| format!("{inner}max_tokens: {target}")));
         lines.push(format!("{inner}model: {}", scalar(&block.model)));
+        lines.extend(block.summary_tag.as_ref().map(|tag| format!("{inner}summary_tag: {}", scalar(tag))));
         if let Some(prompt) = &block.prompt {
             if is_readable(prompt) {
                 lines.push(format!("{inner}prompt: |-"));
@@ -200,7 +203,12 @@ impl Block {
         let prompt = self.prompt.as_ref();
         let prompt = prompt.map_or_else(String::new, |prompt| format!(", prompt: {}", quote(prompt)));
         let model = scalar(&self.model);
-        format!("compact: {{ token_threshold: {}{target}, model: {model}{prompt} }}", self.token_threshold)
+        let tag = self.summary_tag.as_ref();
+        let tag = tag.map_or_else(String::new, |tag| format!(", summary_tag: {}", scalar(tag)));
+        format!(
+            "compact: {{ token_threshold: {}{target}, model: {model}{tag}{prompt} }}",
+            self.token_threshold
+        )
     }
 }
 

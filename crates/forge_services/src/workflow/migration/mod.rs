@@ -207,7 +207,10 @@ impl Current {
             }
         };
         let max_tokens = Some(target(limit)).filter(|target| *target > 0);
-        Ok((*place, Block { token_threshold: limit, max_tokens, model, prompt }, note))
+        let tag = word("output");
+        let is_named = prompt.as_ref().is_some_and(|prompt| prompt.contains(&format!("<{tag}>")));
+        let summary_tag = Some(tag.to_owned()).filter(|_| is_named);
+        Ok((*place, Block { token_threshold: limit, max_tokens, model, prompt, summary_tag }, note))
     }
 }
 
@@ -229,6 +232,7 @@ fn expected_agent(agent: &Map<String, Value>, place: usize, block: &Block) -> Ma
     compact.insert("token_threshold".to_owned(), block.token_threshold.into());
     compact.extend(block.max_tokens.map(|target| ("max_tokens".to_owned(), target.into())));
     compact.insert("model".to_owned(), block.model.clone().into());
+    compact.extend(block.summary_tag.clone().map(|tag| ("summary_tag".to_owned(), tag.into())));
     compact.extend(block.prompt.clone().map(|prompt| ("prompt".to_owned(), prompt.into())));
     agent.insert("compact".to_owned(), Value::Object(compact));
     agent

@@ -155,6 +155,15 @@ fn who_sums_up_may_be_in_the_layer_below() {
 }
 
 #[test]
+fn a_tag_that_the_prompt_names_stays_the_tag_of_the_summary() {
+    let base = Source::new("user.yaml", "agents: { s: { model: 'p:small', system_prompt: In <o>. } }\n");
+    let item = format!("{{ type: assistant, {KEYS}, token_limit: 8 }}");
+    let yaml = format!("agents: {{ a: {{ transforms: [{item}] }} }}\n");
+    let migrated = migrate(&Source::new("forge.yaml", yaml), Some(&base)).unwrap();
+    assert!(migrated.text.contains("summary_tag: o"), "{}", migrated.text);
+}
+
+#[test]
 fn what_is_no_workflow_has_nothing_to_do_and_what_is_no_yaml_is_refused() {
     for yaml in
         ["", "# nothing\n", "just text", "- a\n- b\n", "agents: 5\n", "agents: [5, [6]]\n", "\u{feff}"]

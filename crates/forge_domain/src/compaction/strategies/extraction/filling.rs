@@ -64,6 +64,8 @@ const N_NEWEST: usize = 3;
 const N_NEWEST_STEPS: usize = 12;
 /// Most characters of an answer of the person's that says nothing by itself.
 const SHORT_ANSWER_CHARS: usize = 16;
+/// A record of talk with less room does not count what it does not quote.
+const LEAST_COUNTED: Tokens = Tokens::new(800);
 /// The approximate cost of a line's indentation and end.
 const LINE_TOKENS: u64 = 1;
 
@@ -119,7 +121,9 @@ impl Folding<'_> {
             if is_bare {
                 return None;
             }
-            if let Some(unquoted) = self.unquoted(&filling) {
+            // In a short record of talk that goes without saying, and another turn says more.
+            let is_counted = !self.material.is_talk || room >= LEAST_COUNTED;
+            if let Some(unquoted) = is_counted.then(|| self.unquoted(&filling)).flatten() {
                 record.left_out.insert(0, unquoted.entry());
             }
             message = counted(&record);
@@ -358,11 +362,8 @@ impl Folding<'_> {
     }
 
     /// Returns the messages of the person that leave and of which `filling` quotes nothing, with those that
-    /// earlier records quote or tell of. In talk that goes without saying.
+    /// earlier records quote or tell of.
     fn unquoted(&self, filling: &Filling) -> Option<Unquoted> {
-        if self.material.is_talk {
-            return None;
-        }
         let sources = self.material.sources.iter().enumerate();
         let all = sources.flat_map(|(position, source)| match is_record(source.message()) {
             true => self.unquoted_of_record(position, source, filling),

@@ -20,6 +20,8 @@ const SUBJECT_CHARS: usize = 140;
 const ENDING_CHARS: usize = 140;
 /// Most bytes of a page that was hardly read.
 const SHORT_PAGE_BYTES: usize = 300;
+/// An answer of more lines is long.
+const LONG_ANSWER: u32 = 5;
 /// Most characters of what the person answered to the agent's question, or said when they refused a call.
 const ANSWER_CHARS: usize = 600;
 /// Most characters of what a call looks for in its subject.
@@ -250,6 +252,8 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<&str>)
         None if looks_outside(asked.call) => short_page(&result.features().text).unwrap_or_else(n_lines),
         None if asked.deed.only_looks => n_lines(),
         None if asked.deed.changes_files() => DONE.to_owned(),
+        // The last line of a page or of an answer in many lines is no outcome.
+        None if !asked.deed.runs && result.features().n_text_lines > LONG_ANSWER => n_lines(),
         None if last.is_none() && is_short(result) => DONE.to_owned(),
         None if last.is_none() => "no output".to_owned(),
         None => last

@@ -1,6 +1,7 @@
 //! The worth of a passage: the terms in it, by how rare they are, how much the agent worked with them, and
 //! how strongly somebody asks about them.
 
+use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use indexmap::IndexMap;
@@ -69,6 +70,34 @@ impl Candidates {
     fn is_answered(&self, message: u32, terms: &[u32]) -> bool {
         let others = self.answers.iter().filter(|answer| answer.message != message);
         others.filter(|answer| answer.has_nearly_all(terms)).nth(MOST_REPEATED - 1).is_some()
+    }
+
+    /// Returns the statement of the agent that `is_open`, is later than that at `index` and says most of the
+    /// same, by what each term `says`, if that is enough to correct it.
+    fn said_later(
+        &self,
+        index: usize,
+        is_open: impl Fn(&Passage) -> bool,
+        says: impl Fn(u32) -> f32,
+    ) -> Option<usize> {
+        let earlier = Said::of(self.passages[index].message, self.terms(index).to_vec());
+        let sum = |terms: &mut dyn Iterator<Item = &u32>| -> f32 { terms.map(|term| says(*term)).sum() };
+        let all = sum(&mut earlier.terms.iter());
+        let mut best = None;
+        for (later, passage) in self.passages.iter().enumerate() {
+            let is_later = passage.message > earlier.message && passage.origin == Origin::Agent;
+            if !is_later || self.is_chosen[later] || self.terms(later).len() < LEAST_TOLD || !is_open(passage)
+            {
+                continue;
+            }
+            let terms = self.terms(later);
+            let shared = sum(&mut terms.iter().filter(|term| earlier.has(**term)));
+            let least = all.min(sum(&mut terms.iter())) * CORRECTS;
+            if shared >= least && best.is_none_or(|(most, _)| shared > most) {
+                best = Some((shared, later));
+            }
+        }
+        best.map(|(_, later)| later)
     }
 
     /// Checks whether the agent says nearly the same in one that was chosen, by what each term `says`: one
@@ -519,12 +548,14 @@ impl<'a> Worth<'a> {
             return room;
         }
         let is_answer = purpose == Purpose::Answer;
-        let mut queue = Queue::of(self.ranked(candidates, purpose, is_open));
+        let mut queue = Queue::of(self.ranked(candidates, purpose, &is_open));
         let mut n_too_long = 0;
-        while room >= LEAST_PASSAGE
-            && n_too_long < MOST_TOO_LONG
-            && let Some(top) = queue.pop()
-        {
+        // The statement that comes next since an earlier one was due, all such, and those that were due.
+        let mut first: Option<Ranked> = None;
+        let [mut preferred, mut due]: [HashSet<u32>; 2] = Default::default();
+        while room >= LEAST_PASSAGE && n_too_long < MOST_TOO_LONG {
+            let is_first = first.is_some();
+            let Some(top) = first.take().or_else(|| queue.pop()) else { break };
             let may_fit = about_tokens(top.n_bytes as usize) <= room.as_u64() as f64 * 1.5;
             // Of an answer, one line may fit.
             if !may_fit && !is_answer {
@@ -536,7 +567,7 @@ impl<'a> Worth<'a> {
             if now <= 0.0 || terms.len() < least_terms(purpose) {
                 continue;
             }
-            if queue.best().is_some_and(|next| now < next.gain) {
+            if !is_first && queue.best().is_some_and(|next| now < next.gain) {
                 queue.push(Ranked { gain: now, ..top });
                 continue;
             }
@@ -546,6 +577,19 @@ impl<'a> Worth<'a> {
             let says = |term: u32| self.worth[term as usize].says;
             let is_told = || is_agents && purpose == Purpose::Statement && candidates.is_told(terms, says);
             if is_answered(terms) || is_told() {
+                continue;
+            }
+            // What the agent says of the same later may correct it. In talk, each turn adds to the others.
+            if is_agents
+                && !self.is_talk
+                && purpose == Purpose::Statement
+                && due.insert(top.index)
+                && let Some(later) = candidates.said_later(top.index as usize, &is_open, says)
+                && preferred.insert(later as u32)
+            {
+                let n_bytes = candidates.passages[later].n_bytes();
+                first = Some(Ranked { gain: top.gain, index: later as u32, n_bytes });
+                queue.push(top);
                 continue;
             }
             let moved = if is_answer { self.begun_at_best_line(&passage) } else { None };
@@ -630,6 +674,9 @@ const NEW_PERCENT: usize = 25;
 /// fewer terms, none does.
 const MOST_NEW: f32 = 0.15;
 const LEAST_TOLD: usize = 4;
+/// The share of the smaller of two statements that they have in common if the later one may correct the
+/// earlier.
+const CORRECTS: f32 = 0.25;
 const MOST_REPEATED: usize = 2;
 /// The least share of a passage's answer that one of its lines has to have to stand for it.
 const LEAST_OF_ANSWER: f32 = 0.5;
