@@ -78,7 +78,7 @@ fn numbers_are_those_that_a_run_goes_by() {
     let expected = json!({
         "model": { "provider": "mine", "model": "small" }, "window": 8000, "is_window_assumed": false,
         "is_window_told": false, "reserve": 1000,
-        "tool_schemas": 0, "room": 7000, "trigger": 5250, "target": 3281, "message_threshold": 60, "max_messages": 30,
+        "tool_schemas": 0, "room": 7000, "auto_compact": true, "trigger": 5250, "target": 3281, "message_threshold": 60, "max_messages": 30,
         "turn_threshold": null, "max_turns": null,
         "strategies": ["clear_tool_results", "extraction", "sliding_window", "truncation"],
     });

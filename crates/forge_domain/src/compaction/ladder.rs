@@ -1,5 +1,6 @@
 //! Chooses among strategies, each of which continues from what the ones before it reached.
 
+use futures::FutureExt;
 use futures::future::join_all;
 
 use super::loss::Inventory;
@@ -94,8 +95,11 @@ impl Ladder<'_> {
             stack.attempts.push(attempt);
             let Some(candidate) = candidate else { continue };
             if self.satisfies(&candidate) {
-                let candidate =
-                    self.fuller(strategies, nth, original, reached.as_ref(), candidate, &mut stack).await;
+                // A rare step that would make each other one larger.
+                let candidate = self
+                    .fuller(strategies, nth, original, reached.as_ref(), candidate, &mut stack)
+                    .boxed()
+                    .await;
                 stack.stages.push(candidate);
                 break;
             }

@@ -118,12 +118,12 @@ static BAD_COUNTS: Pattern = LazyLock::new(|| {
         r"\b[1-9]\d* (?:\w+ )?(?:failed|failing|failures?|errors?)\b",
         r"\b(?:failures?|errors?|failed)[:=][ \t]*[1-9]",
         // A line for each count.
-        r"^\W{0,3}fail(?:ed|ures?)?:?[ \t]+[1-9]",
+        r"^\S{0,3}[ \t]*fail(?:ed|ures?)?:?[ \t]+[1-9]",
     ];
     Regex::new(&format!("(?im){}", forms.join("|"))).ok()
 });
 static GOOD_COUNTS: Pattern = LazyLock::new(|| {
-    Regex::new(r"(?im)\b0 (?:failed|failing|failures?|errors?)\b|\b[1-9]\d* (?:passed|passing)\b|^\W{0,3}fail(?:ed|ures?)?:?[ \t]+0\b").ok()
+    Regex::new(r"(?im)\b0 (?:failed|failing|failures?|errors?)\b|\b[1-9]\d* (?:passed|passing)\b|^\S{0,3}[ \t]*fail(?:ed|ures?)?:?[ \t]+0\b").ok()
 });
 
 /// A line that begins with its place in a file, as most compilers and linters write.
@@ -173,7 +173,7 @@ const LEAST_CHARS: usize = 8;
 
 /// Returns the first line of a failed result that names the error.
 fn error_line(text: &str) -> Option<String> {
-    const STARTS: &[&str] = &["fatal", "panic", "FAIL", "--- FAIL", "Traceback", "E   ", "✗", "✘"];
+    const STARTS: &[&str] = &["fatal", "panic", "FAIL", "--- FAIL", "Traceback", "E   ", "✗", "✘", "✖"];
     const WORDS: &[&str] = &[
         "No such file or directory",
         "not found",

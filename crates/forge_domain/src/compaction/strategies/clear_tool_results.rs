@@ -56,6 +56,9 @@ pub struct ClearToolResults {
 /// The share of the target that names of what was cleared may take, in percent.
 const NAMES_PERCENT: u64 = 10;
 
+/// A merely old result of fewer tokens says more than the tokens that its stub would save.
+const LEAST_OLD: Tokens = Tokens::new(64);
+
 /// The number of times that a token of the oldest message counts beside one of the newest.
 const OLDEST: u64 = 4;
 
@@ -144,6 +147,9 @@ impl ClearToolResults {
                 break;
             }
             let message = &context.messages()[position];
+            if reason == Reason::Old && message.tokens() < LEAST_OLD {
+                continue;
+            }
             let call = answered_call(context, position);
             let with = match &message.message().body {
                 Body::Tool(result) => {

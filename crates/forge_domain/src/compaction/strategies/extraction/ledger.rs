@@ -448,6 +448,7 @@ mod tests {
             ("mix test", "3 tests, 1 failure", false),
             ("npm test 2>&1 | tail -5", "# tests 34\n# pass 33\n# fail 1", false),
             ("npm test", "ℹ tests 34\nℹ pass 34\nℹ fail 0", true),
+            ("npm test", "✖ fills the cache (1.2ms)\nℹ tests 34\nℹ pass 33\nℹ fail 1", false),
             ("npx mocha", "  33 passing (20ms)\n  1 failing", false),
             ("dotnet test", "Failed!  - Failed:     1, Passed:    33, Total:    34", false),
             ("dotnet test", "Passed!  - Failed:     0, Passed:    34, Total:    34", true),

@@ -176,6 +176,10 @@ const LEAST_RESULT: Tokens = Tokens::new(80);
 /// The least share of the agent's answer before the latest message of the person that is kept as a message of
 /// its own, in percent.
 const LEAST_OF_ANTECEDENT: u64 = 50;
+/// The newest message that is too large by no more than this share of what is left, in percent, and than a
+/// mark in it would take, stays whole.
+const LITTLE_MORE: u64 = 12;
+const MARK: Tokens = Tokens::new(40);
 /// The newest results are shortened to that before the agent's words beside them are.
 const LEAST_OF_LAST_RESULT: Tokens = Tokens::new(40);
 /// The parts that yield to the record, in the order of yielding.
@@ -431,7 +435,8 @@ impl Plan {
                 left.is_none_or(|left| left >= 0)
             };
             is_open &= within(&mut messages, size.messages) & within(&mut turns, size.turns);
-            if is_open && !is_record && tokens[index] <= tail {
+            // To leave out a few tokens takes a mark of as many.
+            if is_open && !is_record && tokens[index] - tail <= tail.share(LITTLE_MORE, 100).min(MARK) {
                 tail = tail - tokens[index];
                 continue;
             }
