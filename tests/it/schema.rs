@@ -208,7 +208,7 @@ fn what_check_takes_is_taken_by_the_schema() {
         "strategies: []",
         "strategies: [truncation, { sliding_window: {} }, { clear_tool_results: { keep: 0 } }]",
         "max_messages: 5, message_threshold: 10",
-        "model: gpt-4o, prompt: 'Sum up', summary_tag: a-b_c, summary_max_tokens: 1",
+        "model: gpt-4o, prompt: 'Sum up {{#each messages}}{{text}}{{/each}}', summary_tag: a-b_c, summary_max_tokens: 1",
         "focus: ~, pin: ~",
     ] {
         taken.push(compact(keys));

@@ -206,10 +206,6 @@ fn ineffective_keys(compact: &Compact) -> Vec<(&'static str, String)> {
         found
             .extend(set.map(|(key, _)| (key, "nothing is summarized without a `model`: set one".to_owned())));
     }
-    if compact.model.is_some() && !listed.is_empty() && !listed.iter().any(Rung::asks_model) {
-        let what = "no strategy uses it: add `summarization` to the strategies, or leave them out";
-        found.push(("model", what.to_owned()));
-    }
     for (trigger, when) in
         [("message_threshold", compact.message_threshold), ("turn_threshold", compact.turn_threshold)]
     {

@@ -15,7 +15,7 @@ use crate::http::{Connection, Framing, Key, KeyHeader, ProviderSetupError, Secre
 #[derive(Clone, Debug)]
 pub struct OpenAiProvider {
     pub(crate) connection: Connection,
-    /// What the server was found to take, by model: behind one address there can be several servers.
+    /// The fields that the server was found to take, by model: behind one address there can be several servers.
     dialects: Arc<Mutex<HashMap<ModelId, Dialect>>>,
 }
 

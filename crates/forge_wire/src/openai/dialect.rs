@@ -1,4 +1,6 @@
-//! What one server takes of the protocol: some refuse a field that others need.
+//! The fields that a server takes: some refuse one that others need.
+
+use super::model_name::is_reasoning;
 
 /// The fields that depend on the server, of which Forge sends one form until the server refuses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +35,7 @@ impl Dialect {
 
     /// Returns the field for the longest reply of `model`.
     pub(super) fn limit(self, model: &str) -> LimitField {
-        self.limit.unwrap_or(match super::request::is_reasoning(model) {
+        self.limit.unwrap_or(match is_reasoning(model) {
             true => LimitField::MaxCompletionTokens,
             false => LimitField::MaxTokens,
         })

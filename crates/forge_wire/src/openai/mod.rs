@@ -4,6 +4,7 @@ mod answer;
 mod dialect;
 mod form;
 mod message;
+mod model_name;
 mod models;
 mod piece;
 mod request;

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::command_line::{outside_quotes, steps, without_dot, without_folder};
 use super::shell_change::{ShellChange, shell_changes};
 use super::{Failure, MAX_CHARS};
 use crate::compaction::arguments::{PATCH_START, PATHS, SOUGHT, SUBJECTS};
@@ -15,7 +16,7 @@ pub(crate) struct Deed {
     pub(crate) call_hash: u64,
     /// Files by path, in order.
     pub(crate) touches: Vec<(String, Touch)>,
-    /// What its command does to files.
+    /// The changes of files by its command.
     pub(crate) shell_changes: Vec<ShellChange>,
     /// The test, build or check that it runs.
     pub(crate) check: Option<Check>,
@@ -229,11 +230,6 @@ fn in_its_folder(command: &str) -> &str {
     if rest.is_empty() { command } else { rest }
 }
 
-/// Returns one name for a file of the working folder.
-pub(super) fn without_dot(path: &str) -> &str {
-    path.strip_prefix("./").unwrap_or(path)
-}
-
 /// Returns the files of a patch.
 fn patched_files(patch: &str) -> Vec<(String, Touch)> {
     const MARKS: [(&str, FileState); 3] = [
@@ -360,26 +356,9 @@ fn check_in(command: &str) -> Option<Check> {
     Some(Check { command: step.chars().take(MAX_CHARS).collect(), is_test })
 }
 
-/// Returns the name of a program without the folder that it is in.
-pub(super) fn without_folder(program: &str) -> &str {
-    program.rsplit('/').next().unwrap_or(program)
-}
-
 /// Checks for a runner, whatever its version: `python3.12` runs what `python` does.
 fn is_runner(program: &str) -> bool {
     RUNNERS.contains(&program.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
-}
-
-/// Returns the steps of a command line, split outside quotes; the content of a here-document is not a step.
-pub(super) fn steps(command: &str) -> Vec<&str> {
-    let command = command.split("<<").next().unwrap_or_default();
-    let (mut steps, mut start) = (Vec::new(), 0);
-    for (at, _) in outside_quotes(command).filter(|(_, c)| matches!(c, '\n' | ';' | '|' | '&')) {
-        steps.push(command[start..at].trim());
-        start = at + 1;
-    }
-    steps.push(command[start..].trim());
-    steps
 }
 
 /// Returns the beginning of a command, without a change of folder before it, by which two runs are the same.
@@ -462,19 +441,6 @@ fn without_quiet(command: &str) -> String {
 /// next one runs whatever the last one did.
 fn hides_status(command: &str) -> bool {
     outside_quotes(command.trim_end()).any(|(_, c)| matches!(c, '|' | ';' | '\n'))
-}
-
-/// Iterates over the characters of a command line that are not in quotes, with their positions.
-fn outside_quotes(command: &str) -> impl Iterator<Item = (usize, char)> {
-    let mut quote = None;
-    command.char_indices().filter(move |(_, c)| {
-        let is_outside = quote.is_none() && !matches!(c, '\'' | '"');
-        quote = match quote {
-            Some(open) => Some(open).filter(|open| open != c),
-            None => (!is_outside).then_some(*c),
-        };
-        is_outside
-    })
 }
 
 #[cfg(test)]

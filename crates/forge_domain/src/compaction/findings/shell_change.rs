@@ -1,6 +1,6 @@
-//! What a command line does to files, as far as its words tell.
+//! The changes that a command line makes to files, as far as its words tell.
 
-use super::deed::{steps, without_dot, without_folder};
+use super::command_line::{steps, without_dot, without_folder};
 
 /// A change of a file or a folder, which has the name that it has in the command.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -35,8 +35,7 @@ pub(super) struct Step {
     /// The position of the result.
     pub(super) position: usize,
     pub(super) entry: Entry,
-    /// The calls that changed files, if nothing is told of how: the position of each message, and which of its
-    /// calls it is.
+    /// The calls that changed files, if nothing is told of how.
     writes: Vec<CallPlace>,
     /// A line that they wrote, if it tells that.
     pub(super) quotes: Option<String>,

@@ -415,7 +415,6 @@ impl<'a> Worth<'a> {
         let sum = match purpose {
             Purpose::Answer | Purpose::Newest => sum,
             Purpose::Work | Purpose::Written if passage.only_names => 0.0,
-            Purpose::Statement if self.announces(passage) => sum * ANNOUNCES,
             _ if passage.tells_little() => sum * TELLS_LITTLE,
             _ => sum,
         };
@@ -424,15 +423,6 @@ impl<'a> Worth<'a> {
             _ => 0,
         };
         sum * TOLD_OF.powi(n_told.into()) * self.lateness(passage, purpose) / cost.of(passage.n_bytes())
-    }
-
-    /// Checks whether a passage is all that the agent says before a call, and short: it announces the call,
-    /// which is told with how it ended.
-    fn announces(&self, passage: &Passage) -> bool {
-        let message = self.messages[passage.message as usize].message();
-        passage.origin == Origin::Agent
-            && !message.calls().is_empty()
-            && message.text().trim().chars().nth(ANNOUNCEMENT_CHARS).is_none()
     }
 
     /// Returns the share of its worth that a statement has: less if it ends with a question. In talk, who
@@ -658,9 +648,6 @@ const TOLD_OF: f64 = 0.85;
 /// The share of its worth that a text which ends with a question has in talk.
 const ASKS_IN_THE_END: f32 = 0.7;
 const QUESTION_MARKS: [char; 3] = ['?', '？', '؟'];
-/// Most characters of what only announces a call, and the share of its worth that it has.
-const ANNOUNCEMENT_CHARS: usize = 80;
-const ANNOUNCES: f64 = 0.5;
 /// The share of its worth that a note of a harness has: it tells how to work, not what was found.
 const NOTED: f64 = 0.5;
 /// The share of its worth that a part of a file has as it is not, or no longer, or that names what it uses.
