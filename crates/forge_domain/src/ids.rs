@@ -118,6 +118,23 @@ impl AgentId {
     }
 }
 
+impl RunId {
+    /// Most characters of a plain name.
+    const PLAIN_CHARS: usize = 128;
+
+    /// Checks whether the name cannot be taken for a checkpoint, and a shell, a terminal and a file system take
+    /// it as it is: letters, digits, `-`, `_` and `.`, of which the first is a letter or a digit; no number, and
+    /// not `last`.
+    pub fn is_plain(&self) -> bool {
+        let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+        self.0.starts_with(char::is_alphanumeric)
+            && self.0.chars().all(is_plain)
+            && self.0.chars().nth(Self::PLAIN_CHARS).is_none()
+            && self.0 != "last"
+            && !self.0.bytes().all(|byte| byte.is_ascii_digit())
+    }
+}
+
 impl CheckpointId {
     /// Returns the name of a checkpoint of `agent` at `step`.
     pub fn of(agent: &AgentId, step: &str) -> Self {

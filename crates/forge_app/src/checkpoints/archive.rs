@@ -79,6 +79,14 @@ pub enum ArchiveError {
         /// The place of the damage, and its sign.
         what: String,
     },
+    /// The run's name could be taken for something else.
+    #[error(
+        "the run in the file is named {run:?}, which could be taken for something else: give it another name"
+    )]
+    Name {
+        /// The name.
+        run: String,
+    },
     /// The store has a different run of that name.
     #[error("a different run `{run}` already exists: import this one under another name")]
     Diverged {
@@ -166,6 +174,9 @@ pub async fn import_run(
 ) -> Result<Imported, ArchiveError> {
     let (head, checkpoints) = read(bytes)?;
     let run = name.cloned().unwrap_or(head.run);
+    if !run.is_plain() {
+        return Err(ArchiveError::Name { run: run.to_string() });
+    }
     let mut known = store.list(&CheckpointFilter::of_run(&run)).await?;
     known.reverse();
     let is_new = !store.runs().await?.iter().any(|known| known.run == run);

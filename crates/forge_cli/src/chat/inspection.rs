@@ -333,7 +333,11 @@ fn git(arguments: &[&str]) -> Result<String, String> {
         "core.fsmonitor=false",
         "-c",
         "core.hooksPath=/dev/null",
+        "-c",
+        "protocol.allow=never",
     ]);
+    // A repository may name a command by which git would fetch what is missing.
+    command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_TERMINAL_PROMPT", "0");
     // By variables: on the command line a name with an equals sign would be another key.
     let keys = [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")];
     let names = filters();

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use forge_domain::{Agent, Clock as _};
+use forge_domain::{Agent, Clock as _, find_secrets, secret_by_name};
 use forge_infra::SystemClock;
 
 use crate::output::visible;
@@ -130,11 +130,17 @@ fn instructions(top: &Path, folder: &Path) -> String {
     for path in folders.iter().flat_map(|folder| INSTRUCTIONS.map(|name| folder.join(name))) {
         let Some(content) = read(&path, top, MOST_OF_A_FILE) else { continue };
         let content = content.trim();
+        let name = path.strip_prefix(top).unwrap_or(&path).display().to_string();
+        // What `read` would ask about is not sent unasked.
+        let target = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        if secret_by_name(&target.to_string_lossy()).is_some() || !find_secrets(content).is_empty() {
+            text += &format!("\n({name} is left out: it holds a secret)\n");
+            continue;
+        }
         // The same text often has both names.
         if content.is_empty() || seen.iter().any(|known| known == content) {
             continue;
         }
-        let name = path.strip_prefix(top).unwrap_or(&path).display().to_string();
         if text.len() + content.len() > MOST_OF_ALL {
             text += &format!("\n({name} is left out: there are too many instructions)\n");
             continue;

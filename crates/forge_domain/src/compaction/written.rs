@@ -58,7 +58,8 @@ pub fn pieces_around_written(role: Role, text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let (mut start, mut at) = (0, 0);
     while at < text.len() {
-        if let Some(length) = written_length(role, &text[at..]) {
+        let written = written_length(role, &text[at..]);
+        if let Some(length) = written.filter(|length| !is_embedded(&text[..at], &text[at + length..])) {
             let before = text[start..at].trim_end_matches('\n');
             pieces.extend((!before.is_empty()).then_some(before));
             pieces.push(&text[at..at + length]);
@@ -70,6 +71,25 @@ pub fn pieces_around_written(role: Role, text: &str) -> Vec<&str> {
     }
     pieces.extend((start < text.len() || pieces.is_empty()).then(|| &text[start..]));
     pieces
+}
+
+/// Checks whether what is between two texts stands inside of something that was quoted: an element that opens
+/// before it and ends after it, such as a file that was attached, or a block of code. No compaction wrote it
+/// there.
+fn is_embedded(before: &str, after: &str) -> bool {
+    const FENCE: &str = "```";
+    let opens = before.match_indices('<').filter_map(|(at, _)| {
+        let rest = &before[at + 1..];
+        let end = rest.find(|c: char| !c.is_alphanumeric() && !matches!(c, '-' | '_' | ':'))?;
+        (end > 0 && rest[end..].starts_with(['>', ' ', '\n'])).then(|| &rest[..end])
+    });
+    let is_open = |name: &str| {
+        let close = format!("</{name}>");
+        let opening = format!("<{name}");
+        before.matches(&opening).count() > before.matches(&close).count() && after.contains(&close)
+    };
+    let n_fences = before.lines().filter(|line| line.trim_start().starts_with(FENCE)).count();
+    n_fences % 2 == 1 && after.contains(FENCE) || opens.into_iter().any(is_open)
 }
 
 /// Returns the length of what a compaction wrote at the start of `text`; nothing else is in its last line.
@@ -111,6 +131,23 @@ mod tests {
             assert_eq!(is_bare_record(&record.to_text()), expected, "{}", record.to_text());
         }
         assert!(!is_bare_record("Notes of mine"));
+    }
+
+    #[test]
+    fn a_record_inside_of_something_quoted_is_none_of_ours() {
+        let mut record = Record::default();
+        record.story.push(Entry::carry("m2: It is done."));
+        let record = record.to_text();
+        for (before, after, expected) in [
+            ("Look at it.", "Go on.", 3),
+            ("<file name=\"a.md\">\nRules", "More.\n</file>", 1),
+            ("# Rules\n<INSTRUCTIONS>\nx", "y\n</INSTRUCTIONS>", 1),
+            ("```\nx", "y\n```", 1),
+            ("Is a < b, or <T> a type?", "Go on.", 3),
+        ] {
+            let text = format!("{before}\n\n{record}\n\n{after}");
+            assert_eq!(pieces_around_written(Role::User, &text).len(), expected, "{text}");
+        }
     }
 
     #[test]

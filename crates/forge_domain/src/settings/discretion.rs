@@ -140,7 +140,7 @@ impl Discretion {
 
 /// Names of folders and files by which the workspace steers programs that read them later: what stands
 /// there runs outside of the sandbox.
-const STEERING: [&str; 12] = [
+const STEERING: [&str; 24] = [
     ".git",
     ".forge",
     ".claude",
@@ -153,6 +153,18 @@ const STEERING: [&str; 12] = [
     ".mcp.json",
     ".envrc",
     ".gitmodules",
+    ".gitattributes",
+    ".github",
+    ".pre-commit-config.yaml",
+    ".cargo",
+    ".codex",
+    ".cursor",
+    ".gemini",
+    ".opencode",
+    "opencode.json",
+    ".zed",
+    ".mise.toml",
+    "mise.toml",
 ];
 
 /// Checks whether a path steers other programs, so that no mode allows it to be written.

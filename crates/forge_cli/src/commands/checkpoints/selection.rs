@@ -29,17 +29,13 @@ fn agent_id(text: &str) -> Result<AgentId, String> {
 /// Parses the name of a new run: one that cannot be taken for a checkpoint, and that a shell and a file
 /// system take as it is.
 pub(super) fn new_run_id(text: &str) -> Result<RunId, String> {
-    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let is_name = text.starts_with(char::is_alphanumeric)
-        && text.chars().all(is_plain)
-        && text != "last"
-        && !text.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_name {
+    let run = run_id(text)?;
+    if !run.is_plain() {
         return Err("a name has letters, digits, `-`, `_` and `.`, begins with a letter or a digit, and is \
                     neither a number nor `last`"
             .to_owned());
     }
-    run_id(text)
+    Ok(run)
 }
 
 /// Parses the name of a run.

@@ -49,17 +49,20 @@ pub(super) fn parts(line: &str) -> Vec<Subject> {
     let Some(commands) = simple_commands(line) else { return unclear() };
     let mut subjects = Vec::new();
     for words in commands {
-        let Some(program) = words.first() else { continue };
+        let Some(program) = words.first().map(|word| &word.text) else { continue };
         let name = program.rsplit('/').next().unwrap_or(program);
         if GRAMMAR.contains(&name) || name.is_empty() {
             return unclear();
         }
-        let text = words.join(" ");
+        let text = join(&words, |word| &word.text);
+        // What a shell takes literally is told apart from what it expands, so that consent to one is none to
+        // the other.
+        let quoted = join(&words, |word| &word.quoted);
         if name != program {
             // By whatever path: what is forbidden by name stays forbidden.
             subjects.push(Subject::Command(
                 std::iter::once(name)
-                    .chain(words[1..].iter().map(String::as_str))
+                    .chain(words[1..].iter().map(|word| word.text.as_str()))
                     .collect::<Vec<_>>()
                     .join(" "),
             ));
@@ -67,9 +70,23 @@ pub(super) fn parts(line: &str) -> Vec<Subject> {
         if RUNNERS.contains(&name) {
             subjects.push(Subject::Unclear(text.clone()));
         }
+        if quoted != text {
+            subjects.push(Subject::Command(quoted));
+        }
         subjects.push(Subject::Command(text));
     }
     if subjects.is_empty() { unclear() } else { subjects }
+}
+
+/// A word of a command: as the program gets it, and as it would be written so that a shell expands nothing
+/// in it that it did not expand.
+struct Said {
+    text: String,
+    quoted: String,
+}
+
+fn join(words: &[Said], form: impl Fn(&Said) -> &String) -> String {
+    words.iter().map(|word| form(word).as_str()).collect::<Vec<_>>().join(" ")
 }
 
 /// A word while it is read.
@@ -80,12 +97,14 @@ struct Word {
     is_there: bool,
     /// True if the shell may expand it to something else.
     is_open: bool,
+    /// True if a part of it was quoted that the shell would otherwise split or expand.
+    is_literal: bool,
 }
 
 /// Returns the words of each simple command; `None` if they are not certain.
-fn simple_commands(line: &str) -> Option<Vec<Vec<String>>> {
+fn simple_commands(line: &str) -> Option<Vec<Vec<Said>>> {
     let mut commands = Vec::new();
-    let mut words: Vec<String> = Vec::new();
+    let mut words: Vec<Said> = Vec::new();
     let mut word = Word::default();
     let mut rest = line;
     while let Some(next) = rest.chars().next() {
@@ -111,16 +130,21 @@ fn simple_commands(line: &str) -> Option<Vec<Vec<String>>> {
             '\'' => {
                 let (quoted, behind) = behind.split_once('\'')?;
                 word.text.push_str(quoted);
+                word.is_literal |= quoted.contains(is_special);
                 word.is_there = true;
                 behind
             }
             '"' => {
                 word.is_there = true;
-                read_quoted(behind, &mut word.text)?
+                let start = word.text.len();
+                let rest = read_quoted(behind, &mut word.text)?;
+                word.is_literal |= word.text[start..].contains(is_special);
+                rest
             }
             '\\' => {
                 let escaped = behind.chars().next()?;
                 if escaped != '\n' {
+                    word.is_literal |= is_special(escaped);
                     word.text.push(escaped);
                     word.is_there = true;
                 }
@@ -155,16 +179,22 @@ fn simple_commands(line: &str) -> Option<Vec<Vec<String>>> {
     Some(commands)
 }
 
+/// Checks whether a shell splits a word at a character, or expands it.
+fn is_special(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '*' | '?' | '[' | ']' | '~')
+}
+
 /// Adds a finished word to `words`; `None` if it is a program whose name is not certain.
-fn finish(word: &mut Word, words: &mut Vec<String>) -> Option<()> {
-    let Word { text, is_there, is_open } = std::mem::take(word);
+fn finish(word: &mut Word, words: &mut Vec<Said>) -> Option<()> {
+    let Word { text, is_there, is_open, is_literal } = std::mem::take(word);
     if !is_there {
         return Some(());
     }
     if words.is_empty() && (is_open || text.contains(char::is_whitespace)) {
         return None;
     }
-    words.push(text);
+    let quoted = if is_literal { format!("'{}'", text.replace('\'', r"'\''")) } else { text.clone() };
+    words.push(Said { text, quoted });
     Some(())
 }
 
@@ -247,8 +277,13 @@ mod tests {
             ("  cargo   test  -p x ", vec!["cargo test -p x"]),
             ("a; b && c || d | e & f\ng;", vec!["a", "b", "c", "d", "e", "f", "g"]),
             ("a |& b", vec!["a", "b"]),
-            (r#"git commit -m "it's; done" 'a && b' c\;d"#, vec!["git commit -m it's; done a && b c;d"]),
+            (
+                r#"git commit -m "it's; done" 'a && b' c\;d"#,
+                vec![r"git commit -m 'it'\''s; done' 'a && b' c;d", "git commit -m it's; done a && b c;d"],
+            ),
             (r#"r"m" -rf x"#, vec!["rm -rf x"]),
+            ("rm 'old *'", vec!["rm 'old *'", "rm old *"]),
+            ("rm old *", vec!["rm old *"]),
             (r"\rm x", vec!["rm x"]),
             ("r\\\nm x", vec!["rm x"]),
             ("/bin/rm x", vec!["rm x", "/bin/rm x"]),

@@ -85,7 +85,9 @@ pub(super) fn with_quotes(
     counter: &dyn TokenCounter,
 ) -> String {
     // Only quotes may stand below the heading.
-    let summary = summary.strip_prefix(HEADING).unwrap_or(summary).trim_start();
+    let said: Vec<&str> = summary.split('\n').filter(|line| line.trim() != HEADING).collect();
+    let summary = said.join("\n");
+    let summary = summary.trim_start();
     let mut left = most;
     let mut kept: Vec<String> = Vec::new();
     for (nth, quote) in quotes.iter().enumerate().rev() {
