@@ -220,7 +220,7 @@ fn what_check_takes_is_taken_by_the_schema() {
             "description: {text}, system_prompt: {text}, subscribe: [{text}], emits: [{text}]"
         )));
         taken.push(format!("agents: [{{ id: {text}, model: gpt-4o }}]"));
-        taken.push(compact(&format!("focus: {text}, pin: [{text}], model: gpt-4o, prompt: {text}")));
+        taken.push(compact(&format!("focus: {text}, pin: [{text}], model: gpt-4o, summary_max_tokens: 9")));
         taken.push(format!("providers: {{ p: {{ base_url: 'http://h', headers: {{ x: {text} }} }} }}"));
         taken.push(format!("hooks: {{ post_compact: [{{ command: {text}, env: [{text}] }}] }}"));
     }

@@ -122,9 +122,9 @@ impl RunId {
     /// Most characters of a plain name.
     const PLAIN_CHARS: usize = 128;
 
-    /// Checks whether the name cannot be taken for a checkpoint, and a shell, a terminal and a file system take
-    /// it as it is: letters, digits, `-`, `_` and `.`, of which the first is a letter or a digit; no number, and
-    /// not `last`.
+    /// Checks whether the name cannot be taken for a checkpoint, and a shell, a terminal and a file system
+    /// take it as it is: letters, digits, `-`, `_` and `.`, of which the first is a letter or a digit; no
+    /// number, and not `last`.
     pub fn is_plain(&self) -> bool {
         let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
         self.0.starts_with(char::is_alphanumeric)

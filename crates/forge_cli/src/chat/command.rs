@@ -107,12 +107,14 @@ pub(super) const COMMANDS: [Listed; 19] = [
 
 impl Input {
     /// Parses the input. A leading `//` stands for a message's own slash, and so does a slash after a blank.
+    /// In several lines, such as pasted code, `//` is a message's own.
     pub(super) fn read(text: &str) -> Self {
         let trimmed = text.trim();
         if trimmed.is_empty() {
             return Self::Nothing;
         }
-        if let Some(own) = text.strip_prefix("//") {
+        let is_one_line = !trimmed.contains('\n');
+        if let Some(own) = text.strip_prefix("//").filter(|_| is_one_line) {
             return Self::Message(format!("/{}", own.trim_end()));
         }
         if let Some(command) = text.strip_prefix('!').map(str::trim).filter(|command| !command.is_empty()) {
@@ -147,6 +149,7 @@ impl Input {
             "/export" => ChatCommand::Export(rest),
             "/help" | "/?" => ChatCommand::Help,
             "/exit" | "/quit" => ChatCommand::Exit,
+            _ if !is_one_line => return Self::Message(trimmed.to_owned()),
             word => return Self::Unknown { word: word.to_owned(), meant: similar_command(word) },
         };
         let listed = COMMANDS.iter().find(|listed| listed.word == word);
@@ -212,6 +215,8 @@ mod tests {
             ("/", unknown("/", None)),
             ("/etc/hosts says what?", unknown("/etc/hosts", None)),
             ("//etc/hosts says what?", message("/etc/hosts says what?")),
+            ("// TODO\nint x;", message("// TODO\nint x;")),
+            ("/* a */\nint x;", message("/* a */\nint x;")),
             (" /exit is a word", message("/exit is a word")),
         ] {
             assert_eq!(Input::read(text), expected, "{text:?}");

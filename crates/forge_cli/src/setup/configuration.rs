@@ -155,7 +155,12 @@ fn shareable_variables() -> BTreeMap<String, String> {
         let has_login = value.split_once("://").is_some_and(|(_, rest)| {
             rest.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
         });
-        !SECRET.iter().any(|word| name.contains(word)) && !has_login && find_secrets(value).is_empty()
+        let is_password =
+            name.ends_with("_PAT") || name.contains("PWD") && !matches!(&*name, "PWD" | "OLDPWD");
+        !is_password
+            && !SECRET.iter().any(|word| name.contains(word))
+            && !has_login
+            && find_secrets(value).is_empty()
     };
     let value = |(name, value): (String, String)| {
         let value = if is_shareable(&name, &value) { value } else { format!("${{{name}}}") };

@@ -15,7 +15,8 @@ use crate::http::{Connection, Framing, Key, KeyHeader, ProviderSetupError, Secre
 #[derive(Clone, Debug)]
 pub struct OpenAiProvider {
     pub(crate) connection: Connection,
-    /// The fields that the server was found to take, by model: behind one address there can be several servers.
+    /// The fields that the server was found to take, by model: behind one address there may be several
+    /// servers.
     dialects: Arc<Mutex<HashMap<ModelId, Dialect>>>,
 }
 
