@@ -147,19 +147,17 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Notes that changed files have other names, alone or with their folder.
-    fn take_move(&mut self, from: &str, to: &str) {
+    /// Notes that changed files have another name, alone or with their folder: the one that the command says,
+    /// as no other may stand anywhere.
+    fn take_move(&mut self, from: &str, to: &'a str) {
         for path in self.changed_files(from) {
-            let before = path.find(from).map_or("", |at| &path[..at]);
-            let after = path[before.len()..].strip_prefix(from).unwrap_or_default();
-            let moved = format!("{before}{to}{after}");
             // A file that was made here was never known by its first name.
             if matches!(self.files.get(&path), Some((FileState::Created, _))) {
                 self.files.remove(&path);
             } else {
                 self.set(path, FileState::Deleted);
             }
-            self.set(moved.into(), FileState::Created);
+            self.set(self.known_file(to), FileState::Created);
         }
     }
 
@@ -350,9 +348,9 @@ mod tests {
                     run("cat > d.py <<E\nx\nE"),
                 ],
                 vec![
-                    ("/w/lib/a.py", Created),
+                    ("lib/a.py", Created),
                     ("/w/src/c.py", Deleted),
-                    ("/w/lib/c.py", Created),
+                    ("lib/c.py", Created),
                     ("/w/src/b.py", Modified),
                     ("d.py", Created),
                 ],
