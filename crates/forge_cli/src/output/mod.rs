@@ -42,7 +42,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
 }
 
-/// Writes the content of a file to stdout. A closed pipe is no error: its reader has read enough.
+/// Writes the content of a file to stdout. As in [`print`], a closed pipe is not an error.
 ///
 /// # Errors
 /// Fails if it cannot be written for another reason, such as a full disk.

@@ -20,7 +20,7 @@ use super::tool_line::{call_text, edit_text, failure_text};
 use super::view::{Break, RunStart, RunView};
 use crate::failure::Exit;
 use crate::output::line_wrap::{FRAME, Flow};
-use crate::output::{self, beginning, visible};
+use crate::output::{self, beginning, visible, with_separators};
 
 /// The separator between an interrupted reply and its replacement.
 pub(crate) const RESTARTED: &str = "── the reply above was interrupted and is discarded; it starts again ──";
@@ -362,7 +362,8 @@ pub(crate) fn usage_text(n_calls: usize, usage: &Usage) -> String {
     if n_calls > 0 && *usage == Usage::default() {
         return "the provider reports no tokens".to_owned();
     }
-    let (prompt, completion) = (usage.prompt_tokens, usage.completion_tokens);
+    let (prompt, completion) =
+        (with_separators(usage.prompt_tokens), with_separators(usage.completion_tokens));
     let prompt = quantity(prompt, "prompt token") + &cache_share(usage);
     format!("{prompt} · {}", quantity(completion, "completion token"))
 }

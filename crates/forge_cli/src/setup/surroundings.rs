@@ -131,7 +131,7 @@ fn instructions(top: &Path, folder: &Path) -> String {
         let Some(content) = read(&path, top, MOST_OF_A_FILE) else { continue };
         let content = content.trim();
         let name = path.strip_prefix(top).unwrap_or(&path).display().to_string();
-        // What `read` would ask about is not sent unasked.
+        // `read` would ask before it shows such a file.
         let target = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
         if secret_by_name(&target.to_string_lossy()).is_some() || !find_secrets(content).is_empty() {
             text += &format!("\n({name} is left out: it holds a secret)\n");

@@ -95,9 +95,9 @@ impl Ladder<'_> {
             stack.attempts.push(attempt);
             let Some(candidate) = candidate else { continue };
             if self.satisfies(&candidate) {
-                // A rare step that would make each other one larger.
+                // It is rarely needed, and would make the future of each step larger.
                 let candidate = self
-                    .fuller(strategies, nth, original, reached.as_ref(), candidate, &mut stack)
+                    .fuller(strategies, nth, original, reached.as_ref(), candidate, &mut stack.attempts)
                     .boxed()
                     .await;
                 stack.stages.push(candidate);
@@ -124,7 +124,7 @@ impl Ladder<'_> {
         original: &Context,
         reached: Option<&Candidate>,
         satisfying: Candidate,
-        stack: &mut Stack,
+        attempts: &mut Vec<Attempt>,
     ) -> Candidate {
         let is_over = original.size().tokens > self.rules.target.tokens;
         if !is_over || self.fills(&satisfying) {
@@ -141,7 +141,7 @@ impl Ladder<'_> {
         let mut fullest = satisfying;
         for (strategy, from) in again.into_iter().chain(rest.map(|strategy| (strategy, reached))) {
             let (attempt, candidate) = self.make_attempt(strategy, original, from).await;
-            stack.attempts.push(attempt);
+            attempts.push(attempt);
             let is_fuller = |other: &Candidate| {
                 self.satisfies(other) && other.impact.after.tokens > fullest.impact.after.tokens
             };
@@ -321,7 +321,6 @@ fn reason(error: &StrategyError) -> String {
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
-    use futures::FutureExt;
     use pretty_assertions::assert_eq;
 
     use super::super::fixture::{Script, budget, conversation, fit, fit_again, picture, settings};

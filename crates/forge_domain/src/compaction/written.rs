@@ -78,7 +78,7 @@ pub fn pieces_around_written(role: Role, text: &str) -> Vec<&str> {
 /// there.
 fn is_embedded(before: &str, after: &str) -> bool {
     const FENCE: &str = "```";
-    let opens = before.match_indices('<').filter_map(|(at, _)| {
+    let mut opens = before.match_indices('<').filter_map(|(at, _)| {
         let rest = &before[at + 1..];
         let end = rest.find(|c: char| !c.is_alphanumeric() && !matches!(c, '-' | '_' | ':'))?;
         (end > 0 && rest[end..].starts_with(['>', ' ', '\n'])).then(|| &rest[..end])
@@ -89,7 +89,7 @@ fn is_embedded(before: &str, after: &str) -> bool {
         before.matches(&opening).count() > before.matches(&close).count() && after.contains(&close)
     };
     let n_fences = before.lines().filter(|line| line.trim_start().starts_with(FENCE)).count();
-    n_fences % 2 == 1 && after.contains(FENCE) || opens.into_iter().any(is_open)
+    n_fences % 2 == 1 && after.contains(FENCE) || opens.any(is_open)
 }
 
 /// Returns the length of what a compaction wrote at the start of `text`; nothing else is in its last line.

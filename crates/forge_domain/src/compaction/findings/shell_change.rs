@@ -17,8 +17,8 @@ pub(crate) enum ShellChange {
     Restores(String),
 }
 
-/// Returns the changes of a command line, in order. What a program writes is no part of the work: the output
-/// of a build, a log.
+/// Returns the changes of a command line, in order. What a program writes (a log, the
+/// output of a build) is not part of the work.
 pub(super) fn shell_changes(command: &str) -> Vec<ShellChange> {
     let command = without_document(command);
     steps(&command).into_iter().flat_map(changes_of_step).collect()
@@ -76,7 +76,7 @@ fn is_name(word: &str) -> bool {
     let is_option = word.starts_with('-') && word.len() > 1;
     !is_option
         && !word.is_empty()
-        && !word.contains(['*', '?', '$', '`', '{', '>', '<'])
+        && !word.contains(['*', '?', '$', '`', '{', '>', '<', '|', '"', '\n'])
         && !ELSEWHERE.iter().any(|folder| word.starts_with(folder))
 }
 
@@ -118,12 +118,12 @@ fn edited(words: &[&str], scripted: &[&str]) -> Vec<ShellChange> {
     while let Some(word) = words.next() {
         if scripted.contains(word) {
             words.next();
-        } else if !word.starts_with('-') {
+        } else if !word.starts_with('-') && !word.is_empty() {
+            // An empty word is the ending for a copy, in the other form of `-i`.
             operands.push(word);
         }
     }
     let files = operands.into_iter().skip(usize::from(!has_option));
-    // An ending for a copy, as one form of `-i` has it, is no file.
     files.filter(|word| is_name(word)).map(|word| ShellChange::Edits(name(word))).collect()
 }
 
@@ -161,6 +161,7 @@ mod tests {
             ("git mv old new", vec![moves("old", "new")]),
             ("sed -i 's/a b/c/' a.rs 'b c.rs'", vec![Edits("a.rs".into()), Edits("b c.rs".into())]),
             ("sed -i.bak -e 's/a/b/' -e 's/c/d/' a.rs", vec![Edits("a.rs".into())]),
+            ("sed -i '' 's|a|b|g' a.rs", vec![Edits("a.rs".into())]),
             ("sed -n '1,40p' a.rs", vec![]),
             ("perl -pi -e 's/a/b/' a.rs", vec![Edits("a.rs".into())]),
             ("cat > a.py <<'E'\nrm b.py\nE\npython a.py", vec![Writes("a.py".into())]),

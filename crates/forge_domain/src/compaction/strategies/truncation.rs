@@ -226,7 +226,7 @@ fn yield_pins(
     excess: Tokens,
     counter: &dyn TokenCounter,
 ) {
-    // What is pinned whole, as it is short, is cut to its pinned lines before any of them leaves.
+    // A short message is pinned whole: it is cut to its pinned lines before any of those leaves.
     let items = standing.positions(Hold::Pinned).filter_map(|position| {
         let message = &context.messages()[position];
         let least = standing.pins.lines_alone(message, counter)?.tokens();

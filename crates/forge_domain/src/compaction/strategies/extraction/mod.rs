@@ -1006,7 +1006,7 @@ mod tests {
             let [record, .., latest, last] = rest else { panic!("{what}: {texts:#?}") };
             opening.retain(|text| text != "Fix the parser.");
             let [opening] = &opening[..] else { panic!("{what}: {texts:#?}") };
-            assert!(opening.starts_with("Rule 0:") && opening.contains(" omitted ...]"), "{opening}");
+            assert!(opening.starts_with("Rule 0:") && opening.contains(" characters of m"), "{opening}");
             assert!(opening.len() < 2_100, "{what}: {opening}");
             assert!(format!("{opening}\n{record}").contains("part_31 is never touched"), "{what}: {record}");
             assert_eq!(latest, "Now write the tests of part_31, please.");
@@ -1193,11 +1193,11 @@ mod tests {
         }
         append(Message::assistant("There are many open issues."));
         append(Message::user("And what of #950, composite graders, by Marta?"));
-        let _ = fit_again(EXTRACT, 6_000, &mut conversation, &Script::new(Vec::new()));
+        let _ = fit_again(EXTRACT, 6_100, &mut conversation, &Script::new(Vec::new()));
         let record = records(&conversation).join("\n");
         let answers = record.lines().map(str::trim).filter(|line| line.contains("says Marta"));
         let answers: std::collections::BTreeSet<&str> = answers.collect();
-        assert!(!answers.is_empty() && answers.len() <= 2, "{record}");
+        assert_eq!(answers.len(), 1, "{record}");
     }
 
     #[test]

@@ -37,19 +37,19 @@ impl<'a> Changes<'a> {
         for (position, result) in sources.iter().enumerate() {
             let Some(asked) = answered_call(context, position) else { continue };
             let caller = asked.place.message;
-            let is_shell = !asked.deed.shell_changes.is_empty();
-            if !is_shell && !asked.deed.changes_files() {
+            let has_failed = asked.deed.failure(result).is_some();
+            if !has_failed {
+                asked.deed.shell_changes.iter().for_each(|change| changes.take_shell(change, caller));
+            }
+            if !asked.deed.changes_files() {
                 continue;
             }
-            if asked.deed.failure(result).is_some() {
-                if is_shell {
-                    continue;
-                }
+            if has_failed {
                 changes.failing.insert(caller);
                 continue;
             }
             changes.take(asked.deed, caller);
-            if !is_shell && changes.changing.insert(caller) {
+            if changes.changing.insert(caller) {
                 changes.take_lines(sources[caller].features(), caller);
             }
         }
@@ -58,23 +58,23 @@ impl<'a> Changes<'a> {
 
     fn take(&mut self, deed: &'a Deed, position: usize) {
         for (path, touch) in deed.changes() {
-            let changed = self.files.entry(path).or_default();
-            changed.any = changed.any.max(position);
-            if matches!(touch, Touch::Writes | Touch::Leaves(FileState::Deleted)) {
-                changed.whole = changed.whole.max(Some(position));
-            }
+            let is_whole = matches!(touch, Touch::Writes | Touch::Leaves(FileState::Deleted));
+            self.note(path, is_whole, position);
         }
-        deed.shell_changes.iter().for_each(|change| self.take_shell(change, position));
     }
 
     fn take_shell(&mut self, change: &'a ShellChange, position: usize) {
-        let (path, is_whole) = match change {
+        match change {
             ShellChange::Removes(path)
             | ShellChange::Moves { from: path, .. }
             | ShellChange::Writes(path)
-            | ShellChange::Restores(path) => (path, true),
-            ShellChange::Edits(path) => (path, false),
-        };
+            | ShellChange::Restores(path) => self.note(path, true, position),
+            ShellChange::Edits(path) => self.note(path, false, position),
+        }
+    }
+
+    /// Notes that a file was changed, or is another one as a whole, or none.
+    fn note(&mut self, path: &'a str, is_whole: bool, position: usize) {
         let changed = self.files.entry(path).or_default();
         changed.any = changed.any.max(position);
         if is_whole {

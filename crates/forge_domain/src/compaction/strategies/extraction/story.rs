@@ -251,7 +251,7 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<&str>)
         None if looks_outside(asked.call) => short_page(&result.features().text).unwrap_or_else(n_lines),
         None if asked.deed.only_looks => n_lines(),
         None if asked.deed.changes_files() => DONE.to_owned(),
-        // The last line of a page or of an answer in many lines is no outcome.
+        // The last line of a page, or of an answer of many lines, does not tell how the call ended.
         None if !asked.deed.runs && result.features().n_text_lines > LONG_ANSWER => n_lines(),
         None if last.is_none() && is_short(result) => DONE.to_owned(),
         None if last.is_none() => "no output".to_owned(),

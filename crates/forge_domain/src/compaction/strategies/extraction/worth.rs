@@ -380,7 +380,7 @@ impl<'a> Worth<'a> {
                 (of_lines + of_all, &ANSWER_COST)
             }
             Purpose::Statement | Purpose::Newest => {
-                // What the agent says of it later is what holds.
+                // A term counts most where the agent says it last: that is what holds.
                 let is_agents = passage.origin == Origin::Agent;
                 let holds = |number: u32| match self.numbers[number as usize].said_last > passage.message {
                     true if is_agents => SAID_LATER,
@@ -579,7 +579,7 @@ impl<'a> Worth<'a> {
             if is_answered(terms) || is_told() {
                 continue;
             }
-            // What the agent says of the same later may correct it. In talk, each turn adds to the others.
+            // The agent may correct this later. In talk, each turn adds to the others.
             if is_agents
                 && !self.is_talk
                 && purpose == Purpose::Statement
