@@ -285,6 +285,9 @@ fn two_ctrl_c_end_it_and_a_resumed_chat_goes_on() {
     terminal.types("\r");
     terminal.sees("resumed:");
     terminal.sees("› two");
+    // Whoever stopped it is asked.
+    terminal.sees("Continue it?");
+    terminal.types("y");
     terminal.sees("Second.");
     says(&mut terminal, "three");
     terminal.sees("Third.");
@@ -421,6 +424,15 @@ fn what_fails_or_is_no_command_does_not_end_the_chat() {
     says(&mut terminal, "one");
     terminal.sees("error:");
     terminal.sees("status 400");
+    // The next message must not be refused with it.
+    terminal.sees("the message is in the input line again");
+    terminal.shows("the message at the prompt", |lines| {
+        lines.last().is_some_and(|line| line.starts_with("› one"))
+    });
+    terminal.types(CTRL_C);
+    terminal.shows("an empty prompt", |lines| {
+        lines.last().is_some_and(|line| line.starts_with('›') && !line.contains("one"))
+    });
     for (typed, said) in [
         ("/comapct", "did you mean /compact?"),
         ("/etc/hosts is what?", "unknown command /etc/hosts"),
@@ -437,7 +449,8 @@ fn what_fails_or_is_no_command_does_not_end_the_chat() {
     says(&mut terminal, "//etc/hosts");
     terminal.sees("Better.");
     let sent = messages(&server.requests()[1]);
-    assert!(sent.last().unwrap().1.trim().ends_with("\n/etc/hosts"), "{sent:?}");
+    assert_eq!(sent.last().unwrap().1, "/etc/hosts");
+    assert!(sent.iter().all(|(_, text)| text != "one"), "{sent:?}");
     terminal.sees(PROMPT);
     // Several lines, by a backslash and by pasting, are one message.
     assert_eq!(leave(terminal).code, Some(0));

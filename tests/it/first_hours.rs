@@ -418,6 +418,8 @@ fn a_run_is_interrupted_resumed_and_undone() {
     terminal.sees("Resume a run");
     terminal.sees("› When did it rain?");
     terminal.types("\r");
+    terminal.sees("Continue it?");
+    terminal.types("y");
     terminal.sees("Still rain.");
     says(&mut terminal, "/compact");
     terminal.sees("compacted by");

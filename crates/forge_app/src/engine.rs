@@ -15,7 +15,7 @@ mod setup;
 pub(crate) use self::agent_services::AgentServices;
 pub use self::catalog::known_model;
 pub(crate) use self::checkpoints::{
-    AgentState, is_over, newest_first, note_unstarted, open_calls, settle_waiting_calls,
+    AgentState, is_over, newest_first, note_unstarted, open_calls, settle_waiting_calls, was_stopped,
 };
 pub use self::conduct::{Conduct, ModeRefused, SandboxCheck};
 pub use self::consents::Consents;

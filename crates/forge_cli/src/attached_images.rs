@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use forge_domain::{Event, Image, ImageError, MOST_IMAGE_BYTES, MOST_IMAGES};
 
 use crate::failure::Misconfigured;
+use crate::mentions::mentions;
 use crate::output::visible;
 use crate::session_file::read_named;
 
@@ -29,7 +30,7 @@ pub(crate) fn task(message: String) -> anyhow::Result<Event> {
 
 /// Returns the image files that a message mentions.
 pub(crate) fn mentioned(message: &str) -> Vec<PathBuf> {
-    mentions(message).iter().map(|name| home_path(name)).collect()
+    image_names(message).iter().map(|name| home_path(name)).collect()
 }
 
 /// Returns the event with the images of the `given` files and of those that its message mentions.
@@ -78,24 +79,11 @@ fn read(path: &Path) -> Result<Image, Misconfigured> {
     Image::read(name, &bytes).map_err(|error| Misconfigured(error.to_string()))
 }
 
-/// Returns the files after an `@` at the beginning of a word: to the next blank, or between quotation marks.
-fn mentions(message: &str) -> Vec<String> {
+/// Returns the image files that a message mentions, each once.
+fn image_names(message: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    let mut before = ' ';
-    for (at, c) in message.char_indices() {
-        let is_word = before.is_whitespace() || matches!(before, '(' | '[' | ',' | ';');
-        before = c;
-        if c != '@' || !is_word {
-            continue;
-        }
-        let rest = &message[at + 1..];
-        let name = match rest.strip_prefix('"').and_then(|quoted| quoted.split_once('"')) {
-            Some((name, _)) => name,
-            None => {
-                let word = rest.split(char::is_whitespace).next().unwrap_or_default();
-                word.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '\'', '"', '…'])
-            }
-        };
+    for name in mentions(message) {
+        let name = name.trim_end_matches(['.', ':', '!', '?', ')', ']', '…']);
         if is_image(name) && !found.iter().any(|known| known == name) {
             found.push(name.to_owned());
         }
@@ -131,12 +119,12 @@ mod tests {
             ("@\"open.png", &["\"open.png"]),
             ("two\n@x.jpg!", &["x.jpg"]),
         ] {
-            assert_eq!(mentions(message), expected, "{message}");
+            assert_eq!(image_names(message), expected, "{message}");
         }
         let files = [PathBuf::from("my shot.png")];
         let message = with_mentions("Look.".to_owned(), &files);
         assert_eq!(
-            (message.as_str(), mentions(&message)),
+            (message.as_str(), image_names(&message)),
             ("Look. @\"my shot.png\"", vec!["my shot.png".to_owned()])
         );
     }

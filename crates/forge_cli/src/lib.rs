@@ -12,6 +12,7 @@ mod commands;
 mod consent;
 mod failure;
 mod fleet;
+mod mentions;
 mod output;
 mod places;
 mod redaction;

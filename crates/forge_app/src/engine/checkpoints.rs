@@ -276,8 +276,25 @@ pub(crate) fn open_calls(log: &Conversation) -> Vec<(usize, ToolCall)> {
     }
 }
 
-/// Checks whether the last turn is over: the model has answered and called nothing.
+/// Checks whether the last turn is over: the model has answered and called nothing, or what it was asked was
+/// withdrawn.
 pub(crate) fn is_over(log: &Conversation) -> bool {
-    let last = newest_first(log).next();
-    last.is_none_or(|last| last.role() == Role::Assistant && last.calls().is_empty())
+    log.view().messages().last().is_none_or(|last| ends_turn(last.message()))
+}
+
+/// Checks whether a message follows a turn that was stopped: nothing but notes follows what was asked or done
+/// last.
+pub(crate) fn was_stopped(log: &Conversation) -> bool {
+    let view = log.view();
+    let last = view.messages().iter().rfind(|message| message.message().note_by().is_none());
+    last.is_some_and(|last| !ends_turn(last.message()))
+}
+
+/// Checks whether nothing is left to be answered after `message`.
+fn ends_turn(message: &Message) -> bool {
+    match message.role() {
+        Role::System => true,
+        Role::Assistant => message.calls().is_empty(),
+        Role::User | Role::Tool => false,
+    }
 }

@@ -162,6 +162,23 @@ impl Orchestrator {
         self.save_interrupted().await;
     }
 
+    /// Takes the latest message of the active agent out of its view if no reply follows it: what the provider
+    /// refuses would be refused with every later message, too. Returns false if nothing was taken out.
+    pub async fn withdraw(&mut self) -> bool {
+        let Self { engine, conversations, active, .. } = self;
+        let agent = active.as_ref().and_then(|id| engine.services().workflow.agents.for_lane(id));
+        let Some(agent) = agent else { return false };
+        let others = Others::new(conversations);
+        let mut lent = others.lend(&agent.id);
+        let work = &mut lent.work;
+        let is_withdrawn = work.conversation.withdraw().is_ok_and(|entry| entry.is_some());
+        if is_withdrawn {
+            work.course.errand = None;
+            engine.state(&agent, work).save(Point::Interrupt).await;
+        }
+        is_withdrawn
+    }
+
     /// Returns the statistics of the run until now.
     pub fn statistics(&self) -> RunStatistics {
         let mut statistics = RunStatistics { spent: self.engine.spent(), ..RunStatistics::default() };

@@ -103,34 +103,8 @@ impl Orchestrator {
         if let Some(denied) = self.lifecycle.begin(&self.engine, std::slice::from_ref(&agent), None).await {
             return Ok(denied);
         }
-        let result = self.finish_event(&agent).await;
+        let result = finish_event(self, &agent).await;
         conclude(self, result).await
-    }
-
-    /// Finishes the turn of `agent`, and runs the agents that wait for its event.
-    async fn finish_event(&mut self, agent: &Agent) -> Result<RunReport, RunError> {
-        let Self { engine, conversations, .. } = self;
-        let others = &Others::new(conversations);
-        let mut lent = others.lend(&agent.id);
-        let work = &mut lent.work;
-        engine.events.emit(&RunEvent::Woken { agent: &agent.id });
-        let errand = work.course.errand.take();
-        let report = if is_over(&work.conversation) {
-            report_of(engine, work)
-        } else {
-            if !settle_waiting_calls(work) {
-                engine.answer_open_calls(work);
-            }
-            // A crash after this turn must not forget the waiting agents either.
-            work.course.errand.clone_from(&errand);
-            Assignment { engine, agent, work, others }.run().await?
-        };
-        drop(lent);
-        let Some(errand) = errand.filter(|_| !report.stop.is_pause()) else { return Ok(report) };
-        let agents = &self.engine.services().workflow.agents;
-        let waiting = errand.waiting.iter().filter_map(|id| agents.find(id.as_str()).cloned());
-        let waiting: Vec<_> = waiting.collect();
-        self.run_each(&waiting, &errand.event, Some(report)).await
     }
 
     /// Saves what is not saved yet of every agent's work, after a turn was dropped, and notifies the hooks
@@ -175,6 +149,32 @@ impl Orchestrator {
     pub fn checkpoints(&self) -> Option<crate::CheckpointTally> {
         self.engine.checkpoints()
     }
+}
+
+/// Finishes the turn of `agent`, and runs the agents that wait for its event.
+async fn finish_event(run: &mut Orchestrator, agent: &Agent) -> Result<RunReport, RunError> {
+    let Orchestrator { engine, conversations, .. } = run;
+    let others = &Others::new(conversations);
+    let mut lent = others.lend(&agent.id);
+    let work = &mut lent.work;
+    engine.events.emit(&RunEvent::Woken { agent: &agent.id });
+    let errand = work.course.errand.take();
+    let report = if is_over(&work.conversation) {
+        report_of(engine, work)
+    } else {
+        if !settle_waiting_calls(work) {
+            engine.answer_open_calls(work);
+        }
+        // A crash after this turn must not forget the waiting agents either.
+        work.course.errand.clone_from(&errand);
+        Assignment { engine, agent, work, others }.run().await?
+    };
+    drop(lent);
+    let Some(errand) = errand.filter(|_| !report.stop.is_pause()) else { return Ok(report) };
+    let agents = &run.engine.services().workflow.agents;
+    let waiting = errand.waiting.iter().filter_map(|id| agents.find(id.as_str()).cloned());
+    let waiting: Vec<_> = waiting.collect();
+    run.run_each(&waiting, &errand.event, Some(report)).await
 }
 
 /// Returns the report of a turn that was over before.

@@ -7,6 +7,7 @@ use super::Turn;
 use crate::checkpointing::Point;
 use crate::conversations::{Others, Work};
 use crate::course::Errand;
+use crate::engine::was_stopped;
 use crate::run_report::AgentResponse;
 use crate::{Engine, RunError, RunEvent, RunReport, StopReason, spans};
 
@@ -16,6 +17,12 @@ const MODE_NOTE: &str = "mode";
 const PLAN: &str = include_str!("../../../../templates/plan.md");
 /// The note for the model before the first message after that.
 const PLAN_IS_OVER: &str = include_str!("../../../../templates/plan_over.md");
+
+/// The author of the note about a request whose work was stopped.
+const STOP_NOTE: &str = "stop";
+/// The note for the model before the message that follows an unfinished turn: the user, an error or a limit
+/// stopped it, and otherwise two requests would look like one.
+const STOPPED: &str = include_str!("../../../../templates/stopped.md");
 
 /// Returns what the model must be told of the mode before a message; `None` if it knows.
 fn mode_note(mode: Mode, log: &Conversation) -> Option<&'static str> {
@@ -67,6 +74,8 @@ impl Assignment<'_, '_> {
         let Self { engine, agent, work, .. } = self;
         engine.events.emit(&RunEvent::Woken { agent: &agent.id });
         engine.answer_open_calls(work);
+        // An agent that another one asks is given its task again.
+        let was_stopped = work.course.asked_by.is_none() && was_stopped(&work.conversation);
         engine.services.prepare(agent).await?;
         let templates = &engine.services.templates;
         // An agent that is called as a tool sees its own name, not that of its lane.
@@ -77,6 +86,9 @@ impl Assignment<'_, '_> {
             if let Some(system) = templates.render_system(named, &tools).map_err(RunError::Template)? {
                 engine.append(&mut work.conversation, Message::system(system));
             }
+        }
+        if was_stopped {
+            engine.append(&mut work.conversation, Message::note(STOP_NOTE, STOPPED.trim_end()));
         }
         if let Some(note) = mode_note(engine.conduct.mode(), &work.conversation) {
             engine.append(&mut work.conversation, Message::note(MODE_NOTE, note));

@@ -30,6 +30,17 @@ pub(super) enum Attended<T> {
     Ended(Interruption),
 }
 
+impl<T> Attended<T> {
+    /// Returns the same, with what was done as `change` makes it.
+    pub(super) fn map<U>(self, change: impl FnOnce(T) -> U) -> Attended<U> {
+        match self {
+            Self::Done(done) => Attended::Done(change(done)),
+            Self::Stopped => Attended::Stopped,
+            Self::Ended(interruption) => Attended::Ended(interruption),
+        }
+    }
+}
+
 /// The keyboard, the signals and the clock of a chat.
 pub(super) struct Attendant {
     pub(super) screen: Arc<Screen>,
@@ -67,6 +78,7 @@ impl Attendant {
                     done = &mut work => break Attended::Done(done),
                     Some(key) = keys.recv() => match screen.press(&key) {
                         Wanted::Stop => break self.stop(),
+                        Wanted::Pause => break Attended::Stopped,
                         Wanted::Mode => self.next_mode().await,
                         Wanted::Nothing => {}
                     },

@@ -90,6 +90,8 @@ pub(super) struct OpenQuestion {
     pub(super) typed: Typed,
     /// The keys that answer it at once; none if the answer is a line.
     pub(super) keys: Vec<char>,
+    /// True while the keys belong to the line that was being typed when the question came.
+    pub(super) is_after_line: bool,
     pub(super) answer: oneshot::Sender<String>,
 }
 
@@ -235,14 +237,20 @@ impl Drawn {
         let (columns, rows) = (usize::from(columns), usize::from(rows));
         let below = Below {
             ahead: self.ahead(columns),
-            doing: if self.question.is_some() { &Doing::Waiting } else { &self.activity.doing },
+            doing: match &self.question {
+                Some(OpenQuestion { is_after_line: true, .. }) => &Doing::WaitingForLine,
+                Some(_) => &Doing::Waiting,
+                None => &self.activity.doing,
+            },
             elapsed: self.activity.since.elapsed(),
             figures: &self.figures,
             queue: &self.queue,
             typed: match &self.question {
-                Some(OpenQuestion { prompt, typed, .. }) => Some((format!("{prompt} "), typed)),
+                Some(OpenQuestion { prompt, typed, is_after_line: false, .. }) => {
+                    Some((format!("{prompt} "), typed))
+                }
                 None if self.typed.is_empty() => None,
-                None => Some((PROMPT.to_owned(), &self.typed)),
+                _ => Some((PROMPT.to_owned(), &self.typed)),
             },
         };
         below.lines(columns, rows, self.canvas.paint)

@@ -41,6 +41,8 @@ pub(super) enum ChatCommand {
     Effort(Option<String>),
     /// Shows the latest thinking whole.
     Thinking,
+    /// Shows a tool result whole: the latest one, or the one that many before.
+    Output(Option<String>),
     /// Shows the current agent, or switches to another.
     Agent(Option<String>),
     /// Shows what the run has used.
@@ -79,7 +81,7 @@ pub(super) struct Listed {
 }
 
 /// Every command, in the order of the list.
-pub(super) const COMMANDS: [Listed; 19] = [
+pub(super) const COMMANDS: [Listed; 20] = [
     Listed {
         word: "/compact",
         takes: "[FOCUS]",
@@ -91,6 +93,7 @@ pub(super) const COMMANDS: [Listed; 19] = [
     Listed { word: "/model", takes: "[NAME]", about: "show the model, or switch to another" },
     Listed { word: "/effort", takes: "[EFFORT]", about: "show the effort, or set it: none to max" },
     Listed { word: "/thinking", takes: "", about: "show the latest thinking whole" },
+    Listed { word: "/output", takes: "[N]", about: "show the latest tool result whole, or the Nth latest" },
     Listed { word: "/agent", takes: "[ID]", about: "show the current agent, or switch to another" },
     Listed { word: "/mode", takes: "[MODE]", about: "show the mode, or switch: plan, ask, edits or auto" },
     Listed { word: "/permissions", takes: "", about: "show which calls are allowed, asked for and denied" },
@@ -134,6 +137,7 @@ impl Input {
             "/model" => ChatCommand::Model(rest),
             "/effort" => ChatCommand::Effort(rest),
             "/thinking" => ChatCommand::Thinking,
+            "/output" => ChatCommand::Output(rest),
             "/agent" => ChatCommand::Agent(rest),
             "/context" => ChatCommand::Context,
             "/undo" => ChatCommand::Undo,

@@ -28,6 +28,9 @@ fn suggest(text: String, about: Option<&str>, part: Span, is_whole: bool) -> Sug
 /// Returns proposals for `line` with the cursor at `at`; files are those below `folder`.
 pub(super) fn proposals(line: &str, at: usize, known: &KnownNames, folder: &Path) -> Vec<Suggestion> {
     let Some(before) = line.get(..at) else { return Vec::new() };
+    if let Some(from) = open_quotation(before) {
+        return files(&before[from..], Span::new(from, at), folder, Names::Quoted);
+    }
     let from = before
         .rfind(char::is_whitespace)
         .map_or(0, |end| end + before[end..].chars().next().map_or(1, char::len_utf8));
@@ -55,17 +58,32 @@ pub(super) fn proposals(line: &str, at: usize, known: &KnownNames, folder: &Path
         }
         None => match word.strip_prefix('@') {
             // A mention of a file.
-            Some(path) => files(path, Span::new(from + 1, at), folder),
+            Some(path) => files(path, Span::new(from + 1, at), folder, Names::Mentioned),
             None if word.is_empty() => Vec::new(),
-            None => files(word, part, folder),
+            None => files(word, part, folder, Names::Plain),
         },
     }
 }
 
+/// The place of a file's name in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Names {
+    /// In the text: a name with blanks would not be one word.
+    Plain,
+    /// After an `@`: a name with blanks gets quotation marks.
+    Mentioned,
+    /// After `@"`.
+    Quoted,
+}
+
+/// Returns where the name begins that is being written after `@"`.
+fn open_quotation(before: &str) -> Option<usize> {
+    let from = before.rfind("@\"")? + 2;
+    (!before[from..].contains('"')).then_some(from)
+}
+
 /// Returns files and folders that begin with `word`; hidden ones only if it begins with a dot.
-fn files(word: &str, part: Span, folder: &Path) -> Vec<Suggestion> {
-    // An image is attached by an `@` before its name.
-    let (mark, word) = word.strip_prefix('@').map_or(("", word), |name| ("@", name));
+fn files(word: &str, part: Span, folder: &Path, place_of_name: Names) -> Vec<Suggestion> {
     let (inside, beginning) = match word.rsplit_once('/') {
         Some((inside, beginning)) => (format!("{inside}/"), beginning),
         None => (String::new(), word),
@@ -79,13 +97,20 @@ fn files(word: &str, part: Span, folder: &Path) -> Vec<Suggestion> {
             let name = entry.file_name().into_string().ok()?;
             let is_meant =
                 name.starts_with(beginning) && (beginning.starts_with('.') || !name.starts_with('.'));
-            // What has blanks in it would not be one word, and what steers the terminal is not typed for
-            // anybody.
-            if !is_meant || name.contains(char::is_whitespace) || visible(&name) != name {
+            let has_blanks = name.contains(char::is_whitespace) || inside.contains(char::is_whitespace);
+            // What steers the terminal is not typed for anybody.
+            if !is_meant || has_blanks && place_of_name == Names::Plain || visible(&name) != name {
                 return None;
             }
             let is_folder = entry.path().is_dir();
-            let text = format!("{mark}{inside}{name}{}", if is_folder { "/" } else { "" });
+            let opens = if has_blanks && place_of_name == Names::Mentioned { "\"" } else { "" };
+            let is_quoted = has_blanks || place_of_name == Names::Quoted;
+            let end = match (is_folder, is_quoted) {
+                (true, _) => "/",
+                (false, true) => "\"",
+                (false, false) => "",
+            };
+            let text = format!("{opens}{inside}{name}{end}");
             Some(suggest(text, None, part, !is_folder))
         })
         .collect();
@@ -146,6 +171,15 @@ mod tests {
         ] {
             let actual: Vec<String> =
                 proposals(line, line.len(), &known, folder).into_iter().map(|one| one.value).collect();
+            assert_eq!(actual, expected, "{line}");
+        }
+        let blanks = tempfile::tempdir().unwrap();
+        std::fs::write(blanks.path().join("my notes.txt"), "").unwrap();
+        for (line, expected) in
+            [("see @my", &["\"my notes.txt\""][..]), ("see @\"my no", &["my notes.txt\""]), ("see my", &[])]
+        {
+            let actual: Vec<String> =
+                proposals(line, line.len(), &known, blanks.path()).into_iter().map(|one| one.value).collect();
             assert_eq!(actual, expected, "{line}");
         }
         assert_eq!(proposals("é", 1, &known, folder), [], "in the middle of a letter");

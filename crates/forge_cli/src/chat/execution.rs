@@ -38,6 +38,7 @@ impl ChatSession<'_> {
             ChatCommand::Effort(Some(effort)) => self.set_effort(&effort).await?,
             ChatCommand::Effort(None) => Inspection(self).show_effort(),
             ChatCommand::Thinking => Inspection(self).show_thinking(),
+            ChatCommand::Output(which) => Inspection(self).show_output(which.as_deref()),
             ChatCommand::Agent(name) => self.speak_to(name),
             ChatCommand::Cost => Inspection(self).show_cost(),
             ChatCommand::Mode(word) => self.set_mode(word).await,

@@ -5,13 +5,14 @@ use std::process::{Command, Stdio};
 
 use console::style;
 use forge_app::Checkpointing;
-use forge_domain::{Effort, Mode, Tokens, ToolName, quantity};
+use forge_domain::{Body, ContextMessage, Conversation, Effort, Mode, Tokens, ToolName, quantity};
 
 use super::attendant::Attended;
 use super::command::COMMANDS;
 use super::session::{ChatSession, End};
 use super::status::{Doing, in_a_line};
 use crate::failure;
+use crate::output::line_wrap::FRAME;
 use crate::output::table::{Side, align, table};
 use crate::output::{self, visible, with_separators};
 use crate::run::{export_page, page_name};
@@ -29,7 +30,7 @@ const KEYS: [(&str, &str); 11] = [
     ("@FILE", "add a file to the message"),
     ("!COMMAND", "run a command in the sandbox, and show it to the model with the next message"),
     ("Up, Down, Ctrl-R", "earlier input"),
-    ("Ctrl-C", "stop the current work; twice: end the run"),
+    ("Ctrl-C, Esc", "stop the current work; Ctrl-C twice: end the run"),
     ("Ctrl-D", "end the chat"),
     ("Ctrl-Z", "suspend it while it waits for input; `fg` continues it"),
     ("//", "at the beginning: a message that begins with /"),
@@ -157,6 +158,31 @@ impl Inspection<'_, '_> {
     pub(super) fn show_thinking(&self) {
         if !self.0.attendant.screen.unfold_thought() {
             self.0.note("nothing was thought, or the model does not show it");
+        }
+    }
+
+    /// Shows a tool result whole: the latest one, or the `which`-th latest.
+    pub(super) fn show_output(&self, which: Option<&str>) {
+        let Some(nth) = which.map_or(Some(1), |which| which.parse::<usize>().ok()).filter(|nth| *nth > 0)
+        else {
+            return self.0.note("/output takes a number: 1 is the latest tool result");
+        };
+        let conversation = self.0.orchestrator.conversation(&self.0.who());
+        let messages: Vec<&ContextMessage> =
+            conversation.into_iter().flat_map(Conversation::messages).collect();
+        let results = messages.iter().rev().filter_map(|message| match &message.message().body {
+            Body::Tool(result) => Some(result),
+            _ => None,
+        });
+        let Some(result) = results.into_iter().nth(nth - 1) else {
+            return self.0.note("there is no such tool result in this run");
+        };
+        let text = result.content.to_text();
+        let tool = result.name.as_ref().map_or_else(|| "tool".to_owned(), |name| visible(name.as_str()));
+        self.0.attendant.screen.gap();
+        self.0.note(&format!("{tool}, {}:", quantity(text.lines().count(), "line")));
+        for line in text.lines() {
+            output::say(&format!("{FRAME}{}", visible(line)));
         }
     }
 

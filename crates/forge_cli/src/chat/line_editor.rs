@@ -4,13 +4,12 @@
 use std::borrow::Cow;
 use std::io::{BufRead as _, Write as _};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reedline::{
     Color, ColumnarMenu, Completer, CompletionResult, DefaultHinter, EditCommand, Emacs, FileBackedHistory,
-    Highlighter, Hinter, History, KeyCode, KeyModifiers, MenuBuilder, Prompt, PromptEditMode,
+    Highlighter, Hinter, History, HistoryItem, KeyCode, KeyModifiers, MenuBuilder, Prompt, PromptEditMode,
     PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, StyledText, ValidationResult,
     Validator, default_emacs_keybindings,
 };
@@ -47,6 +46,11 @@ pub(super) enum Line {
     Interrupted {
         was_empty: bool,
     },
+    /// A message with the mark of a pasted text that is not known any more.
+    Lost {
+        text: String,
+        mark: String,
+    },
     /// The key for the next mode; what is typed stays.
     Mode,
     /// Ctrl-D, or the end of the input.
@@ -63,10 +67,22 @@ struct Request {
     right: String,
 }
 
+/// The line that is being typed, as the terminal shows it.
+#[derive(Clone, Default)]
+struct LineNow(Arc<Mutex<String>>);
+
+impl LineNow {
+    fn lock(&self) -> MutexGuard<'_, String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A reader of lines.
 pub(super) struct LineEditor {
     requests: Sender<Request>,
     lines: UnboundedReceiver<Line>,
+    line_now: LineNow,
+    history: Option<PathBuf>,
 }
 
 impl LineEditor {
@@ -74,11 +90,33 @@ impl LineEditor {
     pub(super) fn start(manner: Manner) -> Self {
         let (requests, asked) = channel();
         let (read, lines) = unbounded_channel();
+        let line_now = LineNow::default();
+        let noted = line_now.clone();
+        let history = match &manner {
+            Manner::Edited { history, .. } => history.clone(),
+            Manner::Plain => None,
+        };
         std::thread::spawn(move || match manner {
-            Manner::Edited { history, known, paint } => edit(&asked, &read, history, known, paint),
+            Manner::Edited { history, known, paint } => edit(&asked, &read, history, known, paint, &noted),
             Manner::Plain => take_lines(&asked, &read),
         });
-        Self { requests, lines }
+        Self { requests, lines, line_now, history }
+    }
+
+    /// Returns the line that is being typed, as the terminal shows it.
+    pub(super) fn line_now(&self) -> String {
+        self.line_now.lock().clone()
+    }
+
+    /// Adds a text to the history that was not entered at the prompt.
+    pub(super) fn remember(&self, text: &str) {
+        if let Some(mut history) = self.history.clone().and_then(open_history)
+            && !text.trim().is_empty()
+        {
+            // What cannot be remembered is not worth a word.
+            let _ = history.save(HistoryItem::from_command_line(text));
+            let _ = history.sync();
+        }
     }
 
     /// Reads the next line, which starts with `typed`; `right` is shown at its right.
@@ -115,10 +153,10 @@ fn edit(
     history: Option<PathBuf>,
     known: KnownNames,
     paint: Paint,
+    line_now: &LineNow,
 ) {
-    let is_empty = Arc::new(AtomicBool::new(true));
     let pastes = Pastes::default();
-    let mut editor = editor(history, known, paint, &is_empty, &pastes);
+    let mut editor = editor(history, known, paint, line_now, &pastes);
     while let Ok(Request { typed, right }) = asked.recv() {
         if !typed.is_empty() {
             editor.run_edit_commands(&[EditCommand::InsertString(typed)]);
@@ -128,12 +166,16 @@ fn edit(
         let line = loop {
             match editor.read_line(&ask) {
                 Ok(Signal::Success(text)) => {
-                    break Line::Entered(pastes.unfold(&text.replace("\\\n", "\n")));
+                    let text = text.replace("\\\n", "\n");
+                    break match pastes.unfold(&text) {
+                        Ok(whole) => Line::Entered(whole),
+                        Err(mark) => Line::Lost { text, mark },
+                    };
                 }
                 Ok(Signal::HostCommand(command)) if command == SUSPEND => terminal::suspend(),
                 Ok(Signal::HostCommand(_)) => break Line::Mode,
                 Ok(Signal::CtrlC) => {
-                    break Line::Interrupted { was_empty: is_empty.load(Ordering::Relaxed) };
+                    break Line::Interrupted { was_empty: line_now.lock().is_empty() };
                 }
                 Ok(_) => break Line::End,
                 // A terminal that is slow or far away did not tell in two seconds where its cursor is.
@@ -153,7 +195,7 @@ fn editor(
     history: Option<PathBuf>,
     known: KnownNames,
     paint: Paint,
-    is_empty: &Arc<AtomicBool>,
+    line_now: &LineNow,
     pastes: &Pastes,
 ) -> Reedline {
     let mut keys = default_emacs_keybindings();
@@ -184,7 +226,7 @@ fn editor(
     };
     let menu = ColumnarMenu::default()
         .with_name(MENU)
-        .with_marker(PROMPT)
+        .with_marker("")
         .with_columns(1)
         .with_text_style(Color::Default.normal())
         .with_description_text_style(quiet)
@@ -201,7 +243,7 @@ fn editor(
             hint: String::new(),
             paint,
         }))
-        .with_highlighter(Box::new(Colours { is_empty: Arc::clone(is_empty) }))
+        .with_highlighter(Box::new(Colours { line_now: line_now.clone() }))
         .with_validator(Box::new(GoesOn))
         .with_transient_prompt(Box::new(Ask { right: String::new() }))
         .use_bracketed_paste(true)
@@ -224,8 +266,9 @@ struct Ask {
 }
 
 impl Prompt for Ask {
+    /// The whole mark: without a left part, the right one is drawn over what is typed.
     fn render_prompt_left(&self) -> Cow<'_, str> {
-        Cow::Borrowed("")
+        Cow::Borrowed(PROMPT)
     }
 
     fn render_prompt_right(&self) -> Cow<'_, str> {
@@ -233,7 +276,7 @@ impl Prompt for Ask {
     }
 
     fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
-        Cow::Borrowed(PROMPT)
+        Cow::Borrowed("")
     }
 
     fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
@@ -242,6 +285,10 @@ impl Prompt for Ask {
 
     fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
         Cow::Owned(format!("search `{}` › ", search.term))
+    }
+
+    fn get_prompt_color(&self) -> Color {
+        Color::Cyan
     }
 
     fn get_indicator_color(&self) -> Color {
@@ -313,14 +360,14 @@ impl Hinter for Hints {
     }
 }
 
-/// A highlighter of commands, which also notes whether the line is empty.
+/// A highlighter of commands, which also notes the line.
 struct Colours {
-    is_empty: Arc<AtomicBool>,
+    line_now: LineNow,
 }
 
 impl Highlighter for Colours {
     fn highlight(&self, line: &str, _: usize) -> StyledText {
-        self.is_empty.store(line.is_empty(), Ordering::Relaxed);
+        line.clone_into(&mut self.line_now.lock());
         let end = line.find(char::is_whitespace).unwrap_or(line.len());
         let (word, rest) = line.split_at(end);
         let is_command = COMMANDS.iter().any(|listed| listed.word == word);

@@ -15,6 +15,7 @@ mod canvas;
 mod keyboard;
 mod line_editor;
 mod markdown;
+mod offer;
 mod pastes;
 mod picker;
 mod prompt;
@@ -143,6 +144,7 @@ fn chat_about(first: Option<String>, request: &mut RunRequest) -> anyhow::Result
     // From here on the terminal is as it was found: a second Ctrl-C is a signal again.
     output::set_owner(None);
     drop(taken);
+    session.remember_unsent();
     let was_interrupted = matches!(outcome, Ok(End::Interrupted(_)));
     if was_interrupted {
         // Below the line that was being typed there may be proposals.

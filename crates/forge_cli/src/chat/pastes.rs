@@ -10,6 +10,8 @@ use sha2::{Digest, Sha256};
 /// A text of more lines, or of more characters, is folded.
 const MOST_LINES: usize = 5;
 const MOST_CHARS: usize = 1_000;
+/// The beginning of a mark.
+const MARK: &str = "[pasted ";
 
 /// The pasted texts of a chat, each with its mark.
 #[derive(Clone, Default)]
@@ -35,7 +37,7 @@ impl Pastes {
             1 => quantity(text.chars().count(), "character"),
             n => quantity(n, "line"),
         };
-        let mark = format!("[pasted {size} {:02x}{:02x}]", hash[0], hash[1]);
+        let mark = format!("{MARK}{size} {:02x}{:02x}]", hash[0], hash[1]);
         let mut pastes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if pastes.iter().all(|(known, _)| *known != mark) {
             pastes.push((mark.clone(), text));
@@ -44,8 +46,14 @@ impl Pastes {
     }
 
     /// Returns the message with the pasted texts in the places of their marks.
-    pub(super) fn unfold(&self, message: &str) -> String {
+    ///
+    /// # Errors
+    /// A mark of a text that was pasted into an earlier chat, and is not known any more.
+    pub(super) fn unfold(&self, message: &str) -> Result<String, String> {
         let pastes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mark) = marks(message).find(|mark| pastes.iter().all(|(known, _)| known != mark)) {
+            return Err(mark.to_owned());
+        }
         let mut unfolded = String::new();
         let mut rest = message;
         // A pasted text may have the mark of another one in it, which is left as it is.
@@ -54,8 +62,25 @@ impl Pastes {
             unfolded.push_str(text);
             rest = &rest[at + mark.len()..];
         }
-        unfolded + rest
+        Ok(unfolded + rest)
     }
+}
+
+/// Returns the marks in a message, by their form.
+fn marks(message: &str) -> impl Iterator<Item = &str> {
+    let is_mark = |inner: &str| {
+        let words: Vec<&str> = inner.split(' ').collect();
+        let &[size, unit, hash] = words.as_slice() else { return false };
+        size.chars().all(|c| c.is_ascii_digit() || c == ',')
+            && matches!(unit, "line" | "lines" | "character" | "characters")
+            && hash.len() == 4
+            && hash.chars().all(|c| c.is_ascii_hexdigit())
+    };
+    message.match_indices(MARK).filter_map(move |(at, _)| {
+        let inner = &message[at + MARK.len()..];
+        let end = inner.find(']').filter(|end| is_mark(&inner[..*end]))?;
+        Some(&message[at..at + MARK.len() + end + 1])
+    })
 }
 
 fn first_mark<'p>(text: &str, pastes: &'p [(String, String)]) -> Option<(usize, &'p str, &'p str)> {
@@ -106,7 +131,11 @@ mod tests {
         assert_eq!(pastes.fold(&long), mark);
         let message = format!("see {mark} and {other}");
         let expected = format!("see {long} and {mark}{}", "x".repeat(1_000));
-        assert_eq!(pastes.unfold(&message), expected);
-        assert_eq!(Pastes::default().unfold(&mark), mark);
+        assert_eq!(pastes.unfold(&message), Ok(expected));
+        // The history has the mark alone.
+        assert_eq!(Pastes::default().unfold(&format!("x {mark}")), Err(mark));
+        for text in ["[pasted 3 lines]", "[pasted some lines ab12]", "[pasted "] {
+            assert_eq!(pastes.unfold(text).as_deref(), Ok(text));
+        }
     }
 }

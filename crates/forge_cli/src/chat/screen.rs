@@ -43,8 +43,10 @@ const THOUGHT_LINES: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Nothing,
-    /// The work is to be stopped.
+    /// The work is to be stopped, and the chat ends if that is wanted twice.
     Stop,
+    /// The work is to be stopped, and the chat continues in any case.
+    Pause,
     /// The next mode is wanted.
     Mode,
 }
@@ -256,7 +258,8 @@ impl Screen {
         match key {
             Key::Interrupt => return Wanted::Stop,
             Key::Mode => return Wanted::Mode,
-            key if drawn.answer_by(key) => {}
+            Key::Escape if drawn.question.is_none() => return Wanted::Pause,
+            key if drawn.goes_to_line(key) || drawn.answer_by(key) => {}
             Key::EndOfInput if drawn.question.as_ref().is_some_and(|question| question.typed.is_empty()) => {
                 drawn.question = None;
             }
@@ -317,8 +320,9 @@ impl Screen {
         let mut lines: Vec<String> = lines.iter().flat_map(broken).collect();
         // Where it is long, nothing would be left to type in.
         let mut prompt = prompt;
-        // Someone who is in the middle of a line must not answer by its next letter.
-        let keys = if drawn.typed.is_empty() { option_keys(prompt) } else { Vec::new() };
+        let keys = option_keys(prompt);
+        // Someone who is in the middle of a line must not answer by its next letters.
+        let is_after_line = !drawn.typed.is_empty();
         if prompt.len() > LONG {
             let (options, mark) = prompt.rsplit_once(' ').unwrap_or(("", prompt));
             lines.extend(wrap(&format!("  {options}"), columns).lines().map(str::to_owned));
@@ -326,7 +330,7 @@ impl Screen {
         }
         drawn.print(lines);
         let prompt = prompt.to_owned();
-        drawn.question = Some(OpenQuestion { prompt, typed: Typed::default(), keys, answer });
+        drawn.question = Some(OpenQuestion { prompt, typed: Typed::default(), keys, is_after_line, answer });
         drawn.activity.since = Instant::now();
         drawn.refresh();
         answered
@@ -346,6 +350,20 @@ impl Screen {
 }
 
 impl Drawn {
+    /// Types a key into the line that was begun before the open question, until that is entered, emptied, or
+    /// kept for later; returns false if the key is not for it.
+    fn goes_to_line(&mut self, key: &Key) -> bool {
+        let is_for_line = !matches!(key, Key::Resized | Key::Redraw | Key::EndOfInput);
+        let Some(question) = self.question.as_mut().filter(|question| question.is_after_line && is_for_line)
+        else {
+            return false;
+        };
+        let entered = self.typed.press(key);
+        question.is_after_line = *key != Key::Escape && !self.typed.is_empty();
+        self.queue.extend(entered.filter(|text| !text.trim().is_empty()));
+        true
+    }
+
     /// Answers the open question by a single key; returns false if the key is not an answer.
     fn answer_by(&mut self, key: &Key) -> bool {
         let is_open = |question: &OpenQuestion| !question.keys.is_empty() && question.typed.is_empty();
@@ -508,11 +526,17 @@ mod tests {
         screen.begin(Doing::Asking);
         screen.press(&Key::Text("ahead".to_owned()));
         let mut answer = screen.ask(&["? may it".to_owned()], "[y] yes  [n] no or why not >");
+        // A line that was begun is typed to its end, or kept for later.
         screen.press(&Key::Text("y".to_owned()));
-        let expected =
-            "? may it\n  [y] yes  [n] no or why not\n\n⠋ waiting for your answer · Ctrl-C stops\n> y";
+        let expected = "? may it\n  [y] yes  [n] no or why not\n\n⠋ to answer, end your line: Enter sends it, \
+                        Esc keeps it\n› aheady";
         assert_eq!(terminal.shows(), expected);
-        screen.press(&Key::Enter);
+        screen.press(&Key::Backspace);
+        screen.press(&Key::Escape);
+        let expected =
+            "? may it\n  [y] yes  [n] no or why not\n\n⠋ waiting for your answer · Ctrl-C stops\n>";
+        assert_eq!(terminal.shows(), expected);
+        screen.press(&Key::Text("y".to_owned()));
         assert_eq!(answer.try_recv().as_deref(), Ok("y"));
         assert!(
             terminal.shows().ends_with("waiting for the model · Ctrl-C stops\n› ahead"),

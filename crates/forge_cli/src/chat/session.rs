@@ -1,22 +1,24 @@
 //! A chat from its first prompt to its end.
 
 use console::style;
-use forge_app::{Checkpointing, History, Orchestrator, Resume, RunReport, Scope, select};
+use forge_app::{Checkpointing, History, Orchestrator, Resume, RunError, RunReport, Scope, select};
 use forge_domain::{
-    AgentId, Body, CallScope, ContextMessage, Event, LineWatcher, Message, Mode, TASK_EVENT, ToolCall,
-    ToolName, quantity,
+    AgentId, Body, CallScope, ContextMessage, Event, LineWatcher, Message, Mode, ProviderError, TASK_EVENT,
+    ToolCall, ToolName, quantity,
 };
 
 use super::attendant::{Attendant, Attended};
 use super::command::{ChatCommand, Input};
 use super::line_editor::{Line, LineEditor};
+use super::offer::{Plan, Rest, offer_plan, offer_rest};
 use super::resumption::pick_run;
+use super::screen::Screen;
 use super::status::{Doing, mode_words};
 use super::stops::Stop;
 use crate::arguments::Source;
 use crate::output::line_wrap::FRAME;
 use crate::run::{
-    Attached, Interruption, PLAN_APPROVAL, RunView, attach_files, explain, may_be_plan, refuse_elsewhere,
+    Attached, Interruption, PLAN_APPROVAL, RunView, attach_files, explain, may_be_plan, refuse_unavailable,
     restore,
 };
 #[cfg(unix)]
@@ -76,6 +78,36 @@ enum TurnStart {
     Rest,
 }
 
+/// Checks whether the same message would be refused again.
+const fn is_refusal(error: &RunError) -> bool {
+    matches!(
+        error,
+        RunError::Provider(ProviderError::InvalidRequest { .. } | ProviderError::Unsendable { .. })
+            | RunError::NoImages { .. }
+    )
+}
+
+/// Shows the last exchange of messages.
+fn show_last_exchange(orchestrator: &Orchestrator, screen: &Screen) {
+    let active = orchestrator.active().map(AgentId::as_str);
+    let Some(conversation) = active.and_then(|id| orchestrator.conversation(id)) else { return };
+    // Only these are read: what lies before them stays packed.
+    let messages: Vec<&ContextMessage> = conversation.messages().collect();
+    let Some(asked) = messages.iter().rposition(|message| message.starts_turn()) else { return };
+    let question = messages[asked].message().to_text();
+    let mut lines: Vec<&str> = question.lines().take(3).collect();
+    if question.lines().count() > lines.len() {
+        lines.push("…");
+    }
+    screen.echo(&lines.join("\n"));
+    let answers = messages[asked..].iter().rev().map(|message| message.message());
+    let is_answer = |body: &Body| matches!(body, Body::Assistant { .. });
+    let answer = answers.filter(|message| is_answer(&message.body)).map(Message::to_text);
+    if let Some(answer) = answer.into_iter().find(|text| !text.trim().is_empty()) {
+        screen.excerpt(&answer, RECALLED);
+    }
+}
+
 impl ChatSession<'_> {
     /// Chats until the user leaves or an interruption ends it.
     pub(super) async fn chat(
@@ -88,7 +120,7 @@ impl ChatSession<'_> {
             let agent = self.agent.as_deref();
             history.begin(&mut self.orchestrator, agent).await.map_err(explain)?;
             self.count();
-            self.show_last_exchange();
+            show_last_exchange(&self.orchestrator, &self.attendant.screen);
         }
         if let Some(resume) = resume
             && let Some(end) = self.resume(&resume, first.is_none()).await?
@@ -105,6 +137,7 @@ impl ChatSession<'_> {
             let text = match self.attendant.screen.next_in_queue() {
                 Some(text) => {
                     self.attendant.screen.echo(&text);
+                    self.editor.remember(&text);
                     text
                 }
                 None => match self.line().await? {
@@ -164,12 +197,20 @@ impl ChatSession<'_> {
             screen.begin_line();
             let line = tokio::select! {
                 line = self.editor.read(typed, right) => line,
-                Some(signal) = self.attendant.signals.recv() => return Ok(Err(End::Interrupted(signal))),
+                Some(signal) = self.attendant.signals.recv() => {
+                    self.typed = self.editor.line_now();
+                    return Ok(Err(End::Interrupted(signal)));
+                }
             };
             screen.end_line();
             let now = self.attendant.now();
             let stop = match line {
                 Line::Entered(text) => return Ok(Ok(text)),
+                Line::Lost { text, mark } => {
+                    self.note(&format!("{mark} was pasted into an earlier chat: paste the text again"));
+                    self.typed = text;
+                    continue;
+                }
                 Line::Mode => {
                     self.attendant.next_mode().await;
                     is_same_line = true;
@@ -200,37 +241,51 @@ impl ChatSession<'_> {
         let restored = restore(&mut self.orchestrator, resume).await?;
         self.view.show_resume(&restored, is_alone);
         self.count();
-        self.show_last_exchange();
+        show_last_exchange(&self.orchestrator, &self.attendant.screen);
         if restored.is_over || !is_alone {
             return Ok(None);
         }
-        Ok(self.turn(TurnStart::Rest).await)
+        Ok(self.continue_if_wanted().await)
     }
 
-    /// Shows the last exchange of messages.
-    fn show_last_exchange(&self) {
-        let active = self.orchestrator.active().map(AgentId::as_str);
-        let Some(conversation) = active.and_then(|id| self.orchestrator.conversation(id)) else { return };
-        // Only these are read: what lies before them stays packed.
-        let messages: Vec<&ContextMessage> = conversation.messages().collect();
-        let Some(asked) = messages.iter().rposition(|message| message.starts_turn()) else { return };
-        let screen = &self.attendant.screen;
-        let question = messages[asked].message().to_text();
-        let mut lines: Vec<&str> = question.lines().take(3).collect();
-        if question.lines().count() > lines.len() {
-            lines.push("…");
+    /// Continues an unfinished turn if the user wants that.
+    async fn continue_if_wanted(&mut self) -> Option<End> {
+        match offer_rest(&mut self.attendant, &mut self.editor).await {
+            Attended::Done(Rest::Continue) => self.turn(TurnStart::Rest).await,
+            Attended::Done(Rest::Instead(message)) => self.turn(TurnStart::Message(message)).await,
+            Attended::Done(Rest::Leave) | Attended::Stopped => {
+                self.note("nothing was continued: write what to do next, such as \"continue\"");
+                None
+            }
+            Attended::Ended(interruption) => Some(End::Interrupted(interruption)),
         }
-        screen.echo(&lines.join("\n"));
-        let answers = messages[asked..].iter().rev().map(|message| message.message());
-        let is_answer = |body: &Body| matches!(body, Body::Assistant { .. });
-        let answer = answers.filter(|message| is_answer(&message.body)).map(Message::to_text);
-        if let Some(answer) = answer.into_iter().find(|text| !text.trim().is_empty()) {
-            screen.excerpt(&answer, RECALLED);
-        }
+    }
+
+    /// Has the plan that was just given carried out if the user wants that.
+    async fn carry_out_if_wanted(&mut self) -> Option<End> {
+        let mode = match offer_plan(&mut self.attendant, &mut self.editor).await {
+            Attended::Done(Plan::CarryOut(mode)) => mode,
+            Attended::Done(Plan::Change(message)) => return self.turn(TurnStart::Message(message)).await,
+            Attended::Done(Plan::Leave) => {
+                self.note("still planning: Shift-Tab leaves the mode");
+                return None;
+            }
+            Attended::Stopped => return None,
+            Attended::Ended(interruption) => return Some(End::Interrupted(interruption)),
+        };
+        // Only `auto` is ever refused.
+        let _ = self.attendant.conduct.set_mode(mode).await;
+        self.attendant.screen.figures(|figures| figures.mode = mode);
+        self.attendant.screen.echo(PLAN_APPROVAL);
+        self.turn(TurnStart::Message(PLAN_APPROVAL.to_owned())).await
     }
 
     /// Runs one turn; `None` if the chat continues after it.
     async fn turn(&mut self, turn: TurnStart) -> Option<End> {
+        let written = match &turn {
+            TurnStart::Message(message) => Some(message.clone()),
+            TurnStart::Rest => None,
+        };
         let task = match turn {
             TurnStart::Rest => None,
             TurnStart::Message(message) => match attached_images::task(message.clone()) {
@@ -259,7 +314,8 @@ impl ChatSession<'_> {
             };
             let task = match task {
                 Some((task, ran, added)) => {
-                    let value = orchestrator.engine().services().expand(&task.value).await?;
+                    let services = orchestrator.engine().services();
+                    let value = services.expand(&task.value).await.map_err(|error| (false, error.into()))?;
                     Some(Event { value: format!("{ran}{value}{added}"), ..task })
                 }
                 None => None,
@@ -269,49 +325,29 @@ impl ChatSession<'_> {
                 (Some(task), Some(agent)) => orchestrator.wake(agent, &task).await,
                 (Some(task), None) => orchestrator.run(task).await,
             };
-            report.map_err(explain)
+            report.map_err(|error| (is_refusal(&error), explain(error)))
         };
         let outcome = self.attendant.attend(Doing::Preparing, work).await;
         match outcome {
             Attended::Done(Ok(report)) => {
                 let is_planned = may_be_plan(&report);
-                self.take(report);
+                self.report = Some(match self.report.take() {
+                    None => report,
+                    Some(before) => before.then(report),
+                });
                 self.count();
                 if is_planned && self.attendant.conduct.mode() == Mode::Plan {
-                    return Box::pin(self.offer_plan()).await;
+                    return Box::pin(self.carry_out_if_wanted()).await;
                 }
             }
-            Attended::Done(Err(error)) => self.report_failure(&error),
+            Attended::Done(Err((is_refused, error))) => {
+                self.report_failure(&error, written.filter(|_| is_refused)).await;
+            }
             Attended::Stopped => return self.clean_up_after_stop("stopped; what was done is kept").await,
             Attended::Ended(interruption) => return Some(End::Interrupted(interruption)),
         }
         self.count();
         None
-    }
-
-    /// Asks whether the plan that was just given is to be carried out.
-    async fn offer_plan(&mut self) -> Option<End> {
-        const PROMPT: &str = "[y] yes, edit freely  [a] yes, but ask  [n] keep planning  [Space] change it >";
-        let answer = self.attendant.screen.question("? Carry out this plan?", PROMPT);
-        let answer = match self.attendant.attend_answer(answer).await {
-            Attended::Done(answer) => answer.unwrap_or_default(),
-            Attended::Stopped => return None,
-            Attended::Ended(interruption) => return Some(End::Interrupted(interruption)),
-        };
-        let mode = match answer.to_lowercase().as_str() {
-            "y" | "yes" => Mode::Edits,
-            "a" => Mode::Ask,
-            "" | "n" | "no" => {
-                self.note("still planning: Shift-Tab leaves the mode");
-                return None;
-            }
-            _ => return self.turn(TurnStart::Message(answer)).await,
-        };
-        // Only `auto` is ever refused.
-        let _ = self.attendant.conduct.set_mode(mode).await;
-        self.attendant.screen.figures(|figures| figures.mode = mode);
-        self.attendant.screen.echo(PLAN_APPROVAL);
-        self.turn(TurnStart::Message(PLAN_APPROVAL.to_owned())).await
     }
 
     /// Runs the user's own command with the tool for commands, and keeps what it printed for the next
@@ -381,7 +417,12 @@ impl ChatSession<'_> {
             }
         };
         let which = which?;
-        match refuse_elsewhere(store, &which).await {
+        let own = self.orchestrator.checkpoints().map(|tally| tally.run);
+        if own.as_ref().is_some_and(|own| own.as_str() == which) {
+            self.note("that is this run");
+            return None;
+        }
+        match refuse_unavailable(store, &which, own.as_ref()).await {
             Ok(()) => Some(End::Again(Next::Resumed(which))),
             Err(error) => {
                 failure::say(&error);
@@ -390,17 +431,27 @@ impl ChatSession<'_> {
         }
     }
 
-    fn take(&mut self, report: RunReport) {
-        self.report = Some(match self.report.take() {
-            None => report,
-            Some(before) => before.then(report),
-        });
+    /// Reports why a turn failed. Waiting messages go back to the input, as the user may want to change them.
+    /// So does the message that the provider `refused`: in the conversation, it would be refused with every
+    /// later one.
+    async fn report_failure(&mut self, error: &anyhow::Error, refused: Option<String>) {
+        failure::say(error);
+        let mut typed = vec![self.attendant.screen.take_typed()];
+        if let Some(refused) = refused
+            && self.orchestrator.withdraw().await
+        {
+            self.note("the message is in the input line again, and the conversation is without it");
+            typed.insert(0, refused);
+        }
+        typed.retain(|text| !text.is_empty());
+        self.typed = typed.join("\n");
     }
 
-    /// Reports why a turn failed. Waiting messages go back to the input, as the user may want to change them.
-    fn report_failure(&mut self, error: &anyhow::Error) {
-        failure::say(error);
-        self.typed = self.attendant.screen.take_typed();
+    /// Adds what was typed and not sent to the history, where a later chat finds it.
+    pub(super) fn remember_unsent(&mut self) {
+        for text in [std::mem::take(&mut self.typed), self.attendant.screen.take_typed()] {
+            self.editor.remember(&text);
+        }
     }
 
     /// Restores a complete state after an action was stopped.

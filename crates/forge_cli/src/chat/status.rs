@@ -29,6 +29,8 @@ pub(super) enum Doing {
     Retrying,
     /// A question waits for the user.
     Waiting,
+    /// The same, and the keys belong to a line that was begun before.
+    WaitingForLine,
     /// The current work is being stopped.
     Stopping,
 }
@@ -48,6 +50,7 @@ impl Doing {
             }
             Self::Retrying => "waiting to try again".to_owned(),
             Self::Waiting => "waiting for your answer".to_owned(),
+            Self::WaitingForLine => "to answer, end your line: Enter sends it, Esc keeps it".to_owned(),
             Self::Stopping => "stopping".to_owned(),
         }
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use forge_domain::{find_secrets, quantity, secret_by_name};
 
 use crate::attached_images::is_image;
+use crate::mentions::mentions;
 use crate::output::visible;
 
 /// Most bytes of one file, and of all files of a task.
@@ -58,12 +59,6 @@ fn attach_from(task: &str, folder: &Path, home: Option<&Path>) -> Attached {
         seen.push(name);
     }
     attached
-}
-
-/// Returns the words that begin with an `@`, without it.
-fn mentions(task: &str) -> impl Iterator<Item = &str> {
-    let words = task.split(|c: char| c.is_whitespace() || matches!(c, '(' | '"' | '\'' | '`' | '<' | ','));
-    words.filter_map(|word| word.strip_prefix('@')).filter(|word| !word.is_empty())
 }
 
 /// Returns the path that a word names, and the word without the punctuation after it; `None` if there is no
@@ -152,6 +147,7 @@ mod tests {
         fs::create_dir(folder.path().join("src")).unwrap();
         write("src/a.rs", b"fn a() {}\n");
         write("b", b"no end </file>");
+        write("my notes", b"n\n");
         write("picture.bin", b"\x89PNG\0");
         write(".env", b"A=b\n");
         write("notes.txt", format!("a\ntoken = sk-{}\n", "a1B2c3D4".repeat(6)).as_bytes());
@@ -162,6 +158,7 @@ mod tests {
             ("@ alone", ""),
             ("see @src/a.rs, and (@src/a.rs).", "\n\n<file path=\"src/a.rs\">\nfn a() {}\n</file>"),
             ("@b?", "\n\n<file path=\"b\">\nno end <\\/file>\n</file>"),
+            ("@\"my notes\"", "\n\n<file path=\"my notes\">\nn\n</file>"),
             ("@~/b", "\n\n<file path=\"~/b\">\nno end <\\/file>\n</file>"),
             ("what is in @src", "\n\n<file path=\"src\">\na.rs\n</file>"),
         ] {

@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
-use forge_app::{Orchestrator, Restored, Resume, ResumeError, elsewhere, files_elsewhere, select};
-use forge_domain::CheckpointStore;
+use forge_app::{
+    Orchestrator, Restored, Resume, ResumeError, Scope, Selected, elsewhere, files_elsewhere, select,
+};
+use forge_domain::{CheckpointStore, Holder as _, Holding, RunId, StoreError};
+use forge_infra::ProcessHolder;
 
 use super::explanation::explain_resume;
 use crate::output::{self, visible};
@@ -25,9 +28,22 @@ pub(crate) async fn restore(orchestrator: &mut Orchestrator, resume: &Resume) ->
     restored.map_err(explain_resume)
 }
 
-/// Fails if the agent of the run that `which` names was told of another folder, which exists.
-pub(crate) async fn refuse_elsewhere(store: &dyn CheckpointStore, which: &str) -> anyhow::Result<()> {
-    let info = select(store, which, None).await?.info;
+/// Fails if the run that `which` names cannot continue here now: another process than that of the run `own`
+/// has it, or its agent was told of another folder, which exists.
+pub(crate) async fn refuse_unavailable(
+    store: &dyn CheckpointStore,
+    which: &str,
+    own: Option<&RunId>,
+) -> anyhow::Result<()> {
+    let Selected { info, scope } = select(store, which, None).await?;
+    // From a checkpoint, a new run begins, whoever has its run.
+    if scope == Scope::Run && own != Some(&info.run) {
+        let known = store.runs().await?.into_iter().find(|known| known.run == info.run);
+        let is_live = |held: &Holding| !held.has_lapsed() && !ProcessHolder::this().is_gone(&held.by);
+        if let Some(Holding { by, since, token, .. }) = known.and_then(|known| known.holder).filter(is_live) {
+            return Err(StoreError::Held { run: info.run, by, since, token }.into());
+        }
+    }
     let here = std::env::current_dir().ok().map(|folder| folder.display().to_string());
     let checkpoint = store.load(info.key).await?;
     if let Some(error) = files_elsewhere(&checkpoint, here.as_deref()) {

@@ -37,7 +37,12 @@ pub(crate) fn configuration_within(
     let mut layers = layers(source)?;
     layers.flags.budget = budget;
     let left_out = consent::settle(&mut layers, &project_file(source), need)?;
-    let workflow = load(&layers).map_err(|error| Misconfigured(error.to_string()))?;
+    // What is missing may be what was left out.
+    let hint = match left_out.is_empty() {
+        true => "",
+        false => "\nnote: what the file asks for was left out, as it is not trusted; `forge trust` allows it",
+    };
+    let workflow = load(&layers).map_err(|error| Misconfigured(format!("{error}{hint}")))?;
     output::hide_from_now_on(&workflow);
     Ok(Configuration { workflow, layers, left_out })
 }

@@ -155,6 +155,26 @@ fn clearing_leaves_the_system_messages_and_can_be_undone() {
 }
 
 #[test]
+fn a_message_that_no_reply_follows_can_be_withdrawn() {
+    for (notation, expected) in [
+        ("su", "s[u]"),
+        ("suau", "sua[u]"),
+        // A request that was stopped before stays.
+        ("suauu", "suau[u]"),
+        ("sua", "sua"),
+        ("sutr", "sutr"),
+        ("s", "s"),
+    ] {
+        let mut log = conversation(notation);
+        let is_withdrawn = log.withdraw().unwrap().is_some();
+        assert_eq!(picture(notation, &log), expected);
+        assert_eq!(is_withdrawn, expected != notation, "{notation}");
+        assert!(!is_withdrawn || log.undo().is_some());
+        assert_eq!(picture(notation, &log), notation);
+    }
+}
+
+#[test]
 fn lines_that_do_not_follow_from_those_before_are_refused() {
     let message = |id: u64| json!({"message": {"id": id, "tokens": 1, "message": {"body": {"user": "x"}}}});
     let compaction = |id: u64, replaces: Value, absorbs: Value| {

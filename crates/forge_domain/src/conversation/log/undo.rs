@@ -35,7 +35,27 @@ impl Conversation {
         if kept.len() == self.view.messages().len() {
             return Ok(None);
         }
-        let cleared = Context::new(kept, self.view.next_id(), self.view.revision());
-        self.record(&cleared).map(Some)
+        self.keep(kept).map(Some)
+    }
+
+    /// Takes the latest user message, which no reply follows, out of the view, with the notes before it, as a
+    /// compaction that can be undone. `None` if a reply follows it.
+    ///
+    /// # Errors
+    /// [`RecordError`] as of [`Self::record`].
+    pub fn withdraw(&mut self) -> Result<Option<&CompactionEntry>, RecordError> {
+        let messages = self.view.messages();
+        let is_note = |message: &ContextMessage| message.message().note_by().is_some();
+        let latest = messages.iter().rposition(|message| !is_note(message));
+        let Some(latest) = latest.filter(|at| messages[*at].starts_turn()) else { return Ok(None) };
+        let kept = messages[..latest].iter().rposition(|message| !is_note(message)).map_or(0, |at| at + 1);
+        let kept = messages[..kept].to_vec();
+        self.keep(kept).map(Some)
+    }
+
+    /// Reduces the view to `kept`, which are messages of it.
+    fn keep(&mut self, kept: Vec<ContextMessage>) -> Result<&CompactionEntry, RecordError> {
+        let kept = Context::new(kept, self.view.next_id(), self.view.revision());
+        self.record(&kept)
     }
 }
