@@ -15,13 +15,12 @@ use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
 use crate::TranscriptError;
+use crate::codec::{MOST_UNPACKED, too_large};
 use crate::fields::Fields;
 use crate::foreign::{Foreign, with_way};
 use crate::json_text::parse;
 
 const NOT_INSPECT: Foreign = with_way("a ZIP archive that is not a log of Inspect", "unpack it first");
-/// The most bytes of all entries that are read: an archive may claim any size.
-const MOST_UNPACKED: u64 = 8 << 30;
 /// The fields of a sample that repeat its messages, or are put into them.
 const LEFT_OUT: [&str; 6] = ["messages", "message_refs", "events", "events_data", "attachments", "store"];
 /// The beginning of a text that stands for an attachment.
@@ -55,7 +54,7 @@ struct Archive<'b> {
     zip: ZipArchive<Cursor<&'b [u8]>>,
     /// The names of its entries.
     names: Vec<String>,
-    /// The bytes that may still be read.
+    /// The bytes of all entries that may still be read.
     left: u64,
 }
 
@@ -94,10 +93,7 @@ impl<'b> Archive<'b> {
         } else {
             self.zip.by_index(place).map_err(fault)?.take(self.left + 1).read_to_end(&mut bytes)?;
         }
-        self.left = self
-            .left
-            .checked_sub(bytes.len() as u64)
-            .ok_or_else(|| io::Error::other("it holds more than 8 GiB"))?;
+        self.left = self.left.checked_sub(bytes.len() as u64).ok_or_else(too_large)?;
         String::from_utf8(bytes).map_err(|_| io::Error::other(format!("{name} is not text")))
     }
 

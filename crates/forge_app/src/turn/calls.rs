@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use forge_domain::{
     ASSUMED_WINDOW, ActionConsent, Agent, Awaited, AwaitedRequest, CallEdit, CallScope, ConsentRequest,
-    Conversation, Event, FileChange, HookEvent, HookPoint, Mode, Permission, PostToolCall, PreToolCall,
-    Reach, ResultEdit, Subject, Tokens, ToolCall, ToolName, ToolResult, Verdict,
+    Conversation, Event, FileChange, HookEvent, HookPoint, Permission, PostToolCall, PreToolCall, Reach,
+    ResultEdit, Subject, Tokens, ToolCall, ToolName, ToolResult, Verdict,
 };
 use futures::FutureExt;
 use futures::channel::mpsc::UnboundedSender;
@@ -53,6 +53,14 @@ pub(super) struct ToolCalls<'t, 'b> {
     pub(super) awaiting: &'t Mutex<BTreeMap<usize, Option<Awaited>>>,
     /// The calls to the model until then.
     pub(super) iterations: usize,
+}
+
+/// The decision of the rules on a call.
+#[derive(Clone, Copy)]
+pub(super) struct Decision {
+    pub(super) permission: Permission,
+    /// True if the mode decided, and no rule.
+    pub(super) is_by_mode: bool,
 }
 
 /// The permission to make a call.
@@ -285,10 +293,15 @@ impl ToolCalls<'_, '_> {
         let verdicts = [&of_call, &of_secrets];
         let strictest = of_call.permission.max(of_secrets.permission);
         let strict = verdicts.into_iter().filter(|verdict| verdict.permission == strictest);
-        let about: Vec<Subject> = strict.flat_map(|verdict| verdict.about.clone()).collect();
+        let (mut about, mut is_by_mode) = (Vec::new(), false);
+        for verdict in strict {
+            about.extend(verdict.about.iter().cloned());
+            is_by_mode |= verdict.is_by(with.mode);
+        }
         let tools = &self.engine.services.tools;
         let preview = async { catch_panic(tools.preview(call)).await.ok().flatten() };
-        let answer = self.answer(call, strictest, &about, preview).await;
+        let decision = Decision { permission: strictest, is_by_mode };
+        let answer = self.answer(call, decision, &about, preview).await;
         let (answer, change) = match answer {
             Ok(answer) => answer,
             Err(NoConsent::Denied(_, why)) => return Err(refusal(call, &about, &why).into()),
@@ -311,7 +324,7 @@ impl ToolCalls<'_, '_> {
         })
     }
 
-    /// Returns the consent to `call` under a permission that comes from the subjects in `about`; asks the
+    /// Returns the consent to `call` under a decision that comes from the subjects in `about`; asks the
     /// user for it if the permission says so, with the change that `preview` finds.
     ///
     /// # Errors
@@ -319,14 +332,14 @@ impl ToolCalls<'_, '_> {
     pub(super) async fn answer(
         &self,
         call: &ToolCall,
-        permission: Permission,
+        decision: Decision,
         about: &[Subject],
         preview: impl Future<Output = Option<FileChange>>,
     ) -> Result<(ActionConsent, Option<FileChange>), NoConsent> {
         let Engine { services, consents, conduct, .. } = self.engine;
-        let answer = match permission {
+        let answer = match decision.permission {
             Permission::Allow => Ok((ActionConsent::NotNeeded, None)),
-            Permission::Deny if self.engine.conduct.mode() == Mode::Plan => {
+            Permission::Deny if decision.is_by_mode => {
                 Err(NoConsent::Denied(DeniedBy::Mode, PLAN_ONLY.to_owned()))
             }
             Permission::Deny => {

@@ -7,7 +7,7 @@ use forge_domain::{
 };
 use serde_json::Value;
 
-use super::calls::{NO_WAY_AROUND, Permit, ToolCalls, consent};
+use super::calls::{Decision, NO_WAY_AROUND, Permit, ToolCalls, consent};
 use crate::actions::{ActionDraft, ActionNumber};
 use crate::engine::NoConsent;
 
@@ -103,7 +103,8 @@ impl ToolCalls<'_, '_> {
         let reach = Reach { usual: Permission::Allow, subjects: secrets.to_vec() };
         let rules = self.engine.services.workflow.rules(self.agent);
         let verdict = rules.decide(&self.engine.conduct.discretion(), &call.name, &reach);
-        match self.answer(call, verdict.permission, secrets, async { None }).await {
+        let decision = Decision { permission: verdict.permission, is_by_mode: false };
+        match self.answer(call, decision, secrets, async { None }).await {
             Ok((answer, _)) => Ok(consent(&verdict, &answer)),
             Err(NoConsent::Denied(_, why)) => Err(why),
             // The call has had its effect: it cannot be made again when the answer comes.

@@ -155,7 +155,7 @@ impl Compaction<'_> {
             Some(edit) => Cow::Owned(edit.applied_to(compact)),
             None => Cow::Borrowed(compact),
         };
-        let services = AgentServices { engine, agent: self.agent };
+        let services = AgentServices::new(engine, self.agent);
         let services = LoggedServices { services: &services, log: self.log };
         let services = self.rehearsal.answering(&services);
         let fit = match self.occasion {

@@ -46,7 +46,7 @@ impl<'a> Turn<'a, '_> {
         let rehearsal = setup.rehearsal.clone();
         engine.events.emit(&RunEvent::Preparing);
         let requests = async move {
-            let services = AgentServices { engine, agent };
+            let services = AgentServices::new(engine, agent);
             let services = LoggedServices { services: &services, log: &expected };
             let services = rehearsal.asking(&services);
             compactor.rehearse(&limits.compact, expected.view(), &limits.budget, &services).await;

@@ -180,7 +180,7 @@ impl<'a> Turn<'a, '_> {
         Ok(())
     }
 
-    /// Adds what a call usage_of_call to the report, as the provider reported it, and to the ledger.
+    /// Adds what a call used to the report, as the provider reported it, and to the ledger.
     fn book(&mut self, sent: Tokens, answer: &Result<Reply, Unanswered>) {
         let (reported, reply) = match answer {
             Ok(reply) => (reply.usage, Some(&reply.message)),

@@ -5,6 +5,9 @@ use reedline::LineBuffer;
 
 use crate::output::visible;
 
+/// The most characters that share one column: letters with their marks, and emoji with what joins them.
+const MOST_CHARS_OF_COLUMN: usize = 4;
+
 /// A key, by its effect on a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Key {
@@ -101,7 +104,11 @@ impl Typed {
         let (before, rest) = self.0.get_buffer().split_at(self.0.insertion_point());
         let (at, behind) = rest.split_at(self.0.grapheme_right_index() - before.len());
         let at = if at.is_empty() { " ".to_owned() } else { shown(at) };
-        let (mut before, mut behind) = (shown(before), shown(behind));
+        // A pasted text may be long, and this is done for each frame.
+        let most = width.saturating_mul(MOST_CHARS_OF_COLUMN).max(1);
+        let from = before.char_indices().rev().nth(most - 1).map_or(0, |(at, _)| at);
+        let to = behind.char_indices().nth(most).map_or(behind.len(), |(at, _)| at);
+        let (mut before, mut behind) = (shown(&before[from..]), shown(&behind[..to]));
         let room = width.saturating_sub(measure_text_width(&at));
         let kept_behind = measure_text_width(&behind).min(room / 3);
         while measure_text_width(&before) > room - kept_behind {

@@ -13,7 +13,7 @@ pub(super) enum Rest {
     Continue,
     /// Nothing happens.
     Leave,
-    /// This message comes in its place.
+    /// This message, or command, comes in its place.
     Instead(String),
 }
 
@@ -24,7 +24,7 @@ pub(super) enum Plan {
     CarryOut(Mode),
     /// The planning goes on.
     Leave,
-    /// It is to be changed like this.
+    /// This message comes first, such as what to change, or this command.
     Change(String),
 }
 

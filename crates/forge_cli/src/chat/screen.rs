@@ -165,7 +165,7 @@ impl Screen {
         self.gap();
         let mut drawn = self.lock();
         let (paint, columns) = (drawn.canvas.paint, usize::from((drawn.canvas.size)().0));
-        let lines = fold_paste(text, columns.saturating_sub(2).max(1), most);
+        let lines = fold_thought(text, columns.saturating_sub(2).max(1), most);
         let lines =
             lines.into_iter().map(|line| paint_spans(&[Span::new(format!("  {line}"), Tone::QUIET)], paint));
         let lines = lines.collect();
@@ -411,8 +411,8 @@ impl output::Owner for Screen {
     }
 }
 
-/// Returns at most `most` lines of `text`, wrapped, and how many more there are.
-fn fold_paste(text: &str, columns: usize, most: usize) -> Vec<String> {
+/// Returns the first `most` lines of a thought, wrapped, and a line that counts the rest.
+fn fold_thought(text: &str, columns: usize, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = wrap(&harmless(text), columns).lines().map(str::to_owned).collect();
     let more = lines.len().saturating_sub(most);
     if more > 0 {
@@ -443,8 +443,8 @@ mod tests {
 
     #[test]
     fn long_thinking_is_folded() {
-        assert_eq!(fold_paste("a\nb", 10, 3), ["a", "b"]);
-        let lines = fold_paste("one two three four five", 10, 1);
+        assert_eq!(fold_thought("a\nb", 10, 3), ["a", "b"]);
+        let lines = fold_thought("one two three four five", 10, 1);
         assert_eq!(lines, ["one two", "… 2 lines more; /thinking shows all"]);
     }
 

@@ -252,7 +252,7 @@ impl ChatSession<'_> {
     async fn continue_if_wanted(&mut self) -> Option<End> {
         match offer_rest(&mut self.attendant, &mut self.editor).await {
             Attended::Done(Rest::Continue) => self.turn(TurnStart::Rest).await,
-            Attended::Done(Rest::Instead(message)) => self.turn(TurnStart::Message(message)).await,
+            Attended::Done(Rest::Instead(input)) => Box::pin(self.handle_input(&input)).await,
             Attended::Done(Rest::Leave) | Attended::Stopped => {
                 self.note("nothing was continued: write what to do next, such as \"continue\"");
                 None
@@ -265,7 +265,7 @@ impl ChatSession<'_> {
     async fn carry_out_if_wanted(&mut self) -> Option<End> {
         let mode = match offer_plan(&mut self.attendant, &mut self.editor).await {
             Attended::Done(Plan::CarryOut(mode)) => mode,
-            Attended::Done(Plan::Change(message)) => return self.turn(TurnStart::Message(message)).await,
+            Attended::Done(Plan::Change(input)) => return Box::pin(self.handle_input(&input)).await,
             Attended::Done(Plan::Leave) => {
                 self.note("still planning: Shift-Tab leaves the mode");
                 return None;

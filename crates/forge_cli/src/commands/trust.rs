@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use forge_services::workflow::{Layers, load};
+use forge_services::workflow::load;
 use serde_json::{Value, json};
 
-use crate::arguments::JsonFlag;
+use crate::arguments::{ConfigFlag, JsonFlag, Source};
 use crate::consent::{self, Demand, Grant, ProjectPlace, Record};
 use crate::failure::Misconfigured;
-use crate::{output, places, setup};
+use crate::{output, setup};
 
 /// Trust what a project's forge.yaml would run, read and send, until it changes
 ///
@@ -49,21 +49,25 @@ impl TrustArguments {
     }
 }
 
-/// Returns the selected file: a folder's is its forge.yaml, and any other one is used in the working folder.
+/// Returns the selected file: a folder's is the one that a run in it would use, and any other one is used in
+/// the working folder.
 fn place(path: Option<&Path>) -> anyhow::Result<ProjectPlace> {
-    let (folder, file) = match path {
-        None => (Path::new("."), setup::nearest_project_file()),
-        Some(path) if path.is_dir() => (path, path.join(places::PROJECT_FILE)),
-        Some(path) => (Path::new("."), path.to_owned()),
-    };
-    ProjectPlace::of(folder, &file).map_err(|error| {
+    let folder = path.filter(|path| path.is_dir());
+    if let Some(folder) = folder {
+        std::env::set_current_dir(folder)
+            .map_err(|error| Misconfigured(format!("cannot enter {}: {error}", folder.display())))?;
+    }
+    let named = path.filter(|_| folder.is_none()).map(Path::to_owned);
+    let file = named.unwrap_or_else(setup::nearest_project_file);
+    ProjectPlace::of(Path::new("."), &file).map_err(|error| {
         Misconfigured(format!("cannot read the configuration {}: {error}", file.display())).into()
     })
 }
 
 fn keep(place: &ProjectPlace, is_json: bool) -> anyhow::Result<()> {
-    let project = Some(setup::read_yaml(&place.file)?);
-    let layers = Layers { project, ..setup::own_layers()? };
+    // The servers of `.mcp.json` are a part of it, as in a run.
+    let file = ConfigFlag { config: Some(place.file.clone()) };
+    let layers = setup::layers(&Source { file, ..Source::default() })?;
     // What is wrong with the file is told before anything of it is trusted.
     load(&layers).map_err(|error| Misconfigured(error.to_string()))?;
     let demands = consent::demands(&layers, place);

@@ -21,6 +21,7 @@ use super::view::RunView;
 use crate::arguments::RunFlags;
 use crate::consent::Need;
 use crate::failure::Misconfigured;
+use crate::session_file::is_same;
 use crate::setup::{self, sandbox};
 
 /// The additional observer of this process's runs.
@@ -69,6 +70,15 @@ pub(crate) fn prepare(
     view: &Arc<dyn RunView>,
     person: Arc<dyn Person>,
 ) -> anyhow::Result<Orchestrator> {
+    if let Some(report) = &flags.report {
+        let at = report.display();
+        if report.is_dir() {
+            return Err(Misconfigured(format!("--report: {at} is a folder (expected a file)")).into());
+        }
+        if flags.record.as_ref().is_some_and(|record| is_same(record, report)) {
+            return Err(Misconfigured(format!("--record and --report are the same file: {at}")).into());
+        }
+    }
     if let Some(path) = &flags.record {
         FileSessionSink::probe(path).map_err(|error| Misconfigured(format!("--record: {error}")))?;
     }

@@ -8,6 +8,8 @@ use forge_app::{ActionLog, Watcher};
 use forge_app::{Check, Health, RunEvent};
 #[cfg(feature = "mcp")]
 use forge_domain::ActionRecorder;
+#[cfg(feature = "mcp")]
+use forge_domain::McpServerConfig;
 use forge_domain::{Person, ToolService, Workflow, quantity};
 use forge_infra::CommandSandbox;
 #[cfg(feature = "mcp")]
@@ -116,7 +118,8 @@ pub(crate) async fn checks(
             Err(error) => {
                 let is_used =
                     workflow.agents.iter().any(|agent| agent.tools.iter().flatten().any(|name| id.has(name)));
-                let health = if is_used { Health::Fault } else { Health::Warning };
+                let is_required = workflow.mcp_servers.get(&id).is_some_and(McpServerConfig::is_required);
+                let health = if is_used && is_required { Health::Fault } else { Health::Warning };
                 Check::well(about, error.to_string())
                     .but(health, format!("see `mcp_servers: {{ {id}: ... }}`; run its command by hand"))
             }

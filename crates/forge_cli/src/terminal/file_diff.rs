@@ -1,5 +1,7 @@
 //! The change of a file as the user reads it before they consent: a unified diff in a frame.
 
+use std::time::Duration;
+
 use console::style;
 use forge_domain::FileChange;
 use similar::{ChangeTag, TextDiff};
@@ -9,6 +11,8 @@ use crate::output::line_wrap::FRAME;
 
 /// The unchanged lines that are shown around a change.
 const AROUND: usize = 3;
+/// The most time for finding the smallest difference; after that, a larger one is shown.
+const DIFF_TIME: Duration = Duration::from_secs(1);
 /// The most characters of a line that is coloured: a longer one is split between pages.
 const COLOURED: usize = 2_000;
 
@@ -43,7 +47,8 @@ pub(crate) fn diff_lines(change: &FileChange) -> Vec<String> {
 }
 
 fn diff(change: &FileChange) -> TextDiff<'_, '_, '_, str> {
-    TextDiff::from_lines(change.before.as_deref().unwrap_or_default(), change.after.as_str())
+    let before = change.before.as_deref().unwrap_or_default();
+    TextDiff::configure().timeout(DIFF_TIME).diff_lines(before, change.after.as_str())
 }
 
 /// Returns one line of a diff, and a second one if it has no end.

@@ -40,7 +40,7 @@ fn consent_prompt(about: &[Subject]) -> &'static str {
     } else if is_all(|subject| matches!(subject, Subject::Read(_) | Subject::Written(_))) {
         "[y] once  [a] always this file  [n] no  [Space] why not >"
     } else if is_all(|subject| matches!(subject, Subject::Address { .. })) {
-        "[y] once  [a] always this address  [n] no  [Space] why not >"
+        "[y] once  [a] always this page, whatever the query  [n] no  [Space] why not >"
     } else if about.is_empty() {
         "[y] once  [a] always this tool  [n] no  [Space] why not >"
     } else {

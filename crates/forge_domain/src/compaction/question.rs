@@ -109,6 +109,12 @@ impl Question {
         strengths
     }
 
+    /// Returns how strongly a term is asked about, by others than the message at `asker`.
+    pub(crate) fn strength_beside(&self, asker: usize, term: u64) -> f32 {
+        let others = self.0.iter().filter(|asked| asked.position != Some(asker) && asked.names(term));
+        others.map(|asked| asked.strength).fold(0.0, f32::max)
+    }
+
     /// Checks whether the focus names a term.
     pub(crate) fn is_focus(&self, term: u64) -> bool {
         self.focus().is_some_and(|asked| asked.names(term))

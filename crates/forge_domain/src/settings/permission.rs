@@ -14,7 +14,7 @@ use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
-use crate::{Discretion, FileChange, FoundSecret, Question, ToolName};
+use crate::{Discretion, FileChange, FoundSecret, Mode, Question, ToolName};
 
 /// A permission for a call, in order of strictness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -175,6 +175,18 @@ pub struct Verdict {
     pub about: Vec<Subject>,
     /// The rules that decided it, each as it is written and with its layer; none if no rule matched.
     pub rules: Vec<String>,
+}
+
+impl Verdict {
+    /// Checks whether the mode decided it, and no rule.
+    pub fn is_by(&self, mode: Mode) -> bool {
+        self.rules.contains(&named(mode))
+    }
+}
+
+/// Returns a mode as the reason of a verdict.
+fn named(mode: Mode) -> String {
+    format!("mode `{mode}`")
 }
 
 /// An error about a rule that cannot be one.
@@ -405,7 +417,7 @@ impl Judge<'_> {
     fn judge(&self, subject: Option<&Subject>) -> (Permission, Vec<String>) {
         let mode = self.with.mode;
         if mode.denies(subject, self.usual) {
-            return (Permission::Deny, vec![format!("mode `{mode}`")]);
+            return (Permission::Deny, vec![named(mode)]);
         }
         let decisions: Vec<_> = self.of_tool.iter().filter_map(|rules| decide(rules, subject)).collect();
         let is_held = |(permission, rule): &(Permission, Option<Rule<'_>>)| {
@@ -421,7 +433,7 @@ impl Judge<'_> {
         if let Some(subject) = subject.filter(|_| decisions.is_empty()) {
             permission = mode.usual(subject, self.usual);
             if permission != self.usual {
-                return (permission, vec![format!("mode `{mode}`")]);
+                return (permission, vec![named(mode)]);
             }
         }
         (permission, rules)
@@ -581,6 +593,14 @@ impl CallScope {
     /// Returns the permission to show a secret in `path` that a call of `tool` comes upon.
     pub fn of_secret(&self, tool: &str, path: &str) -> Permission {
         of_secret(&self.rules.0, tool, path).0
+    }
+
+    /// Checks whether a call of `tool` may go on to something that it comes upon: the rules say nothing
+    /// stricter of that than of what was granted.
+    pub fn goes_on_to(&self, tool: &str, subject: &Subject) -> bool {
+        let layers = self.rules.0.iter().map(|layer| layer.about(tool));
+        let decisions: Vec<_> = layers.filter_map(|rules| decide(&rules, Some(subject))).collect();
+        strictest(decisions.into_iter(), self.granted).0 <= self.granted
     }
 
     /// Returns the rules for the paths that a call of `tool` comes upon. What is denied to `reader`, a tool

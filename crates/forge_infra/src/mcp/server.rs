@@ -65,6 +65,29 @@ struct Outside {
     tokens: OnceLock<McpTokens>,
 }
 
+/// A list of tools that is being read: unless it ends, they are to be listed again.
+struct Unlisted<'a>(Option<&'a AtomicBool>);
+
+impl<'a> Unlisted<'a> {
+    /// Begins to list. What the server announces from now on is to be listed after it.
+    fn begin(has_others: &'a AtomicBool) -> Self {
+        has_others.store(false, Ordering::SeqCst);
+        Self(Some(has_others))
+    }
+
+    fn end(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unlisted<'_> {
+    fn drop(&mut self) {
+        if let Some(has_others) = self.0 {
+            has_others.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
 /// The state that is locked while the server is started or ended.
 #[derive(Default)]
 struct Desk {
@@ -166,7 +189,10 @@ impl Server {
     /// Returns what it is and has.
     pub(super) async fn examine(&self) -> Result<McpServerReport, McpError> {
         let mut desk = self.desk.lock().await;
-        self.ready_at(&mut desk).await?;
+        // Of a server that a run can do without, the reason is wanted, too.
+        if desk.connection.is_none() {
+            desk.connection = Some(self.open().await?);
+        }
         let info = desk.connection.as_ref().and_then(|connection| connection.service.peer().peer_info());
         let info = info.and_then(|info| serde_json::to_value(&*info).ok()).unwrap_or_default();
         let word = |key: &str| info["serverInfo"][key].as_str().map(clean).unwrap_or_default();
@@ -197,11 +223,16 @@ impl Server {
         if desk.connection.is_none() {
             return self.start(desk).await;
         }
-        if self.has_other_tools.swap(false, Ordering::SeqCst)
-            && let Some(connection) = &desk.connection
-            && let Err(error) = self.list(&connection.service, &connection.said).await
+        if let Some(connection) =
+            desk.connection.as_ref().filter(|_| self.has_other_tools.load(Ordering::SeqCst))
         {
-            self.notice(&format!("the MCP server `{}` does not list its tools: {error}", self.id));
+            let unlisted = Unlisted::begin(&self.has_other_tools);
+            match self.list(&connection.service, &connection.said).await {
+                Ok(_) => unlisted.end(),
+                Err(error) => {
+                    self.notice(&format!("the MCP server `{}` does not list its tools: {error}", self.id));
+                }
+            }
         }
         Ok(())
     }

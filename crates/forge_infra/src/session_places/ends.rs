@@ -77,15 +77,17 @@ pub fn visit_lines(path: &Path, most: u64, visit: &mut dyn FnMut(&[u8])) -> io::
     let mut piece = Vec::with_capacity(PIECE);
     let mut n_read = 0;
     loop {
+        // Nothing before this place ends a line.
+        let n_known = piece.len();
         let n_bytes = reader.by_ref().take(PIECE as u64).read_to_end(&mut piece)?;
         n_read += n_bytes as u64;
         if n_bytes == 0 || n_read >= most {
             visit(&piece);
             return Ok(n_bytes == 0);
         }
-        if let Some(end) = piece.iter().rposition(|byte| *byte == b'\n') {
-            visit(&piece[..=end]);
-            piece.drain(..=end);
+        if let Some(end) = piece[n_known..].iter().rposition(|byte| *byte == b'\n') {
+            visit(&piece[..=n_known + end]);
+            piece.drain(..=n_known + end);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A file of recorded sessions, as its reader gets it.
 
-use std::io::Read;
+use std::io::{self, Read};
 
 use memchr::memchr_iter;
 
@@ -53,14 +53,23 @@ pub(crate) fn is_packed(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x28\xb5\x2f\xfd")
 }
 
+/// Most bytes that a file is unpacked to: a few of them can stand for more than the memory holds.
+pub(crate) const MOST_UNPACKED: u64 = 8 << 30;
+
+/// Returns the error about a file that holds more.
+pub(crate) fn too_large() -> io::Error {
+    io::Error::other("it holds more than 8 GiB")
+}
+
 /// Returns `bytes` unpacked. What was packed before the file was cut off is there.
 pub(crate) fn unpack(bytes: &[u8], origin: &str) -> Result<Vec<u8>, TranscriptError> {
+    let fault = |source| TranscriptError::Packed { origin: origin.to_owned(), source };
     let mut unpacked = Vec::new();
-    let read = zstd::Decoder::with_buffer(bytes).and_then(|mut reader| reader.read_to_end(&mut unpacked));
+    let read = zstd::Decoder::with_buffer(bytes)
+        .and_then(|reader| reader.take(MOST_UNPACKED + 1).read_to_end(&mut unpacked));
     match read {
-        Err(source) if unpacked.is_empty() => {
-            Err(TranscriptError::Packed { origin: origin.to_owned(), source })
-        }
+        Err(source) if unpacked.is_empty() => Err(fault(source)),
+        _ if unpacked.len() as u64 > MOST_UNPACKED => Err(fault(too_large())),
         _ => Ok(unpacked),
     }
 }

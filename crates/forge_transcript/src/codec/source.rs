@@ -12,6 +12,8 @@ use crate::{Format, Record, StreamError, StreamedSession, TranscriptError, reque
 const BUFFER: usize = 256 * 1024;
 /// The number of bytes by which a file is recognized that is read entry by entry.
 const SAMPLE: u64 = 1024 * 1024;
+/// Most bytes of a line: a few packed bytes can stand for more than the memory holds.
+const MOST_OF_A_LINE: u64 = 512 << 20;
 
 /// A function that opens a file, each time at its beginning.
 pub type Opener<'o> = &'o mut dyn FnMut() -> io::Result<Box<dyn Read>>;
@@ -177,8 +179,11 @@ impl<'o> Source<'o> {
         let mut line = Vec::new();
         loop {
             line.clear();
-            if reader.read_until(b'\n', &mut line)? == 0 {
+            if reader.by_ref().take(MOST_OF_A_LINE + 1).read_until(b'\n', &mut line)? == 0 {
                 return Ok(true);
+            }
+            if line.len() as u64 > MOST_OF_A_LINE {
+                return Err(io::Error::other("a line of it is longer than 512 MiB"));
             }
             let is_last = line.last() != Some(&b'\n');
             let line = match std::str::from_utf8(&line) {

@@ -127,6 +127,7 @@ impl CompactArguments {
         self.find_session()?;
         self.files.output = self.files.output.filter(|output| !is_stdout(output));
         if let Some(word) = &self.files.run.run {
+            check_places(&self)?;
             return own_run::compact(&self, word);
         }
         if self.files.undo {

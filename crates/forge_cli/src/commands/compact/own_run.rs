@@ -8,7 +8,7 @@ use forge_domain::compaction::ContextCompactor;
 use serde_json::json;
 
 use super::CompactArguments;
-use super::report::{in_a_line, tell, write_file};
+use super::report::{in_a_line, tell, write_file, write_report};
 use super::settings::read_configuration;
 use crate::commands::checkpoints::{TakeOver, by_writer, view_bytes};
 use crate::consent::Need;
@@ -39,6 +39,8 @@ async fn compact_in_store(arguments: &CompactArguments, word: &str) -> anyhow::R
         tell(arguments, &report, &in_a_line(&report))?;
         return Err(anyhow::Error::new(over).context(format!("{word} cannot be made to fit")));
     }
+    // What cannot be written is known before anything is changed.
+    write_report(arguments, &report)?;
     if let Some(path) = arguments.files.output.as_ref().filter(|_| !arguments.plan.dry_run) {
         let written = view_bytes(&compacted.snapshot.conversation).into();
         let (written, redacted) = match arguments.files.redact {

@@ -12,6 +12,7 @@ pub(super) fn check_places(arguments: &CompactArguments) -> anyhow::Result<()> {
         && arguments.files.output.is_none()
         && !arguments.plan.dry_run
         && !arguments.files.in_place
+        && arguments.files.run.run.is_none()
     {
         let what = "--json prints the report to stdout: name a file for the result with --output";
         return Err(Misconfigured(what.to_owned()).into());

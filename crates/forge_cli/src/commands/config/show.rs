@@ -30,8 +30,8 @@ pub(crate) struct ConfigShowArguments {
     /// Show the layer that sets each value, and the limits in tokens
     #[arg(long)]
     resolved: bool,
-    /// The only agent to show [default: all]
-    #[arg(long, value_name = "ID", requires = "resolved")]
+    /// The only agent to show, with the layers [default: all]
+    #[arg(long, value_name = "ID")]
     agent: Option<String>,
     /// Print JSON instead of YAML
     #[arg(long)]
@@ -44,7 +44,7 @@ impl ConfigShowArguments {
         let budget = self.budget.allowance();
         let configuration = setup::configuration_within(&self.source, budget, Need::Nothing)?;
         let workflow = without_hidden_values(&configuration.workflow);
-        if self.resolved {
+        if self.resolved || self.agent.is_some() {
             self.print_resolved(configuration, &workflow)?;
             return Ok(ExitCode::SUCCESS);
         }

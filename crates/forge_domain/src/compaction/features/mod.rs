@@ -329,9 +329,9 @@ pub(crate) fn split_number(line: &str) -> Option<(u64, &str)> {
     Some((line[..end].parse().ok()?, rest))
 }
 
-/// Returns the ranges of a line's pieces, without blanks around them. A piece ends with a sentence if it has
-/// the end of one, else at a blank if there is one. A line of a file that has only brackets after its number
-/// has none.
+/// Returns the ranges of a line's pieces, without blanks around them. A piece of JSON ends with a field if it
+/// has the end of one, any other with a sentence, else at a blank if there is one. A line of a file that has
+/// only brackets after its number has none.
 fn pieces(line: &str) -> Vec<(usize, usize)> {
     if split_number(line).is_some_and(|(_, rest)| !rest.contains(char::is_alphanumeric)) {
         return Vec::new();
@@ -340,17 +340,19 @@ fn pieces(line: &str) -> Vec<(usize, usize)> {
     let from = line.len() - line.trim_start().len();
     let mut pieces = Vec::new();
     let (mut start, end) = (from, from + trimmed.len());
+    let is_json = trimmed.starts_with("{\"") || trimmed.starts_with("[{");
     while start < end {
         let rest = &line[start..end];
         let too_long = (rest.len() > LINE_CHARS).then(|| rest.char_indices().nth(LINE_CHARS)).flatten();
         let cut = match too_long {
             None => rest.len(),
-            Some((at, _)) => {
-                end_of_sentence(&rest[..at]).unwrap_or_else(|| match rest[..at].rfind([' ', ',', ';']) {
+            Some((at, _)) => end_of_field(&rest[..at])
+                .filter(|_| is_json)
+                .or_else(|| end_of_sentence(&rest[..at]))
+                .unwrap_or_else(|| match rest[..at].rfind([' ', ',', ';']) {
                     Some(blank) if blank > at / 2 => blank + 1,
                     _ => at,
-                })
-            }
+                }),
         };
         let piece = rest[..cut].trim_end();
         if !piece.is_empty() {
@@ -360,6 +362,12 @@ fn pieces(line: &str) -> Vec<(usize, usize)> {
         start += line[start..end].len() - line[start..end].trim_start().len();
     }
     pieces
+}
+
+/// Returns the end of the last field of an object that ends in `text`, unless it is short.
+fn end_of_field(text: &str) -> Option<usize> {
+    let last = text.rfind(",\"")? + 1;
+    (last > text.len() / LEAST_SENTENCE).then_some(last)
 }
 
 /// Returns the end of the last sentence that ends in `text`, unless it is short.
@@ -403,6 +411,15 @@ fn terms(piece: &str, add: &mut impl FnMut(&str, Kind)) {
             }
             if is_file(part) {
                 add(part, Kind::Address);
+            }
+            // Their parts are no names by themselves, and would make any line look telling.
+            if is_uuid(part) {
+                add(part, Kind::Symbol);
+                continue;
+            }
+            if let Some(date) = date_of_time(part) {
+                add(date, Kind::Symbol);
+                continue;
             }
             for word in
                 part.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
@@ -479,6 +496,22 @@ fn ends_chunk(c: char) -> bool {
     c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',' | ';' | '|' | '\\')
 }
 
+/// Checks for an identifier of 32 hexadecimal digits in five groups.
+fn is_uuid(part: &str) -> bool {
+    const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
+    part.len() == 36
+        && part.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit())
+        && part.split('-').map(str::len).eq(GROUPS)
+}
+
+/// Returns the date of a time as ISO 8601 writes it, as far as its first colon.
+fn date_of_time(part: &str) -> Option<&str> {
+    let (date, hour) = part.split_once('T')?;
+    let is_digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    let is_date = date.split('-').map(str::len).eq([4, 2, 2]) && date.split('-').all(is_digits);
+    (is_date && hour.len() == 2 && is_digits(hour)).then_some(date)
+}
+
 /// Checks for `name.ext`: an extension of letters and digits after a name.
 fn is_file(part: &str) -> bool {
     let dot = part.bytes().rposition(|b| b == b'.');
@@ -547,6 +580,8 @@ mod tests {
     use super::*;
     use crate::ToolName;
 
+    const UUID: &str = "\"id\":\"45a00cf6-3a37-45ab-a508-d9da7f9d514c\"";
+
     #[test]
     fn terms_are_known_by_their_looks() {
         for (text, word, expected) in [
@@ -570,6 +605,10 @@ mod tests {
             ("\"x\\nsrc/a/b.rs\"", "src/a/b.rs", Some(Kind::Address)),
             ("Output:\\n`a`\\\\nindex.jsonl`", "index.jsonl", Some(Kind::Address)),
             ("in C:\\node_modules now", "node_modules", Some(Kind::Symbol)),
+            (UUID, "45a00cf6-3a37-45ab-a508-d9da7f9d514c", Some(Kind::Symbol)),
+            (UUID, "45a00cf6", None),
+            ("at 2026-01-19T02:11:11.671Z", "2026-01-19", Some(Kind::Symbol)),
+            ("at 2026-01-19T02:11:11.671Z", "19T02", None),
         ] {
             let terms = Features::of(&Message::user(text)).terms;
             let form = form_hash(word, expected.unwrap_or(Kind::Word));
@@ -684,5 +723,14 @@ mod tests {
         let features = Features::of(&Message::user("words and words ".repeat(60)));
         assert!(features.lines.len() > 3);
         assert!(features.lines.iter().all(|line| features.line(line).chars().count() <= LINE_CHARS));
+        // Of JSON, field by field.
+        let fields = (0..20).map(|nth| format!("\"field_{nth}\":\"One sentence. And {nth} more words\""));
+        let json = format!("{{{}}}", fields.collect::<Vec<_>>().join(","));
+        let features = Features::of(&Message::user(json));
+        let pieces: Vec<&str> = features.lines.iter().map(|line| features.line(line)).collect();
+        assert!(
+            pieces.len() > 3 && pieces[1..].iter().all(|piece| piece.starts_with("\"field_")),
+            "{pieces:?}"
+        );
     }
 }

@@ -1,5 +1,7 @@
 //! `patch`: several replacements in a file, each found by the text to replace; all of them or none.
 
+use std::time::Duration;
+
 use forge_domain::FileChange;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,6 +15,8 @@ use crate::tools::failure::ToolFailure;
 
 /// The most changed lines that are shown.
 const MAX_SHOWN: usize = 80;
+/// The most time for finding the smallest difference; after that, a larger one is shown.
+const DIFF_TIME: Duration = Duration::from_secs(1);
 
 pub(in crate::tools) struct Patch;
 
@@ -170,7 +174,7 @@ fn nowhere(text: &str, old: &str) -> String {
 
 /// Returns the changes as a diff of limited length.
 fn difference(before: &str, after: &str) -> String {
-    let diff = TextDiff::from_lines(before, after);
+    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(before, after);
     let diff = diff.unified_diff().context_radius(2).to_string();
     let lines: Vec<&str> = diff.lines().collect();
     match lines.len() {

@@ -99,6 +99,8 @@ struct Word {
     is_open: bool,
     /// True if a part of it was quoted that the shell would otherwise split or expand.
     is_literal: bool,
+    /// True if a part of it was quoted.
+    is_quoted: bool,
 }
 
 /// Returns the words of each simple command; `None` if they are not certain.
@@ -131,11 +133,11 @@ fn simple_commands(line: &str) -> Option<Vec<Vec<Said>>> {
                 let (quoted, behind) = behind.split_once('\'')?;
                 word.text.push_str(quoted);
                 word.is_literal |= quoted.contains(is_special);
-                word.is_there = true;
+                (word.is_there, word.is_quoted) = (true, true);
                 behind
             }
             '"' => {
-                word.is_there = true;
+                (word.is_there, word.is_quoted) = (true, true);
                 let start = word.text.len();
                 let rest = read_quoted(behind, &mut word.text)?;
                 word.is_literal |= word.text[start..].contains(is_special);
@@ -146,7 +148,7 @@ fn simple_commands(line: &str) -> Option<Vec<Vec<Said>>> {
                 if escaped != '\n' {
                     word.is_literal |= is_special(escaped);
                     word.text.push(escaped);
-                    word.is_there = true;
+                    (word.is_there, word.is_quoted) = (true, true);
                 }
                 &behind[escaped.len_utf8()..]
             }
@@ -186,7 +188,7 @@ fn is_special(c: char) -> bool {
 
 /// Adds a finished word to `words`; `None` if it is a program whose name is not certain.
 fn finish(word: &mut Word, words: &mut Vec<Said>) -> Option<()> {
-    let Word { text, is_there, is_open, is_literal } = std::mem::take(word);
+    let Word { text, is_there, is_open, is_literal, .. } = std::mem::take(word);
     if !is_there {
         return Some(());
     }
@@ -222,8 +224,8 @@ fn read_quoted<'a>(mut rest: &'a str, text: &mut String) -> Option<&'a str> {
 
 /// Returns what follows a redirection that writes no file: of one output into the other, or to `/dev/null`.
 fn harmless_redirection<'a>(rest: &'a str, word: &mut Word) -> Option<&'a str> {
-    // The number before it is no word.
-    if word.text.bytes().all(|byte| byte.is_ascii_digit()) && word.text.len() <= 1 {
+    // The number before it is no word, unless it is quoted.
+    if !word.is_quoted && word.text.bytes().all(|byte| byte.is_ascii_digit()) && word.text.len() <= 1 {
         *word = Word::default();
     }
     const FORMS: [&str; 6] = [">&1", ">&2", ">/dev/null", "> /dev/null", "</dev/null", "< /dev/null"];

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use forge_domain::{CallScope, FetchSettings, Permission, Reach, Subject};
+use percent_encoding::percent_decode_str;
 use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Response, Url};
 use serde::Deserialize;
@@ -103,17 +104,18 @@ impl Tool for Fetch {
 
     async fn reach(&self, arguments: &Arguments, _: &Room) -> Reach {
         let url = arguments.text("url").and_then(|url| address(url).ok());
-        let subject = url.map(|url| Subject::Address { host: place_of(&url), path: url.path().to_owned() });
+        let subject = url.map(|url| subject_of(&url));
         Reach { usual: Permission::Ask, subjects: subject.into_iter().collect() }
     }
 
-    async fn run(&self, arguments: Arguments, room: &Room, _: &CallScope) -> Result<String, ToolFailure> {
+    async fn run(&self, arguments: Arguments, room: &Room, scope: &CallScope) -> Result<String, ToolFailure> {
         let Wanted { url } = arguments.read()?;
         let url = address(&url)?;
         let limit = room.web.time_limit;
         // The time holds for all redirects together. What has come of a page by then is shown.
         let deadline = Instant::now() + limit;
-        let page = page(url.clone(), &room.web, deadline);
+        let may_follow = |next: &Url| scope.goes_on_to(self.name(), &subject_of(next));
+        let page = page(url.clone(), &room.web, deadline, &may_follow);
         match tokio::time::timeout_at(deadline + LAYOUT_TIME, page).await {
             Ok(page) => page,
             Err(_) => Err(ToolFailure::Refused(format!("`{url}` could not be converted to text in time"))),
@@ -138,11 +140,26 @@ fn address(text: &str) -> Result<Url, ToolFailure> {
 
 /// Returns the host, with its port if that is not the usual one.
 fn place_of(url: &Url) -> String {
-    let host = url.host_str().unwrap_or_default();
+    // A name with a dot at its end is the same one.
+    let host = url.host_str().unwrap_or_default().trim_end_matches('.');
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-async fn page(mut url: Url, web: &WebRoom, deadline: Instant) -> Result<String, ToolFailure> {
+/// Returns an address as rules know it: however it is written, the server finds the same page.
+fn subject_of(url: &Url) -> Subject {
+    let decoded = percent_decode_str(url.path()).decode_utf8_lossy();
+    let names = decoded.split('/').filter(|name| !name.is_empty()).collect::<Vec<_>>().join("/");
+    let end = if decoded.ends_with('/') && !names.is_empty() { "/" } else { "" };
+    Subject::Address { host: place_of(url), path: format!("/{names}{end}") }
+}
+
+/// Returns the page, unless the server redirects to another one that `may_follow` refuses.
+async fn page(
+    mut url: Url,
+    web: &WebRoom,
+    deadline: Instant,
+    may_follow: &(dyn Fn(&Url) -> bool + Sync),
+) -> Result<String, ToolFailure> {
     let client = web.client()?;
     for _ in 0..=MAX_REDIRECTS {
         web.gate.judge(&url).map_err(|closed| ToolFailure::Refused(closed.to_string()))?;
@@ -159,11 +176,17 @@ async fn page(mut url: Url, web: &WebRoom, deadline: Instant) -> Result<String, 
             ToolFailure::Refused(format!("`{url}` redirects to an invalid address ({error})"))
         })?;
         let next = address(next.as_str())?;
-        if place_of(&next) != place_of(&url) {
+        let what = match () {
+            () if place_of(&next) != place_of(&url) => Some("another host"),
+            () if next.scheme() == "http" && url.scheme() == "https" => Some("not encrypted"),
+            () if !may_follow(&next) => Some("another page by the permissions of this run"),
+            () => None,
+        };
+        if let Some(what) = what {
             // Permission for the one is no permission for the other.
             web.gate.judge(&next).map_err(|closed| ToolFailure::Refused(closed.to_string()))?;
             return Ok(format!(
-                "[`{url}` redirects to `{next}`, which is another host: fetch that, if it is what you want]"
+                "[`{url}` redirects to `{next}`, which is {what}: fetch that, if it is what you want]"
             ));
         }
         url = next;

@@ -349,7 +349,7 @@ fn leftovers(text: &str) -> Vec<Finding> {
 fn instead_of_transform(kind: &str) -> &'static str {
     match kind {
         "user" => "write its content into `system_prompt`, or give the agent a tool for it",
-        _ => "use a hook: `hooks: { post_compact: [{ command: ... }] }`, or read what `--record` writes",
+        _ => "use a hook: `hooks: { pre_prompt: [{ command: ... }] }`, or read what `--record` writes",
     }
 }
 

@@ -17,7 +17,7 @@ use super::story::{Folder, Step, newest_steps, number};
 use super::tasks::{is_about_tasks, tasks};
 use super::worth::{Candidates, Purpose, Worth};
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::features::{Line, TermHasher, hash, is_line_break};
+use crate::compaction::features::{Features, Line, TermHasher, hash, is_line_break};
 use crate::compaction::findings::Deed;
 use crate::compaction::omission::is_marker;
 use crate::compaction::record_tag::is_record;
@@ -66,6 +66,9 @@ const N_NEWEST_STEPS: usize = 12;
 const SHORT_ANSWER_CHARS: usize = 16;
 /// A record of talk with less room does not count what it does not quote.
 const LEAST_COUNTED: Tokens = Tokens::new(800);
+/// The fewest terms of a call that a passage repeats if it says nothing else, and for each of its own.
+const LEAST_REPEATED: usize = 4;
+const REPEATED_TO_NEW: usize = 4;
 /// The approximate cost of a line's indentation and end.
 const LINE_TOKENS: u64 = 1;
 
@@ -175,7 +178,8 @@ impl Folding<'_> {
         let filling = Filling::beside(staying.chain(self.left.iter().map(|(_, text)| text)));
         let passages = self.passages(&newest, &filling);
         let antecedent = self.antecedent_in_record(&passages);
-        let candidates = worth.candidates(passages);
+        let mut candidates = worth.candidates(passages);
+        self.left.iter().for_each(|(position, text)| worth.note_shown(&mut candidates, *position, text));
         let Material { sources, .. } = *self.material;
         let material = self.material;
         let mut choice = Choice { material, folder, worth, candidates, filling, left: room, counter };
@@ -255,6 +259,14 @@ impl Folding<'_> {
         })
     }
 
+    /// Returns the terms of the call that the message at `position` answers, and of those beside it.
+    fn terms_called(&self, position: usize) -> HashSet<u64, TermHasher> {
+        let asked = answered_call(self.material.context, position);
+        let caller = asked.map(|asked| self.material.sources[asked.place.message].features());
+        let terms = caller.into_iter().flat_map(|caller| &caller.terms);
+        terms.filter(|term| term.is_called()).map(|term| term.hash()).collect()
+    }
+
     /// Checks whether the agent wrote a passage into a file.
     fn is_written(&self, passage: &Passage) -> bool {
         let source = &self.material.sources[passage.message as usize];
@@ -266,7 +278,7 @@ impl Folding<'_> {
     }
 
     /// Returns the passages of everything that leaves; `newest` are the agent's newest texts, which are kept
-    /// together with the code in them. Lines of the agent that only repeat what stays are left out.
+    /// together with the code in them. Lines that only repeat what stays are left out.
     fn passages(&self, newest: &[usize], staying: &Filling) -> Vec<Passage> {
         let mut all = Vec::new();
         let leaving = self.material.sources.iter().enumerate().filter(|(position, _)| self.leaves[*position]);
@@ -309,16 +321,16 @@ impl Folding<'_> {
                     passage.origin = Origin::Work;
                 }
             }
-            if origin == Origin::Agent {
-                let is_known = |line: &str| staying.known.contains(&hash(line));
-                found = found
-                    .into_iter()
-                    .filter_map(|passage| match passage.origin {
-                        Origin::Agent => without_known(passage, source.features(), is_known),
-                        _ => Some(passage),
-                    })
-                    .collect();
-            }
+            let is_known = |line: &str| staying.known.contains(&hash(line));
+            found = found
+                .into_iter()
+                .filter_map(|passage| match passage.origin {
+                    Origin::Agent => without_known(passage, source.features(), is_known),
+                    // Of work, what is contiguous stays together.
+                    Origin::Work => without_known(passage, source.features(), is_known).map(|_| passage),
+                    _ => Some(passage),
+                })
+                .collect();
             let is_newest = newest.contains(&position);
             if is_newest {
                 let code = found.iter_mut().filter(|passage| passage.origin == Origin::Code);
@@ -329,6 +341,10 @@ impl Folding<'_> {
             if message.calls().iter().any(is_about_tasks) {
                 found.retain(|passage| passage.origin != Origin::Work);
             }
+            if message.role() == Role::Tool {
+                let called = self.terms_called(position);
+                found.retain(|passage| !repeats(passage, source.features(), &called));
+            }
             if let Some(after) = self.material.changes.after(position, self.material.context, source) {
                 for passage in found.iter_mut().filter(|passage| passage.origin == Origin::Work) {
                     let outdated = after.outdates(passage, source.features());
@@ -337,9 +353,9 @@ impl Folding<'_> {
             }
             match left {
                 Some(left) => {
-                    let messages = self.material.sources;
-                    let is_left = |text: &str| memmem::find(left.as_bytes(), text.as_bytes()).is_some();
-                    all.extend(found.into_iter().filter(|passage| !is_left(passage.text(messages))));
+                    let is_left = |line: &str| memmem::find(left.as_bytes(), line.as_bytes()).is_some();
+                    let new = |passage| without_known(passage, source.features(), is_left);
+                    all.extend(found.into_iter().filter_map(new));
                 }
                 None => all.extend(found),
             }
@@ -447,6 +463,21 @@ impl Folding<'_> {
         newest.retain(|position| self.leaves[*position]);
         newest
     }
+}
+
+/// Checks whether a passage of a result only repeats what the call says: nearly all of its terms, and each
+/// name and number.
+fn repeats(passage: &Passage, features: &Features, called: &HashSet<u64, TermHasher>) -> bool {
+    let places = passage.lines(features).iter().flat_map(|line| features.places(line));
+    let (mut n_called, mut n_new) = (0, 0);
+    for term in places.map(|place| features.terms[*place as usize]) {
+        match called.contains(&term.hash()) {
+            true => n_called += 1,
+            false if term.kind().is_a_name_given() => return false,
+            false => n_new += 1,
+        }
+    }
+    n_called >= LEAST_REPEATED && n_called >= n_new * REPEATED_TO_NEW
 }
 
 /// Checks whether a passage is all that the person says in a message, or an entry of one line.

@@ -14,6 +14,8 @@ const FOOT: usize = 4;
 /// A line is of a frame if so many results of the tool have it: at least, and in percent.
 const LEAST_RESULTS: usize = 4;
 const OF_RESULTS_PERCENT: usize = 60;
+/// Most lines of a note that a harness adds to a result.
+const MOST_NOTE: usize = 8;
 
 /// The contents of the messages beside their frames.
 pub(super) struct Frames {
@@ -46,6 +48,10 @@ impl Frames {
             for (position, content) in framed.filter(is_framed).skip(1) {
                 contents[position] = content;
             }
+        }
+        for (position, start) in repeated_notes(context, sources) {
+            let content = &mut contents[position];
+            content.end = content.end.min(start).max(content.start);
         }
         Self { contents, bare }
     }
@@ -107,6 +113,36 @@ impl Common {
         let end = start.max(n_lines.saturating_sub(FOOT))..n_lines;
         start..end.rev().take_while(has_shape).filter(is_common).last().unwrap_or(n_lines)
     }
+}
+
+/// Returns the results that end with a note which another result ends with, too, and the number of the line
+/// with which it begins: what a harness adds to results stands in a tag.
+fn repeated_notes(context: &Context, sources: &[ContextMessage]) -> Vec<(usize, usize)> {
+    let results = (0..sources.len()).filter(|position| answered_call(context, *position).is_some());
+    let notes: Vec<(usize, usize, &str)> = results
+        .filter_map(|position| {
+            let (start, text) = note_at_end(&sources[position])?;
+            Some((position, start, text))
+        })
+        .collect();
+    let mut n_results: HashMap<&str, usize> = HashMap::new();
+    notes.iter().for_each(|(.., text)| *n_results.entry(text).or_default() += 1);
+    let repeated = notes.into_iter().filter(|(.., text)| n_results[text] > 1);
+    repeated.map(|(position, start, _)| (position, start)).collect()
+}
+
+/// Returns the note in a tag that a result ends with, and the number of its first line.
+fn note_at_end(result: &ContextMessage) -> Option<(usize, &str)> {
+    let features = result.features();
+    let n_lines = features.lines.len();
+    let name = features.line(features.lines.last()?).strip_prefix("</")?.strip_suffix('>')?;
+    let begins = |nth: &usize| {
+        let line = features.line(&features.lines[*nth]);
+        line.strip_prefix('<').and_then(|line| line.strip_suffix('>')) == Some(name)
+    };
+    // A result that is nothing else tells something.
+    let start = (n_lines.saturating_sub(MOST_NOTE).max(1)..n_lines).rev().find(begins)?;
+    Some((start, &features.text[features.lines[start].start as usize..]))
 }
 
 /// Returns the lines at the start and the end of a result, without those that the focus names.
@@ -217,10 +253,16 @@ mod tests {
             2 => "Chunk a24\nTook 2.5 seconds\nOutput of it:\n".to_owned(),
             n => framed(n),
         };
+        let noted = |n: usize| match n {
+            1 | 3 => format!("boat {n} came\n<note>\nRead it with care.\n</note>"),
+            2 => "boat 2 came\n<note>\nAll of it.\n</note>".to_owned(),
+            n => format!("boat {n} left"),
+        };
         let short = |n: usize| format!("Chunk a{n}4\nTook {n}.5 seconds\nOutput of it:\nthing {n} is here");
         for (of, expected) in [
             (&framed as &dyn Fn(usize) -> String, vec![0..6, 3..5, 3..5, 3..5]),
             (&short, vec![0..4, 3..4, 3..4, 3..4]),
+            (&noted, vec![0..1, 0..1, 0..4, 0..1]),
             (&|n| format!("night {n}\n18:0{n} wind {n}2\n19:00 wind {n}4"), vec![0..3; 4]),
         ] {
             let view = log_of(of).view();

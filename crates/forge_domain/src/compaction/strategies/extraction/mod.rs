@@ -97,7 +97,7 @@ impl CompactionStrategy for Extraction {
             changes: &changes,
             is_talk,
         };
-        let mut worth = Worth::of(&sources, &question, is_talk);
+        let mut worth = Worth::of(&context, &sources, &frames, &question, is_talk);
         let mut attempt = |more: Tokens| {
             let plan = Plan::of(rules, &material, more, services.counter());
             let after = plan.carry_out(rules.target.tokens, &material, &mut worth, services.counter());
@@ -1025,6 +1025,44 @@ mod tests {
                 log.append(ContextMessage::count(message, &Characters));
             }
         }
+    }
+
+    #[test]
+    fn a_file_that_the_request_names_is_quoted_first() {
+        for named in [3, 9] {
+            let mut log = Conversation::new();
+            append(&mut log, Message::user("Sort the documents of the harbour."));
+            let lines = |n: usize| (0..10).map(move |nth| format!("boat_{n}_{nth} lies at mooring {nth}\n"));
+            append_results(&mut log, (0..12).map(|n| lines(n).collect()));
+            append(&mut log, Message::user(format!("Now move part{named}.md into the archive, please.")));
+            append(&mut log, Message::assistant("I begin with the archive."));
+            let _ = fit_again(EXTRACT, 2_400, &mut log, &Script::new(Vec::new()));
+            let record = records(&log).concat();
+            let n_quoted = |n: usize| record.matches(&format!("boat_{n}_")).count();
+            let others = (0..12).filter(|n| *n != named).map(n_quoted).max();
+            assert!(n_quoted(named) >= 8 && Some(n_quoted(named)) > others, "{named}: {record}");
+        }
+    }
+
+    #[test]
+    fn what_a_result_repeats_is_not_quoted_again() {
+        let mut log = Conversation::new();
+        append(&mut log, Message::user("Look after the notices of the harbour."));
+        let notice = "The northern gate stays closed until the divers have mended its lowest hinge.";
+        let arguments = serde_json::json!({ "title": "Notice", "text": notice }).to_string();
+        let name = ToolName::new("create_document").unwrap();
+        let call = ToolCall { id: "c".into(), name, arguments };
+        let again = "Please do not moor at the northern gate while the flag is up.";
+        let result = format!("{{\"text\":\"{notice}\"}}\n{again}\nSaved as doc-77123.");
+        append(&mut log, Message::calling(vec![call.clone()]));
+        append(&mut log, Message::tool(ToolResult::answer(&call, result)));
+        append_results(&mut log, (0..6).map(|n| format!("part_{n}: {}", "and more of it ".repeat(40))));
+        append(&mut log, Message::user("Now write the tests, please."));
+        append(&mut log, Message::assistant(again));
+        let _ = fit_again(EXTRACT, 2_400, &mut log, &Script::new(Vec::new()));
+        let record = records(&log).concat();
+        assert_eq!(record.matches(notice).count(), 1, "{record}");
+        assert!(record.contains("doc-77123") && !record.contains(again), "{record}");
     }
 
     #[test]

@@ -6,11 +6,13 @@ use std::sync::OnceLock;
 
 use indexmap::IndexMap;
 
+use super::frames::Frames;
 use super::passage::{Origin, Passage, WORK_LINES, says_nothing_alone};
 use super::queue::{Queue, Ranked};
-use crate::compaction::features::{Kind, Line, SENTENCE_ENDS, TermHasher};
+use crate::compaction::answered_call::{AnsweredCall, answered_call};
+use crate::compaction::features::{Features, Kind, Line, SENTENCE_ENDS, TermHasher};
 use crate::compaction::question::{Asked, Question, rarity};
-use crate::{ContextMessage, Role, Tokens};
+use crate::{Context, ContextMessage, Message, Role, Tokens};
 
 /// The occurrences of a term over the whole context.
 #[derive(Clone, Copy, Debug, Default)]
@@ -204,6 +206,7 @@ struct TermWorth {
 /// The worth of each term of a context.
 pub(super) struct Worth<'a> {
     messages: &'a [ContextMessage],
+    frames: &'a Frames,
     numbers: IndexMap<u64, Occurrences, TermHasher>,
     /// The numbers of each message's terms, one message after the other, and the start of each; last, the end
     /// of all.
@@ -217,13 +220,22 @@ pub(super) struct Worth<'a> {
     /// The question that is answered now, and the extent to which each term tells of it.
     answering: Questions,
     wanted: Vec<f32>,
+    /// The strength with which somebody asks about the subject of each result's call, such as a file.
+    subjects: Vec<f32>,
     /// True if hardly any tool is used. In talk, each turn that names what is asked about may be the one that
     /// is meant; at work, what repeats the request says nothing new.
     is_talk: bool,
 }
 
 impl<'a> Worth<'a> {
-    pub(super) fn of(messages: &'a [ContextMessage], question: &Question, is_talk: bool) -> Self {
+    /// Weighs the terms of `messages`, which are those of `context` as they were at first.
+    pub(super) fn of(
+        context: &Context,
+        messages: &'a [ContextMessage],
+        frames: &'a Frames,
+        question: &Question,
+        is_talk: bool,
+    ) -> Self {
         let n_terms = messages.iter().map(|message| message.features().terms.len()).sum();
         let mut numbers: IndexMap<u64, Occurrences, _> =
             IndexMap::with_capacity_and_hasher(n_terms / ABOUT_REPEATED, Default::default());
@@ -282,7 +294,40 @@ impl<'a> Worth<'a> {
             }
         }
         let wanted = vec![0.0; numbers.len()];
-        Self { messages, numbers, by_message, begins, known, worth, asked_by, answering: 0, wanted, is_talk }
+        let mut worth = Self {
+            messages,
+            frames,
+            numbers,
+            by_message,
+            begins,
+            known,
+            worth,
+            asked_by,
+            answering: 0,
+            wanted,
+            subjects: Vec::new(),
+            is_talk,
+        };
+        worth.subjects = (0..messages.len()).map(|nth| worth.subject_of(context, question, nth)).collect();
+        worth
+    }
+
+    /// Returns how strongly somebody asks about the subject of the call that the message at `position`
+    /// answers: what the first line of the call names, the more the fewer messages do.
+    fn subject_of(&self, context: &Context, question: &Question, position: usize) -> f32 {
+        let Some(AnsweredCall { place, .. }) = answered_call(context, position) else { return 0.0 };
+        let features = self.messages[place.message].features();
+        let Some(first) = features.lines.iter().filter(|line| line.begins_call).nth(place.nth) else {
+            return 0.0;
+        };
+        let numbers = self.numbers_of(place.message);
+        let strengths = features.places(first).iter().filter_map(|nth| {
+            let (term, of) = self.numbers.get_index(numbers[*nth as usize] as usize)?;
+            let sharpness =
+                rarity(self.messages.len(), of.n_messages as usize) / rarity(self.messages.len(), 1);
+            Some(question.strength_beside(place.message, *term) * sharpness)
+        });
+        strengths.fold(0.0, f32::max).min(MOST_ASKED)
     }
 
     /// Forgets what was chosen.
@@ -365,6 +410,14 @@ impl<'a> Worth<'a> {
         candidates
     }
 
+    /// Notes what stays of the message at `position`: it answers as well as a passage does.
+    pub(super) fn note_shown(&self, candidates: &mut Candidates, position: usize, text: &str) {
+        let terms = Features::of(&Message::user(text)).terms;
+        let numbers = terms.iter().filter_map(|term| self.numbers.get_index_of(&term.hash()));
+        let numbers = numbers.map(|number| number as u32).collect();
+        candidates.answers.push(Said::of(position as u32, numbers));
+    }
+
     /// Returns the worth of a candidate beside the chosen ones.
     fn gain(&self, candidates: &Candidates, index: usize, purpose: Purpose) -> f64 {
         let passage = &candidates.passages[index];
@@ -405,7 +458,8 @@ impl<'a> Worth<'a> {
                 (worth, &STATEMENT_COST)
             }
             Purpose::Work | Purpose::Written => {
-                (terms().map(|term| term.open * term.works).sum(), &WORK_COST)
+                let works: f32 = terms().map(|term| term.open * term.works).sum();
+                (works * (1.0 + self.subjects[passage.message as usize]), &WORK_COST)
             }
         };
         let is_note =
@@ -471,7 +525,7 @@ impl<'a> Worth<'a> {
         let features = self.messages[passage.message as usize].features();
         let is_near_end = best > passage.lines_from && best + 2 >= passage.lines_to;
         (is_near_end && (passage.lines_to as usize) < features.lines.len())
-            .then(|| passage.moved(features, best, WORK_LINES))
+            .then(|| passage.moved(features, best, WORK_LINES.min(self.n_lines_from(passage, best))))
     }
 
     /// Returns the line of a passage that answers best, for where the passage is too long, and the numbers
@@ -504,7 +558,13 @@ impl<'a> Worth<'a> {
             && !line.only_names
             && matches!(line.origin, Origin::Work | Origin::Code | Origin::Agent);
         let features = self.messages[line.message as usize].features();
-        is_short.then(|| line.moved(features, line.lines_from, BELOW_LINES))
+        let most_lines = BELOW_LINES.min(self.n_lines_from(line, line.lines_from));
+        is_short.then(|| line.moved(features, line.lines_from, most_lines))
+    }
+
+    /// Returns the number of lines of a passage's message from that of such a number on, without its frame.
+    fn n_lines_from(&self, passage: &Passage, nth: u32) -> u32 {
+        (self.frames.content(passage.message as usize).end as u32).saturating_sub(nth)
     }
 
     /// Returns the candidates that `is_open` and that are worth anything, in no order.
@@ -665,6 +725,8 @@ const NEWNESS: i32 = 8;
 /// The weight of a symbol or a code in a question, where a word counts one: who asks for a value by its name
 /// asks for nothing else. A path only tells where it is.
 const SYMBOL: f32 = 2.0;
+/// The most that the subject of a call counts for being asked about.
+const MOST_ASKED: f32 = 2.0;
 /// The share of the best answer's worth that makes another passage an answer.
 const ANSWERS: f64 = 0.5;
 /// An answer repeats another message's if at most this share of its terms is new, in percent; and the most
