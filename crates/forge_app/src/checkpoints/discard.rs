@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use forge_domain::{
-    CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointStore, Deletion, Holding, Pruned, Retention,
+    CheckpointFilter, CheckpointInfo, CheckpointKey, CheckpointStore, Deletion, Pruned, Retention,
     StoreError, Sweep,
 };
 use jiff::Timestamp;
@@ -34,8 +34,8 @@ pub async fn discard(
 ) -> Result<Discarded, CheckpointsError> {
     let run = &what.info.run;
     let known = store.runs().await?.into_iter().find(|known| known.run == *run);
-    let is_live = |held: &Holding| !held.has_lapsed() && !writer.holder.is_gone(&held.by);
-    if let Some(holder) = known.and_then(|known| known.holder).filter(is_live) {
+    let holder = known.and_then(|known| known.holder);
+    if let Some(holder) = holder.filter(|holder| holder.is_live(writer.holder)) {
         return Err(CheckpointsError::Held { run: run.clone(), by: holder.by, since: holder.since });
     }
     let infos = infos(store).await?;

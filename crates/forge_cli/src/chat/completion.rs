@@ -98,7 +98,7 @@ fn files(word: &str, part: Span, folder: &Path, place_of_name: Names) -> Vec<Sug
             let is_meant =
                 name.starts_with(beginning) && (beginning.starts_with('.') || !name.starts_with('.'));
             let has_blanks = name.contains(char::is_whitespace) || inside.contains(char::is_whitespace);
-            // What steers the terminal is not typed for anybody.
+            // A name with control characters is not proposed.
             if !is_meant || has_blanks && place_of_name == Names::Plain || visible(&name) != name {
                 return None;
             }

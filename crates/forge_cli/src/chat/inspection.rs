@@ -175,7 +175,7 @@ impl Inspection<'_, '_> {
             _ => None,
         });
         let Some(result) = results.into_iter().nth(nth - 1) else {
-            return self.0.note("there is no such tool result in this run");
+            return self.0.note("this run has fewer tool results than that");
         };
         let text = result.content.to_text();
         let tool = result.name.as_ref().map_or_else(|| "tool".to_owned(), |name| visible(name.as_str()));

@@ -22,13 +22,13 @@ pub(super) enum Rest {
 pub(super) enum Plan {
     /// It is carried out, in this mode.
     CarryOut(Mode),
-    /// The planning goes on.
+    /// The agent keeps planning.
     Leave,
     /// This message comes first, such as what to change, or this command.
     Change(String),
 }
 
-/// Asks whether an unfinished turn goes on: whoever stopped it may not want that.
+/// Asks whether to continue an unfinished turn: the user may have stopped it on purpose.
 pub(super) async fn offer_rest(attendant: &mut Attendant, editor: &mut LineEditor) -> Attended<Rest> {
     const PROMPT: &str = "[y] yes  [n] no  [Space] say what to do instead >";
     let question = "? The last turn is not finished. Continue it?";
@@ -51,7 +51,7 @@ pub(super) async fn offer_plan(attendant: &mut Attendant, editor: &mut LineEdito
     })
 }
 
-/// Asks the user to decide; the answer is empty if there is none.
+/// Asks the user to decide. Returns an empty answer if the user gives none.
 async fn decide(
     attendant: &mut Attendant,
     editor: &mut LineEditor,

@@ -418,11 +418,11 @@ impl ChatSession<'_> {
         };
         let which = which?;
         let own = self.orchestrator.checkpoints().map(|tally| tally.run);
-        if own.as_ref().is_some_and(|own| own.as_str() == which) {
+        if own.is_some_and(|own| own.as_str() == which) {
             self.note("that is this run");
             return None;
         }
-        match refuse_unavailable(store, &which, own.as_ref()).await {
+        match refuse_unavailable(store, &which).await {
             Ok(()) => Some(End::Again(Next::Resumed(which))),
             Err(error) => {
                 failure::say(&error);

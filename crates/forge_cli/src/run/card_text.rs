@@ -1,7 +1,7 @@
 //! A run in a list of runs: its age, its cost and its size in few columns.
 
 use forge_app::RunCard;
-use forge_domain::{CheckpointReason, Cost, Holder as _, Tokens};
+use forge_domain::{CheckpointReason, Cost, Tokens};
 use forge_infra::ProcessHolder;
 use jiff::Timestamp;
 
@@ -36,9 +36,7 @@ pub(crate) fn short_cost(card: &RunCard) -> String {
 
 /// Returns the state of a run in one word.
 pub(crate) fn state_word(card: &RunCard) -> &'static str {
-    let is_gone = |by: &str| ProcessHolder::this().is_gone(by);
-    let holder = card.summary.holder.as_ref();
-    let live = holder.filter(|holder| !holder.has_lapsed() && !is_gone(&holder.by));
+    let live = card.summary.holder.as_ref().filter(|holder| holder.is_live(&ProcessHolder::this()));
     match (live, card.summary.latest.as_ref().map(|info| info.reason)) {
         (Some(_), _) => "running",
         (None, None) => "empty",

@@ -5,7 +5,7 @@ use std::path::Path;
 use forge_app::{
     Orchestrator, Restored, Resume, ResumeError, Scope, Selected, elsewhere, files_elsewhere, select,
 };
-use forge_domain::{CheckpointStore, Holder as _, Holding, RunId, StoreError};
+use forge_domain::{CheckpointStore, Holding, StoreError};
 use forge_infra::ProcessHolder;
 
 use super::explanation::explain_resume;
@@ -28,19 +28,16 @@ pub(crate) async fn restore(orchestrator: &mut Orchestrator, resume: &Resume) ->
     restored.map_err(explain_resume)
 }
 
-/// Fails if the run that `which` names cannot continue here now: another process than that of the run `own`
-/// has it, or its agent was told of another folder, which exists.
-pub(crate) async fn refuse_unavailable(
-    store: &dyn CheckpointStore,
-    which: &str,
-    own: Option<&RunId>,
-) -> anyhow::Result<()> {
+/// Fails if the run that `which` names cannot continue here now: another process has it, or its agent was
+/// told of another folder, which exists.
+pub(crate) async fn refuse_unavailable(store: &dyn CheckpointStore, which: &str) -> anyhow::Result<()> {
     let Selected { info, scope } = select(store, which, None).await?;
-    // From a checkpoint, a new run begins, whoever has its run.
-    if scope == Scope::Run && own != Some(&info.run) {
+    // A checkpoint begins a new run, even if somebody has the old one.
+    if scope == Scope::Run {
         let known = store.runs().await?.into_iter().find(|known| known.run == info.run);
-        let is_live = |held: &Holding| !held.has_lapsed() && !ProcessHolder::this().is_gone(&held.by);
-        if let Some(Holding { by, since, token, .. }) = known.and_then(|known| known.holder).filter(is_live) {
+        let holder = known.and_then(|known| known.holder);
+        let live = holder.filter(|holder| holder.is_live(&ProcessHolder::this()));
+        if let Some(Holding { by, since, token, .. }) = live {
             return Err(StoreError::Held { run: info.run, by, since, token }.into());
         }
     }

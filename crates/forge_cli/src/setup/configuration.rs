@@ -37,7 +37,7 @@ pub(crate) fn configuration_within(
     let mut layers = layers(source)?;
     layers.flags.budget = budget;
     let left_out = consent::settle(&mut layers, &project_file(source), need)?;
-    // What is missing may be what was left out.
+    // The error may be about something that was left out.
     let hint = match left_out.is_empty() {
         true => "",
         false => "\nnote: what the file asks for was left out, as it is not trusted; `forge trust` allows it",

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Action, ActionEnd, ActionKey, Checkpoint, CheckpointFilter, CheckpointInfo, CheckpointKey,
-    CheckpointOutline, Found, NewAction, NewCheckpoint, Retention, RunId, SearchQuery, UnkeptFiles,
+    CheckpointOutline, Found, Holder, NewAction, NewCheckpoint, Retention, RunId, SearchQuery, UnkeptFiles,
 };
 
 /// A number for the holder of a run. A later holder has a larger one, and only the holder of the largest may
@@ -154,6 +154,12 @@ impl Holding {
     /// Checks whether its lease has run out, so that anyone may claim the run.
     pub fn has_lapsed(&self) -> bool {
         self.lease.is_some_and(|lease| lease.has_passed)
+    }
+
+    /// Checks whether it still has the run, as far as this process, `asker`, knows: its lease has not run
+    /// out, and its process is not known to have ended.
+    pub fn is_live(&self, asker: &dyn Holder) -> bool {
+        !self.has_lapsed() && !asker.is_gone(&self.by)
     }
 }
 

@@ -39,7 +39,7 @@ async fn compact_in_store(arguments: &CompactArguments, word: &str) -> anyhow::R
         tell(arguments, &report, &in_a_line(&report))?;
         return Err(anyhow::Error::new(over).context(format!("{word} cannot be made to fit")));
     }
-    // What cannot be written is known before anything is changed.
+    // If the report cannot be written, nothing is changed.
     write_report(arguments, &report)?;
     if let Some(path) = arguments.files.output.as_ref().filter(|_| !arguments.plan.dry_run) {
         let written = view_bytes(&compacted.snapshot.conversation).into();

@@ -346,8 +346,9 @@ fn pieces(line: &str) -> Vec<(usize, usize)> {
         let too_long = (rest.len() > LINE_CHARS).then(|| rest.char_indices().nth(LINE_CHARS)).flatten();
         let cut = match too_long {
             None => rest.len(),
-            Some((at, _)) => end_of_field(&rest[..at])
-                .filter(|_| is_json)
+            Some((at, _)) => is_json
+                .then(|| end_of_field(&rest[..at]))
+                .flatten()
                 .or_else(|| end_of_sentence(&rest[..at]))
                 .unwrap_or_else(|| match rest[..at].rfind([' ', ',', ';']) {
                     Some(blank) if blank > at / 2 => blank + 1,

@@ -224,7 +224,7 @@ fn read_quoted<'a>(mut rest: &'a str, text: &mut String) -> Option<&'a str> {
 
 /// Returns what follows a redirection that writes no file: of one output into the other, or to `/dev/null`.
 fn harmless_redirection<'a>(rest: &'a str, word: &mut Word) -> Option<&'a str> {
-    // The number before it is no word, unless it is quoted.
+    // An unquoted digit before it names a stream, and is no word.
     if !word.is_quoted && word.text.bytes().all(|byte| byte.is_ascii_digit()) && word.text.len() <= 1 {
         *word = Word::default();
     }

@@ -1048,7 +1048,7 @@ mod tests {
     fn what_a_result_repeats_is_not_quoted_again() {
         let mut log = Conversation::new();
         append(&mut log, Message::user("Look after the notices of the harbour."));
-        let notice = "The northern gate stays closed until the divers have mended its lowest hinge.";
+        let notice = "The northern gate stays closed until the divers have repaired its lowest hinge.";
         let arguments = serde_json::json!({ "title": "Notice", "text": notice }).to_string();
         let name = ToolName::new("create_document").unwrap();
         let call = ToolCall { id: "c".into(), name, arguments };
