@@ -206,8 +206,11 @@ TEST = re.compile(r"\b(test|pytest|check|lint|clippy|build|vet|tsc|compile|fmt)\
 BAD = re.compile(r"\bFAIL|\bfailed\b|\berror\b[:\[ ]|Error:|Traceback|panicked|exit(?:ed with)? code [1-9]", re.I)
 
 
+GOES_ON = re.compile(r"(?im)^.{0,20}\brunning\b.{0,20}\b(session|background|id)\b")
+
+
 def commands(task):
-    """Returns for each result its command, its text and whether it went well."""
+    """Returns for each result its command, its text and whether it went well: a command that goes on has not yet."""
     calls, found = {}, []
     for i, m in enumerate(task.messages):
         for c in m.get("tool_calls") or []:
@@ -219,7 +222,8 @@ def commands(task):
             command = a.get("command") or a.get("cmd")
             calls[c["id"]] = re.sub(r"^(cd \S+ *(&&|;) *|\w+=\S+ )+", "", command) if isinstance(command, str) else "%s %s" % (c["function"]["name"], a.get("file_path") or a.get("path") or "")
         if m["role"] == "tool":
-            found.append((i, calls.get(m["tool_call_id"], ""), m["content"], not m.get("failed") and not BAD.search(m["content"])))
+            well = not m.get("failed") and not BAD.search(m["content"]) and not GOES_ON.search(m["content"][:400])
+            found.append((i, calls.get(m["tool_call_id"], ""), m["content"], well))
     return found
 
 

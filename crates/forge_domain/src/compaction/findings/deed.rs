@@ -1,8 +1,12 @@
 //! The subject and effect of a call, as far as its name and arguments tell.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
 use serde_json::Value;
 
 use super::command_line::{outside_quotes, steps, without_dot, without_folder};
+use super::failure::{Evidence, id_while_running};
 use super::shell_change::{ShellChange, shell_changes};
 use super::{Failure, MAX_CHARS};
 use crate::compaction::arguments::{PATCH_START, PATHS, SOUGHT, SUBJECTS};
@@ -16,6 +20,8 @@ pub(crate) struct Deed {
     pub(crate) call_hash: u64,
     /// Files by path, in order.
     pub(crate) touches: Vec<(String, Touch)>,
+    /// The effect on a file that only its result names.
+    changes: Option<Touch>,
     /// The changes of files by its command.
     pub(crate) shell_changes: Vec<ShellChange>,
     /// The test, build or check that it runs.
@@ -35,6 +41,8 @@ pub(crate) struct Deed {
     pub(crate) runs: bool,
     /// True if the status of its command is not that of each of its steps, as behind a pipe.
     hides_status: bool,
+    /// True if its command may have written more than its result has.
+    hides_output: bool,
 }
 
 /// A test, build or check.
@@ -71,6 +79,28 @@ pub(crate) enum FileState {
     Created,
     Modified,
     Deleted,
+}
+
+/// How a check ended, as far as its result tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Something shows it.
+    Passed,
+    Failed,
+    /// It still ran, it was stopped, or what it wrote does not tell.
+    Unclear,
+}
+
+impl Outcome {
+    pub(crate) const ALL: [Self; 3] = [Self::Passed, Self::Failed, Self::Unclear];
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Unclear => "unclear",
+        }
+    }
 }
 
 impl FileState {
@@ -115,8 +145,10 @@ impl Deed {
         let extent = if fields().count() > n_expected { Extent::Part } else { Extent::Whole };
         let extent = shown.as_ref().map_or(extent, |(_, extent)| *extent);
         let reads = matches!(touches[..], [(_, Touch::Looks)]).then_some(extent);
+        let is_named = patch.is_some() || path.is_some() || command.is_some();
         Self {
             call_hash: hash(call.name.as_str()).rotate_left(1) ^ hash(&call.arguments),
+            changes: Some(touch(&name)).filter(|touch| !is_named && *touch != Touch::Looks),
             shell_changes: command.filter(|_| patch.is_none()).map(shell_changes).unwrap_or_default(),
             check: command.and_then(check_in),
             keys: match path {
@@ -126,6 +158,7 @@ impl Deed {
             only_looks: reads.is_some() || command.is_some_and(only_looks),
             runs: command.or_else(|| argument(&["code"])).is_some(),
             hides_status: command.is_some_and(hides_status),
+            hides_output: command.is_some_and(hides_output),
             subject: path
                 .or(shown.as_ref().map(|(file, _)| file.as_str()))
                 .or_else(|| described.filter(|_| command.is_some_and(is_script)))
@@ -149,10 +182,54 @@ impl Deed {
     /// Returns the failure that its result reports.
     pub(crate) fn failure<'a>(&self, result: &'a ContextMessage) -> Option<&'a Failure> {
         let failure = match self.check {
-            Some(_) => result.failure_of_check(),
+            Some(_) => result.report_of_check().failure.as_ref(),
+            None if self.changes_files() || self.changes.is_some() => result.failure_of_change(),
             None => result.findings().failure.as_ref(),
         };
         failure.filter(|failure| self.hides_status || !failure.is_denied)
+    }
+
+    /// Returns how the check ended whose result it is; `marks_failures` is true if the session marks results
+    /// that failed, so that one without the mark did not.
+    pub(crate) fn outcome(&self, result: &ContextMessage, marks_failures: bool) -> Outcome {
+        if self.failure(result).is_some() {
+            return Outcome::Failed;
+        }
+        let is_shown = match result.report_of_check().evidence {
+            Evidence::Said => true,
+            Evidence::Status => !self.hides_status,
+            Evidence::Empty => !self.hides_output,
+            Evidence::None => marks_failures && !self.hides_status,
+            Evidence::Unfinished => false,
+        };
+        if is_shown { Outcome::Passed } else { Outcome::Unclear }
+    }
+
+    /// Checks whether the result says that the call did not end by itself.
+    pub(crate) fn is_unfinished(&self, result: &ContextMessage) -> bool {
+        self.runs && result.report_of_check().evidence == Evidence::Unfinished
+    }
+
+    /// Returns the id by which later calls ask what the command wrote since, if it did not end yet.
+    pub(crate) fn id_while_running(&self, result: &ContextMessage) -> Option<String> {
+        let text = result.message().text();
+        id_while_running(&text).filter(|_| self.is_unfinished(result)).map(str::to_owned)
+    }
+
+    /// Checks whether it may be a question about the command that runs under an id.
+    pub(crate) fn asks_about(&self, call: &ToolCall, id: &str) -> bool {
+        let is_end = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+        let is_alone = |(at, _): (usize, &str)| {
+            let (before, rest) = call.arguments.split_at(at);
+            is_end(before.chars().next_back()) && is_end(rest[id.len()..].chars().next())
+        };
+        !self.runs && self.touches.is_empty() && call.arguments.match_indices(id).any(is_alone)
+    }
+
+    /// Returns the file that its result names, if it changes one that its arguments do not, and the effect.
+    pub(crate) fn named_change(&self, result: &ContextMessage) -> Option<(String, Touch)> {
+        let touch = self.changes?;
+        Some((file_named_in(&result.message().text())?.to_owned(), touch))
     }
 
     /// Checks whether it changes any file.
@@ -259,6 +336,34 @@ fn touch(verb: &str) -> Touch {
     }
 }
 
+/// The lines at the start and at the end of a result that may name the file that was changed.
+const NAMING_LINES: usize = 8;
+
+/// The forms in which results name a file: after a label, or in a sentence about what was done.
+static NAMED_FILE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let forms = [
+        r"^\W{0,2}(?:open |current )?(?:file|path):[ \t]+([^\s()\[\]]+)",
+        r"\b(?:file|wrote|written|saved|created|updated|edited|modified|deleted|changed)\b[^/\n]{0,40}?[ '`\x22]((?:[\w.~-]*/)+[\w.-]*\w)",
+    ];
+    Regex::new(&format!("(?im){}", forms.join("|"))).ok()
+});
+
+/// Returns the file that the result of a change names first.
+fn file_named_in(text: &str) -> Option<&str> {
+    let n_lines = text.lines().count();
+    let is_edge = |nth: usize| nth < NAMING_LINES || nth + NAMING_LINES >= n_lines;
+    let lines = text.lines().enumerate().filter(|(nth, _)| is_edge(*nth)).map(|(_, line)| line);
+    let named = |line| {
+        let found = NAMED_FILE.as_ref()?.captures(line)?;
+        let range = found.get(1).or_else(|| found.get(2))?.range();
+        Some(&line[range]).filter(|path| path.contains(['/', '.']))
+    };
+    lines.filter(|line: &&str| line.len() <= NAMING_BYTES).find_map(named)
+}
+
+/// A longer line is content.
+const NAMING_BYTES: usize = 400;
+
 /// Runners of tests, builds and checks.
 const RUNNERS: &[&str] = &[
     "cargo", "go", "npm", "pnpm", "yarn", "bun", "make", "just", "mvn", "gradle", "gradlew", "dotnet",
@@ -345,8 +450,11 @@ fn check_in(command: &str) -> Option<Check> {
         *runner = without_folder(runner);
         let mut tasks = told.iter().take_while(|word| !INSTALLS.contains(word));
         let only_lists = told.iter().any(|word| LISTS.contains(word) || *runner == "make" && *word == "-n");
-        let is_check =
-            CHECKERS.contains(runner) || is_runner(runner) && tasks.any(|word| is_one_of(CHECKS, word));
+        let builds_all =
+            *runner == "make" && told.iter().all(|word| word.starts_with('-') || word.contains(['=', '>']));
+        let is_check = CHECKERS.contains(runner)
+            || builds_all
+            || is_runner(runner) && tasks.any(|word| is_one_of(CHECKS, word));
         let is_test = words.iter().any(|word| is_one_of(TESTS, word));
         (is_check && !only_lists).then_some((step, is_test))
     });
@@ -441,6 +549,18 @@ fn without_quiet(command: &str) -> String {
 /// next one runs whatever the last one did.
 fn hides_status(command: &str) -> bool {
     outside_quotes(command.trim_end()).any(|(_, c)| matches!(c, '|' | ';' | '\n'))
+}
+
+/// Checks whether a command line keeps some of its output from its result: it goes into a file or through a
+/// filter, or the command goes on in the background.
+fn hides_output(command: &str) -> bool {
+    const PASSES: &[&str] = &["cat", "head", "less", "more", "tail", "tee"];
+    let command = command.replace("2>&1", "").replace("&&", ";").replace("||", ";");
+    let mut marks = outside_quotes(command.trim_end()).filter(|(_, c)| matches!(c, '|' | '>' | '&'));
+    marks.any(|(at, _)| {
+        let reader = command[at..].strip_prefix('|').and_then(|rest| rest.split_whitespace().next());
+        !reader.is_some_and(|program| PASSES.contains(&without_folder(program)))
+    })
 }
 
 #[cfg(test)]

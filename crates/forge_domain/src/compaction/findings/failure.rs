@@ -1,4 +1,4 @@
-//! The failure that a result reports, if any.
+//! The failure that a result reports, and the evidence that it reports none.
 
 use std::sync::LazyLock;
 
@@ -28,11 +28,16 @@ impl Failure {
     /// decides, and places in files are what is wrong there.
     pub(super) fn of_check(result: &ToolResult) -> Option<Self> {
         Self::read(result, |edges| {
-            let counts = |pattern: &Pattern| edges.iter().any(|edge| matches(pattern, edge));
-            counts(&BAD_COUNTS)
-                || !counts(&GOOD_COUNTS)
-                    && (is_named(edges) || edges.iter().any(|edge| place(edge).is_some()))
+            let any = |pattern: &Pattern| edges.iter().any(|edge| matches(pattern, edge));
+            any(&BAD_COUNTS)
+                || !any(&GOOD_COUNTS)
+                    && (is_named(edges) || any(&BREAKS) || edges.iter().any(|edge| place(edge).is_some()))
         })
+    }
+
+    /// Reads the failure of a change of a file: a tool may refuse one in a sentence.
+    pub(super) fn of_change(result: &ToolResult) -> Option<Self> {
+        Self::read(result, |edges| is_named(edges) || refusal(edges[0]).is_some())
     }
 
     /// Reads the failure of a result whose start and end read so by `reads_failed`.
@@ -41,13 +46,70 @@ impl Failure {
         let status = stated_status(&whole);
         let text = unwrapped(whole);
         let failed = result.is_error || status == Some(Status::Failed);
-        let edges = [
-            text.char_indices().nth(START_CHARS).map_or(&*text, |(at, _)| &text[..at]),
-            text.char_indices().rev().nth(END_CHARS).map_or("", |(at, _)| &text[at..]),
-        ];
-        (failed || reads_failed(&edges))
+        (failed || reads_failed(&edges(&text)))
             .then(|| Self { line: error_line(&text), is_denied: !failed && status == Some(Status::Passed) })
     }
+}
+
+/// What a result that reports no failure shows of how its command ended. Silence is no success: a command may
+/// still run, it may have been stopped, and a filter may hide what it wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Evidence {
+    /// It counts or says that all is well.
+    Said,
+    /// It states that the command succeeded: the last one, behind a pipe.
+    Status,
+    /// The command wrote nothing.
+    Empty,
+    /// It says that the command did not end, or not by itself.
+    Unfinished,
+    /// It says neither.
+    None,
+}
+
+impl Evidence {
+    /// Reads the evidence in the result of a check that reports no failure.
+    pub(super) fn of(result: &ToolResult) -> Self {
+        let whole = result.content.text();
+        let status = stated_status(&whole);
+        let text = unwrapped(whole);
+        let [start, end] = edges(&text);
+        let end = if end.is_empty() { start } else { end };
+        if [start, end].iter().any(|edge| matches(&GOOD_COUNTS, edge)) {
+            Self::Said
+        } else if status.is_none() && is_unfinished(&text) {
+            Self::Unfinished
+        } else if matches(&GOOD_WORDS, end) {
+            Self::Said
+        } else if status == Some(Status::Passed) {
+            Self::Status
+        } else if text.trim().is_empty() || matches(&NOTHING, &text) {
+            Self::Empty
+        } else {
+            Self::None
+        }
+    }
+}
+
+/// Checks whether a result says, before or after what its command wrote, that this did not end by itself.
+fn is_unfinished(text: &str) -> bool {
+    let foot = text.trim_end().rsplit('\n').take(FOOT_LINES);
+    text.lines().take(HEAD_LINES).chain(foot).any(|line| matches(&UNFINISHED, line))
+}
+
+/// Returns the id under which a harness keeps a command that did not end yet.
+pub(super) fn id_while_running(text: &str) -> Option<&str> {
+    let found = |line: &str| Some(RUNNING_ID.as_ref()?.captures(line)?.get(1)?.range());
+    let line = text.lines().find(|line| matches(&UNFINISHED, line) && found(line).is_some())?;
+    found(line).map(|range| &line[range])
+}
+
+/// Returns the start and the end of a text, as far as they are read.
+fn edges(text: &str) -> [&str; 2] {
+    [
+        text.char_indices().nth(START_CHARS).map_or(text, |(at, _)| &text[..at]),
+        text.char_indices().rev().nth(END_CHARS).map_or("", |(at, _)| &text[at..]),
+    ]
 }
 
 /// Most characters at the start and at the end of a result that are read.
@@ -123,7 +185,67 @@ static BAD_COUNTS: Pattern = LazyLock::new(|| {
     Regex::new(&format!("(?im){}", forms.join("|"))).ok()
 });
 static GOOD_COUNTS: Pattern = LazyLock::new(|| {
-    Regex::new(r"(?im)\b0 (?:failed|failing|failures?|errors?)\b|\b[1-9]\d* (?:passed|passing)\b|^\S{0,3}[ \t]*fail(?:ed|ures?)?:?[ \t]+0\b").ok()
+    Regex::new(r"(?im)\b0 (?:failed|failing|failures?|errors?|issues|problems)\b|\b[1-9]\d* (?:passed|passing)\b|^\S{0,3}[ \t]*fail(?:ed|ures?)?:?[ \t]+0\b").ok()
+});
+
+/// The forms by which the runners of checks and their shells say that all is well.
+static GOOD_WORDS: Pattern = LazyLock::new(|| {
+    let forms = [
+        r"(?i:\bno (?:issues|problems|errors|warnings|vulnerabilities)\b)",
+        r"(?i:\ball\b.{0,30}\bpass(?:ed|ing)?\b)",
+        r"(?i:\b(?:success|successful|successfully|succeeded)\b)",
+        r"^ok\b|^ok\r?$|\bOK\r?$|^OK \(|: ok\b",
+        r"^[ \t]*(?:--- )?PASS(?:ED)?\b|\bPASSED?\r?$|^Passed!",
+        r"^[ \t]*Finished\b",
+        r"^[ \t]*[✓✔√].*\b(?:built|compiled|passed|done)\b",
+    ];
+    Regex::new(&format!("(?m){}", forms.join("|"))).ok()
+});
+
+/// The forms by which shells and `make` say that a command could not run or broke off.
+static BREAKS: Pattern = LazyLock::new(|| {
+    let forms = [
+        r"^make(?:\[\d+\])?: \*\*\* ",
+        r"\bcommand not found\b|: not found\r?$",
+        r"is not recognized as an internal or external command",
+        r"\bcore dumped\b|^Segmentation fault|^Bus error|^Killed\b",
+    ];
+    Regex::new(&format!("(?m){}", forms.join("|"))).ok()
+});
+
+/// The forms by which harnesses say that a command did not end by itself.
+static UNFINISHED: Pattern = LazyLock::new(|| {
+    let forms = [
+        r"\brunning (?:in (?:the )?background|with (?:session|process|id\b|pid\b))",
+        r"\b(?:still|is|process|command) running\b",
+        r"\btimed[ -]?out\b|\btime ?out\b",
+        r"\b(?:aborted|interrupted|cancell?ed|killed|terminated|stopped) (?:by|after|on|due)\b|^\W*(?:aborted|interrupted|terminated|killed|cancell?ed)\W*$",
+    ];
+    Regex::new(&format!("(?im){}", forms.join("|"))).ok()
+});
+
+static RUNNING_ID: Pattern = LazyLock::new(|| Regex::new(r"(?i)\bid\b\W{0,3}([\w-]+)").ok());
+
+/// A sentence of so many bytes at most says why a change was refused.
+const SENTENCE_BYTES: usize = 300;
+static REFUSALS: Pattern = LazyLock::new(|| {
+    let forms = [
+        r"not (?:been )?(?:applied|found|changed|edited|modified|saved|written|unique|matched|allowed|permitted)",
+        r"no (?:changes?|match(?:es)?|replacements?|edits?|such)",
+        r"(?:could|did|does|do|is|was|were) ?n[o']t|cannot|can't|unable to|failed|invalid|errno",
+        r"rejected|refused|denied|declined|aborted|cancell?ed|timed out",
+        r"syntax errors?|(?:multiple|several|more than one) (?:matches|occurrences)",
+    ];
+    Regex::new(&format!(r"(?i)\b(?:{})\b", forms.join("|"))).ok()
+});
+static SUCCESSES: Pattern = LazyLock::new(|| {
+    Regex::new(r"(?i)\A\W*(?:success\w*|ok|done|updated|edited|created|wrote|saved|applied)\b").ok()
+});
+
+/// A text by which a harness says that a command wrote nothing.
+static NOTHING: Pattern = LazyLock::new(|| {
+    Regex::new(r"(?i)\A.{0,60}\b(?:no output|without (?:any )?output|not produce any output)\b.{0,40}\s*\z")
+        .ok()
 });
 
 /// A line that begins with its place in a file, as most compilers and linters write.
@@ -161,6 +283,15 @@ fn count(text: &str) -> Option<&str> {
 fn place(text: &str) -> Option<&str> {
     let mut places = PLACE.as_ref()?.find_iter(text).map(|found| found.as_str());
     places.find(|line| !matches(&LESS, line))
+}
+
+/// Returns the first line of a text if it says that something was not done.
+fn refusal(text: &str) -> Option<&str> {
+    let first = text.lines().find(|line| !line.trim().is_empty())?.trim();
+    // Some tools answer with what the file has now.
+    let is_sentence =
+        first.len() <= SENTENCE_BYTES && first.starts_with(|c: char| c.is_alphanumeric() || c == '[');
+    Some(first).filter(|first| is_sentence && matches(&REFUSALS, first) && !matches(&SUCCESSES, first))
 }
 
 /// Checks whether a text is a line that was drawn with marks.
@@ -212,7 +343,9 @@ fn error_line(text: &str) -> Option<String> {
     let first = || text.lines().find(|line| is_all && !line.trim().is_empty()).filter(tells);
     let says_something = |line: &&str| line.trim().chars().nth(LEAST_CHARS - 1).is_some();
     let named = named().filter(says_something);
-    let line = named.or_else(|| place(text)).or_else(|| count(text)).or_else(first)?;
+    let breaks = || text.lines().find(|line| matches(&BREAKS, line));
+    let line = named.or_else(|| place(text)).or_else(|| count(text)).or_else(breaks).or_else(first);
+    let line = line.or_else(|| refusal(text))?;
     Some(line).filter(says_something).map(|line| line.trim().chars().take(MAX_CHARS).collect())
 }
 

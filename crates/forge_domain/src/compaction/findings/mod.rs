@@ -5,7 +5,8 @@ mod deed;
 mod failure;
 mod shell_change;
 
-pub(crate) use self::deed::{Check, Deed, Extent, FileState, Touch};
+pub(crate) use self::deed::{Check, Deed, Extent, FileState, Outcome, Touch};
+use self::failure::Evidence;
 pub(crate) use self::failure::Failure;
 pub(crate) use self::shell_change::ShellChange;
 use crate::{Body, ContextMessage, Message};
@@ -29,21 +30,44 @@ impl ContextMessage {
         self.form(Findings::of)
     }
 
-    /// Returns the failure of the check whose result it is, computed once.
-    fn failure_of_check(&self) -> Option<&Failure> {
-        self.form(FailureOfCheck::of).0.as_ref()
+    /// Returns its failure if it is the result of a change of a file, computed once.
+    fn failure_of_change(&self) -> Option<&Failure> {
+        self.form(FailureOfChange::of).0.as_ref()
+    }
+
+    /// Returns what it reports if it is the result of a check, computed once.
+    fn report_of_check(&self) -> &CheckReport {
+        self.form(CheckReport::of)
     }
 }
 
-/// The failure of a check.
-struct FailureOfCheck(Option<Failure>);
+/// The failure of a change of a file.
+struct FailureOfChange(Option<Failure>);
 
-impl FailureOfCheck {
+impl FailureOfChange {
     fn of(message: &Message) -> Self {
         Self(match &message.body {
-            Body::Tool(result) => Failure::of_check(result),
+            Body::Tool(result) => Failure::of_change(result),
             Body::System(_) | Body::User(_) | Body::Assistant { .. } => None,
         })
+    }
+}
+
+/// What the result of a check reports.
+struct CheckReport {
+    failure: Option<Failure>,
+    /// What shows that it passed, whatever its failure says.
+    evidence: Evidence,
+}
+
+impl CheckReport {
+    fn of(message: &Message) -> Self {
+        match &message.body {
+            Body::Tool(result) => Self { failure: Failure::of_check(result), evidence: Evidence::of(result) },
+            Body::System(_) | Body::User(_) | Body::Assistant { .. } => {
+                Self { failure: None, evidence: Evidence::None }
+            }
+        }
     }
 }
 

@@ -79,6 +79,9 @@ pub(super) struct Folding<'a> {
     pub(super) leaves: &'a [bool],
     /// The text that stays of each message that is shortened.
     pub(super) left: &'a [(usize, String)],
+    /// The label of the person's latest message, if the record comes before it and something else after it
+    /// leaves.
+    pub(super) request_below: Option<String>,
 }
 
 /// The parts of a record, the most worth first.
@@ -120,8 +123,7 @@ impl Folding<'_> {
         let mut filling = self.choose(room - message.tokens(), &folder, worth, counter);
         loop {
             let mut record = filling.write(&base, self.material, &folder);
-            let is_bare = record == Record { folder: record.folder.clone(), ..Record::default() };
-            if is_bare {
+            if record.is_bare() {
                 return None;
             }
             // In a short record of talk that goes without saying, and another turn says more.
@@ -143,7 +145,11 @@ impl Folding<'_> {
         let earlier: Vec<Record> = messages.filter(|message| is_record(message)).map(Record::of).collect();
         let known = earlier.iter().rev().find_map(|earlier| earlier.folder.clone());
         let folder = Folder::of(self.material.sources, known);
-        let mut record = Record { folder: folder.as_deref().map(str::to_owned), ..Record::default() };
+        let mut record = Record {
+            request_below: self.request_below.clone(),
+            folder: folder.as_deref().map(str::to_owned),
+            ..Record::default()
+        };
         let mut ledger = Ledger::default();
         earlier.iter().for_each(|earlier| ledger.take_record(earlier));
         // Messages that stay are included: a later success among them resolves an error before it.
@@ -709,9 +715,12 @@ impl Filling {
 }
 
 impl Record {
-    /// Drops the oldest of the most frequent kind; returns false if nothing is left.
+    /// Drops what can be missed most, then the oldest of the most frequent kind; returns false if nothing is
+    /// left.
     fn shed(&mut self) -> bool {
-        if !self.files.is_empty() && self.files.len() >= self.tasks.len() {
+        if self.request_below.take().is_some() {
+            true
+        } else if !self.files.is_empty() && self.files.len() >= self.tasks.len() {
             self.files.drain(..self.files.len().div_ceil(4));
             true
         } else if !self.errors.is_empty() {

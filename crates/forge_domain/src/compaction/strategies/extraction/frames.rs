@@ -39,14 +39,21 @@ impl Frames {
                 by_tool.entry(asked.call.name.as_str()).or_default().push(position);
             }
         }
-        for positions in by_tool.into_values().filter(|positions| positions.len() >= LEAST_RESULTS) {
+        // Some harnesses put the same around the results of all tools.
+        let mut of_all: Vec<usize> = by_tool.values().flatten().copied().collect();
+        of_all.sort_unstable();
+        let of_all = Some(of_all).filter(|_| by_tool.len() > 1);
+        let alike = by_tool.into_values().chain(of_all);
+        for positions in alike.filter(|positions| positions.len() >= LEAST_RESULTS) {
             let Some(common) = Common::of(sources, &positions, question) else { continue };
             bare.extend(positions.iter().filter(|position| common.is_all_of(&sources[**position])));
             let framed = positions.iter().map(|position| (*position, common.content(&sources[*position])));
             let is_framed =
                 |(position, content): &(usize, Range<usize>)| *content != whole(&sources[*position]);
             for (position, content) in framed.filter(is_framed).skip(1) {
-                contents[position] = content;
+                let before = &mut contents[position];
+                let start = before.start.max(content.start);
+                *before = start..before.end.min(content.end).max(start);
             }
         }
         for (position, start) in repeated_notes(context, sources) {
@@ -191,7 +198,11 @@ impl Edges {
             let foot = n_lines.saturating_sub(FOOT).max(HEAD.min(n_lines));
             let lines = (0..n_lines.min(HEAD)).chain(foot..n_lines);
             let texts = lines.map(|nth| features.line(&features.lines[nth]));
-            let edges = texts.map(|text| Edge { line: hash(text), shape: shape(text) }).collect();
+            let edges = texts.map(|text| match label_in_brackets(text) {
+                Some(label) => Edge { line: hash(label), shape: hash(label) },
+                None => Edge { line: hash(text), shape: shape(text) },
+            });
+            let edges = edges.collect();
             Self { edges, foot }
         })
     }
@@ -206,6 +217,14 @@ impl Edges {
         let nth = if nth < HEAD { nth } else { HEAD + nth - self.foot };
         &self.edges[nth]
     }
+}
+
+/// Returns the label of a line that has nothing but a label and its value, in brackets: `(Open file: a.rs)`.
+fn label_in_brackets(line: &str) -> Option<&str> {
+    let line = line.trim();
+    let is_whole =
+        line.starts_with('(') && line.ends_with(')') || line.starts_with('[') && line.ends_with(']');
+    line.split_once(": ").filter(|_| is_whole).map(|(label, _)| label)
 }
 
 /// Returns a hash of a line that is the same whatever its numbers and codes are.
@@ -228,12 +247,12 @@ mod tests {
     use crate::compaction::fixture::Characters;
     use crate::{Conversation, Message, ToolCall, ToolName, ToolResult};
 
-    /// Returns a log of five calls with such results.
-    fn log_of(result: &dyn Fn(usize) -> String) -> Conversation {
+    /// Returns a log of five calls of `tools` in turn with such results.
+    fn log_of(tools: &[&str], result: &dyn Fn(usize) -> String) -> Conversation {
         let mut log = Conversation::new();
         for n in 0..5 {
-            let call =
-                ToolCall { id: "c".into(), name: ToolName::new("run").unwrap(), arguments: "{}".into() };
+            let name = ToolName::new(tools[n % tools.len()]).unwrap();
+            let call = ToolCall { id: "c".into(), name, arguments: "{}".into() };
             let result = ToolResult::answer(&call, result(n));
             for message in [Message::calling(vec![call]), Message::tool(result)] {
                 log.append(ContextMessage::count(message, &Characters));
@@ -265,16 +284,26 @@ mod tests {
             (&noted, vec![0..1, 0..1, 0..4, 0..1]),
             (&|n| format!("night {n}\n18:0{n} wind {n}2\n19:00 wind {n}4"), vec![0..3; 4]),
         ] {
-            let view = log_of(of).view();
+            let view = log_of(&["run"], of).view();
             let frames = Frames::of(&view, view.messages(), &Question::default());
             let actual: Vec<_> = (0..4).map(|nth| frames.content(nth * 2 + 1)).collect();
             assert_eq!(actual, expected);
             assert!((0..8).all(|position| !frames.is_bare(position)));
         }
-        let view = log_of(&bare).view();
+        let view = log_of(&["run"], &bare).view();
         let frames = Frames::of(&view, view.messages(), &Question::default());
         let bare: Vec<usize> =
             (0..view.messages().len()).filter(|position| frames.is_bare(*position)).collect();
         assert_eq!(bare, [5]);
+    }
+
+    #[test]
+    fn what_the_results_of_all_tools_have_around_them_is_no_content() {
+        let told = ["a boat came", "they left", "rain", "the night was long", "nobody"];
+        let result = |n: usize| format!("{}\n(Open file: {n}.txt)\n(Folder: /w)\nready $", told[n]);
+        let view = log_of(&["run", "open", "edit"], &result).view();
+        let frames = Frames::of(&view, view.messages(), &Question::default());
+        let contents: Vec<_> = (0..5).map(|nth| frames.content(nth * 2 + 1)).collect();
+        assert_eq!(contents, [0..4, 0..1, 0..1, 0..1, 0..1]);
     }
 }

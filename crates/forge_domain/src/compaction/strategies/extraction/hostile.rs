@@ -110,7 +110,10 @@ fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
     let in_order: Vec<&str> = HEADINGS.into_iter().filter(|heading| headings.contains(heading)).collect();
     prop_assert_eq!(&headings, &in_order, "{}", text);
     let (mut section, mut author) = ("", Role::System);
-    for line in &lines[2..lines.len() - 1] {
+    let request = lines[2].strip_prefix("The request below is ").and_then(|line| line.split(';').next());
+    let is_asked = request.is_none_or(|label| message_of(label).is_some_and(|it| it.starts_turn()));
+    prop_assert!(is_asked, "no request: {}", lines[2]);
+    for line in &lines[2 + usize::from(request.is_some())..lines.len() - 1] {
         if HEADINGS.contains(line) {
             section = *line;
             continue;

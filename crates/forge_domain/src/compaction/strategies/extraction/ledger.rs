@@ -6,10 +6,10 @@ use std::collections::{HashMap, HashSet};
 use super::passage::is_omission;
 use super::record::{OpenError, Record};
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::findings::{Check, Deed, Failure, FileState, ShellChange, Touch};
+use crate::compaction::findings::{Check, Deed, Failure, FileState, Outcome, ShellChange, Touch};
 use crate::compaction::short_text::SHORTEST;
 use crate::compaction::stub::is_stub;
-use crate::{Context, ContextMessage, Message};
+use crate::{Body, Context, ContextMessage, Message};
 
 /// The effects of the exchanges of a span.
 #[derive(Debug, Default)]
@@ -18,9 +18,11 @@ pub(super) struct Ledger<'a> {
     files: HashMap<Cow<'a, str>, (FileState, usize)>,
     /// Files that existed before they were written.
     known: HashSet<Cow<'a, str>>,
-    /// The last run of tests and the last other check after it, and whether they passed.
-    last_test: Option<(&'a str, bool)>,
-    last_check: Option<(&'a str, bool)>,
+    /// The last run of tests and the last other check after it, and how they ended.
+    last_test: Option<(&'a str, Outcome)>,
+    last_check: Option<(&'a str, Outcome)>,
+    /// True if results that failed are marked.
+    marks_failures: bool,
     /// The failures.
     open: Vec<Open<'a>>,
     n_touches: usize,
@@ -48,8 +50,9 @@ impl<'a> Ledger<'a> {
         for (path, state) in &earlier.files {
             self.set(path.as_str().into(), *state);
         }
-        let known =
-            |last: &'a Option<(String, bool)>| last.as_ref().map(|(run, passed)| (run.as_str(), *passed));
+        let known = |last: &'a Option<(String, Outcome)>| {
+            last.as_ref().map(|(run, outcome)| (run.as_str(), *outcome))
+        };
         self.last_test = known(&earlier.last_test).or(self.last_test);
         self.last_check = known(&earlier.last_check).or(self.last_check);
         self.open.extend(earlier.errors.iter().map(|error| Open {
@@ -62,15 +65,22 @@ impl<'a> Ledger<'a> {
     /// Takes in the exchanges of a context, in the order of their calls; `sources` are its messages as they
     /// were at first.
     pub(super) fn take_all(&mut self, context: &'a Context, sources: &'a [ContextMessage]) {
+        let is_marked = |message: &ContextMessage| matches!(&message.message().body, Body::Tool(result) if result.is_error);
+        self.marks_failures = sources.iter().any(is_marked);
         let results = sources.iter().enumerate();
         let answers = results.filter_map(|(at, result)| Some((answered_call(context, at)?, result)));
         // A call without an answer, or whose answer is gone, tells nothing.
         let mut answers: Vec<_> = answers.filter(|(_, result)| !is_gone(result.message())).collect();
         answers.sort_unstable_by_key(|(asked, _)| asked.place);
+        let mut running: Vec<(String, &Deed)> = Vec::new();
         for (asked, result) in answers {
             // An argument may have been shortened since.
             let deed =
                 sources[asked.place.message].findings().deeds.get(asked.place.nth).unwrap_or(asked.deed);
+            // What asks how a command goes on is that command.
+            let command = running.iter().find(|(id, _)| deed.asks_about(asked.call, id));
+            let deed = command.map_or(deed, |(_, command)| command);
+            running.extend(deed.id_while_running(result).map(|id| (id, deed)));
             self.take(deed, result, deed.failure(result));
         }
     }
@@ -83,13 +93,18 @@ impl<'a> Ledger<'a> {
             for (path, touch) in deed.touches.iter().filter(|(path, _)| is_whole(path)) {
                 self.touch(path, *touch);
             }
+            if let Some((path, touch)) = deed.named_change(result) {
+                self.touch_named(path, touch);
+            }
             deed.shell_changes.iter().for_each(|change| self.take_change(change));
         }
         if let Some(check) = &deed.check {
-            self.take_check(check, failure.is_none());
+            self.take_check(check, deed.outcome(result, self.marks_failures));
         }
         let Some(key) = deed.keys.last() else { return };
         match failure {
+            // What did not end has not succeeded yet.
+            None if deed.is_unfinished(result) => {}
             None => self.open.retain(|open| deed.keys.iter().all(|key| key != open.key)),
             Some(Failure { line: Some(line), .. }) if !deed.only_looks => {
                 // If a command fails with another error, it got past the earlier one.
@@ -100,8 +115,8 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    fn take_check(&mut self, check: &'a Check, passed: bool) {
-        let run = Some((check.command.as_str(), passed));
+    fn take_check(&mut self, check: &'a Check, outcome: Outcome) {
+        let run = Some((check.command.as_str(), outcome));
         if check.is_test {
             (self.last_test, self.last_check) = (run, None);
         } else {
@@ -109,7 +124,7 @@ impl<'a> Ledger<'a> {
         }
         // Whatever failed before, what checks the work passes now. A test that failed is told as the last
         // one.
-        if passed {
+        if outcome == Outcome::Passed {
             self.open.clear();
         }
     }
@@ -121,6 +136,18 @@ impl<'a> Ledger<'a> {
             Touch::Writes => self.set(path.into(), FileState::Created),
             Touch::Looks => drop(self.known.insert(path.into())),
         }
+    }
+
+    /// Takes in what a call did to a file that its result names.
+    fn touch_named(&mut self, path: String, touch: Touch) {
+        let is_known = self.known.contains(path.as_str());
+        let state = match touch {
+            Touch::Leaves(state) => state,
+            Touch::Writes if is_known => FileState::Modified,
+            Touch::Writes => FileState::Created,
+            Touch::Looks => return,
+        };
+        self.set(path.into(), state);
     }
 
     /// Takes in what a command did to files.
@@ -209,7 +236,7 @@ impl<'a> Ledger<'a> {
         let mut files: Vec<_> = self.files.into_iter().collect();
         files.sort_unstable_by_key(|(_, (_, touched))| *touched);
         record.files = files.into_iter().map(|(path, (state, _))| (path.into_owned(), state)).collect();
-        let owned = |(run, passed): (&str, bool)| (run.to_owned(), passed);
+        let owned = |(run, outcome): (&str, Outcome)| (run.to_owned(), outcome);
         (record.last_test, record.last_check) = (self.last_test.map(owned), self.last_check.map(owned));
         // Where nothing was done since, the errors of earlier records stay as they were.
         let most = if self.n_exchanges == 0 { self.open.len() } else { MAX_ERRORS };
@@ -245,14 +272,22 @@ mod tests {
 
     /// Returns the record of calls after an earlier record.
     fn ledger_after(earlier: &Record, calls: &[(&str, Value, &str)]) -> Record {
-        let mut log = Conversation::new();
-        for (name, arguments, result) in calls {
+        let answered = calls.iter().map(|(name, arguments, result)| {
             let call = ToolCall {
                 id: "c".into(),
                 name: ToolName::new(*name).unwrap(),
                 arguments: arguments.to_string(),
             };
             let result = ToolResult::answer(&call, *result);
+            (call, result)
+        });
+        ledger_of(earlier, answered)
+    }
+
+    /// Returns the record of answered calls after an earlier record.
+    fn ledger_of(earlier: &Record, answered: impl IntoIterator<Item = (ToolCall, ToolResult)>) -> Record {
+        let mut log = Conversation::new();
+        for (call, result) in answered {
             for message in [Message::calling(vec![call]), Message::tool(result)] {
                 log.append(ContextMessage::count(message, &Characters));
             }
@@ -275,6 +310,27 @@ mod tests {
             (vec![("Write", path("a"), "ok"), ("Edit", path("a"), "ok")], vec![("a", Created)]),
             (vec![("Read", path("a"), "text"), ("Write", path("a"), "ok")], vec![("a", Modified)]),
             (vec![("Edit", path("a"), "Error: Exit code 1")], vec![]),
+            (vec![("create", path("a"), "Ran into [Errno 2] No such file or directory: 'a'")], vec![]),
+            (
+                vec![("edit", path("a"), "Your proposed edit has introduced new syntax error(s).\nRetry.")],
+                vec![],
+            ),
+            (vec![("edit", path("a"), "No replacement was performed: not there.")], vec![]),
+            (vec![("edit", path("a"), "Updated a, which could not be formatted.")], vec![("a", Modified)]),
+            (vec![("edit", path("a"), "// It does not move.\nfn a() {}")], vec![("a", Modified)]),
+            (
+                vec![(
+                    "edit",
+                    json!({"search": "a", "replace": "b"}),
+                    "Text replaced.\n[File: /w/a.py (90 lines total)]\n1:b = 'File: /w/c.py'",
+                )],
+                vec![("/w/a.py", Modified)],
+            ),
+            (vec![("insert", json!({"text": "a"}), "14 lines")], vec![]),
+            (
+                vec![("write_note", json!({"text": "a"}), "The note was written to 'notes/a.md'.")],
+                vec![("notes/a.md", Created)],
+            ),
             (
                 vec![("Edit", path("a"), "ok"), ("Edit", path("b"), "ok"), ("Edit", path("a"), "ok")],
                 vec![("b", Modified), ("a", Modified)],
@@ -371,22 +427,23 @@ mod tests {
     fn the_last_test_and_check_and_their_outcomes_are_kept() {
         let run = |command: &'static str, result: &'static str| ("Bash", json!({"command": command}), result);
         let test = run("cargo test", "error: 3 tests");
-        let told = |last: Option<(String, bool)>| last.map(|(run, passed)| format!("{run} {passed}"));
+        let told =
+            |last: Option<(String, Outcome)>| last.map(|(run, outcome)| format!("{run} {}", outcome.word()));
         for (calls, expected) in [
             (
                 vec![run("cd a && cargo test --all | tail -3", "test result: ok")],
-                [Some("cargo test --all true"), None],
+                [Some("cargo test --all passed"), None],
             ),
             (
                 vec![run("go vet ./... && go test ./...", "--- FAIL: TestX")],
-                [Some("go test ./... false"), None],
+                [Some("go test ./... failed"), None],
             ),
-            (vec![run("npm run lint", "Exit code 2")], [None, Some("npm run lint false")]),
-            (vec![run("CI=1 pytest -q", "3 passed")], [Some("CI=1 pytest -q true"), None]),
+            (vec![run("npm run lint", "Exit code 2")], [None, Some("npm run lint failed")]),
+            (vec![run("CI=1 pytest -q", "3 passed")], [Some("CI=1 pytest -q passed"), None]),
             (vec![run("ls target/test", "a")], [None, None]),
             (
                 vec![run("cd /w && Q=1 timeout 300 /w/.venv/bin/python3.12 -m pytest -q", "3 passed")],
-                [Some("Q=1 timeout 300 /w/.venv/bin/python3.12 -m pytest -q true"), None],
+                [Some("Q=1 timeout 300 /w/.venv/bin/python3.12 -m pytest -q passed"), None],
             ),
             (vec![run("uv pip install pytest", "done"), run("npm i -D vitest", "done")], [None, None]),
             (
@@ -394,7 +451,7 @@ mod tests {
                     "npm run build",
                     "Output: built\nError: (none)\nExit Code: 0\nSignal: (none)\nPIDs: (none)\nPGID: 9",
                 )],
-                [None, Some("npm run build true")],
+                [None, Some("npm run build passed")],
             ),
             (vec![run("git commit -m 'cargo test'", "ok")], [None, None]),
             // Behind a pipe, the status is that of another command.
@@ -403,20 +460,20 @@ mod tests {
                     "npm run build 2>&1 | tail",
                     "exit code: 0\na.ts(3,1): error TS2304: Cannot find x",
                 )],
-                [None, Some("npm run build false")],
+                [None, Some("npm run build failed")],
             ),
             (
                 vec![run("npm run build", "exit code: 0\nwarning: error: was renamed")],
-                [None, Some("npm run build true")],
+                [None, Some("npm run build passed")],
             ),
             // A build says nothing about a failed test.
             (
                 vec![test.clone(), run("cargo clippy", "ok")],
-                [Some("cargo test false"), Some("cargo clippy true")],
+                [Some("cargo test failed"), Some("cargo clippy passed")],
             ),
             (
                 vec![run("cargo clippy", "ok"), test.clone(), run("cargo test", "ok")],
-                [Some("cargo test true"), None],
+                [Some("cargo test passed"), None],
             ),
         ] {
             let record = ledger(&calls);
@@ -458,17 +515,88 @@ mod tests {
             ("swift build", "/a/main.swift:3:5: error: cannot find 'open' in scope", false),
             ("npm test", "Error: Not implemented: navigation\n Tests  12 passed (12)", true),
             ("cargo test", "test result: ok. 8 passed; 0 failed; 0 ignored", true),
-            ("make check", "main.c:3:5: warning: unused variable 'x'", true),
+            ("make check", "main.c:3:5: warning: unused variable 'x'\n3 tests, 0 failures", true),
             ("go test ./...", "ok  \texample.org/a\t0.012s", true),
             ("go test ./...", r#"{"output":"ok  \texample.org/a","metadata":{"exit_code":0}}"#, true),
             ("go test ./...", r#"{"output":"error: it stopped","metadata":{"exit_code":1}}"#, false),
             ("go test ./...", "failed in sandbox: go: downloading go1.25.3", false),
             ("npm test", r#"{"success": false, "error": "no such script"}"#, false),
+            ("make", "cc -c a.c\nmake: *** [Makefile:4: a.o] Error 2", false),
+            ("pytest -q", "/bin/sh: 1: pytest: not found", false),
+            ("ctest", "Segmentation fault (core dumped)", false),
+            ("mvn -q test", "", true),
+            ("go build ./... 2>&1 | head -20", "(Bash completed with no output)", true),
+            ("gradle build", "BUILD SUCCESSFUL in 3s", true),
+            ("npx vite build && npm run build", "dist/a.js  3 kB\n✓ built in 1.2s", true),
+            ("ruff check .", "All checks passed!", true),
+            ("python -m unittest", "Ran 12 tests in 0.1s\n\nOK", true),
         ] {
             let record = ledger(&[("Bash", json!({"command": command}), result)]);
-            let last = record.last_test.or(record.last_check).map(|(_, passed)| passed);
-            assert_eq!(last, Some(passed), "{command}: {result}");
+            let last = record.last_test.or(record.last_check).map(|(_, outcome)| outcome);
+            let expected = if passed { Outcome::Passed } else { Outcome::Failed };
+            assert_eq!(last, Some(expected), "{command}: {result}");
             assert_eq!(record.errors.is_empty(), passed, "{command}: {result}");
+        }
+    }
+
+    #[test]
+    fn a_check_whose_end_is_not_shown_has_not_passed() {
+        for (command, result) in [
+            ("cargo test", "   Compiling a v0.1.0\nProcess running with session ID 4711"),
+            ("npm test", "Command running in background with ID: b41"),
+            ("npm test", "Successfully linked\nthe command timed out after 120 s"),
+            ("cargo test", "aborted by user after 3.2s"),
+            ("cargo test 2>&1 | grep -c error", "Exit code: 0\n3"),
+            ("cargo clippy 2>&1 | grep warning", ""),
+            ("pytest -q > log.txt 2>&1", ""),
+            ("npm run build", "> app@1.0.0 build\n> vite build"),
+            ("make -j4", "cc -c a.c"),
+            ("make check", "main.c:3:5: warning: unused variable 'x'"),
+        ] {
+            let failed = ("Bash", json!({"command": "deploy now"}), "error: no such target\nExit code 2");
+            let record = ledger(&[failed, ("Bash", json!({"command": command}), result)]);
+            let last = record.last_test.or(record.last_check).map(|(_, outcome)| outcome);
+            assert_eq!(last, Some(Outcome::Unclear), "{command}: {result}");
+            assert_eq!(record.errors.len(), 1, "{command}: {result}");
+        }
+        // Its own error stands as well, as long as it runs.
+        let test = |result| ("Bash", json!({"command": "cargo test"}), result);
+        let failed = test("error[E0308]: mismatched types\nExit code 101");
+        assert_eq!(ledger(&[failed, test("Process running with session ID 4711")]).errors.len(), 1);
+    }
+
+    #[test]
+    fn what_asks_how_a_check_goes_on_tells_how_it_ended() {
+        let test = ("exec", json!({"cmd": "cargo test"}), "Process running with session ID 4711");
+        let poll = |id: u32, result| ("write_stdin", json!({"session_id": id, "chars": ""}), result);
+        let ended = "Process exited with code 101\nerror: test failed";
+        for (polls, outcome) in [
+            (vec![poll(4711, "still running"), poll(4711, "test result: ok. 3 passed")], Outcome::Passed),
+            (vec![poll(4711, ended)], Outcome::Failed),
+            (vec![poll(47, ended)], Outcome::Unclear),
+        ] {
+            let calls: Vec<_> = std::iter::once(test.clone()).chain(polls).collect();
+            assert_eq!(ledger(&calls).last_test, Some(("cargo test".to_owned(), outcome)), "{calls:?}");
+        }
+    }
+
+    #[test]
+    fn where_failures_are_marked_no_mark_is_a_success() {
+        let run = |command: &str| ToolCall {
+            id: "c".into(),
+            name: ToolName::new("Bash").unwrap(),
+            arguments: json!({"command": command}).to_string(),
+        };
+        let (looks, builds) = (run("cat missing"), run("make"));
+        for (first, outcome) in [
+            (ToolResult::error(&looks, "No such file"), Outcome::Passed),
+            (ToolResult::answer(&looks, "No such file"), Outcome::Unclear),
+        ] {
+            let record = ledger_of(
+                &Record::default(),
+                [(looks.clone(), first), (builds.clone(), ToolResult::answer(&builds, "cc a.c"))],
+            );
+            assert_eq!(record.last_check, Some(("make".to_owned(), outcome)));
         }
     }
 

@@ -509,7 +509,8 @@ impl Plan {
                 left.push((*position, text_of(with.message())));
             }
         }
-        let folding = Folding { material, leaves: &leaves, left: &left };
+        let request_below = self.request_below(&runs, at, context);
+        let folding = Folding { material, leaves: &leaves, left: &left, request_below };
         // The messages that stay are counted exactly. The record may fill the rest of the target, as long as
         // it is smaller than what it replaces; no larger, if there are only too many messages or turns.
         let (before, without) = (context.size().tokens, edited(None).size().tokens);
@@ -538,6 +539,15 @@ impl Plan {
         let tells = |run: &&std::ops::Range<usize>| groups(run).any(|group| !is_renewed(group, context));
         let told = runs.iter().rposition(|run| is_before(run) && tells(&run));
         told.or_else(|| runs.iter().rposition(is_before)).unwrap_or(0)
+    }
+
+    /// Returns the label of the person's latest message, if the record in place of run `at` stands before it
+    /// and a later run leaves: nobody who reads the record may take the request for new.
+    fn request_below(&self, runs: &[std::ops::Range<usize>], at: usize, context: &Context) -> Option<String> {
+        let latest = context.latest_user()?;
+        let span = |run: &std::ops::Range<usize>| self.standing.groups.span(run.clone()).range();
+        let is_below = span(runs.get(at)?).end <= latest && span(runs.last()?).start > latest;
+        is_below.then(|| context.messages()[latest].label())
     }
 }
 

@@ -7,12 +7,15 @@ use serde_json::{Value, json};
 
 use crate::Message;
 use crate::compaction::features::is_line_break;
-use crate::compaction::findings::FileState;
+use crate::compaction::findings::{FileState, Outcome};
 use crate::compaction::record_tag::{CLOSE, OPEN};
 
 /// The record of earlier messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
+    /// The label of the person's latest message, if that stands below the record although it came before
+    /// something that is told here.
+    pub(crate) request_below: Option<String>,
     /// The words of the person that no message of its own holds any more.
     pub(crate) said: Vec<Entry>,
     /// The agent's list of tasks, each with its status.
@@ -21,10 +24,10 @@ pub(crate) struct Record {
     pub(crate) folder: Option<String>,
     /// Files by path with their last state.
     pub(crate) files: Vec<(String, FileState)>,
-    /// The last run of tests, and whether it passed.
-    pub(crate) last_test: Option<(String, bool)>,
-    /// The last build or other check after it, and whether it passed.
-    pub(crate) last_check: Option<(String, bool)>,
+    /// The last run of tests, and how it ended.
+    pub(crate) last_test: Option<(String, Outcome)>,
+    /// The last build or other check after it, and how it ended.
+    pub(crate) last_check: Option<(String, Outcome)>,
     /// Unresolved errors.
     pub(crate) errors: Vec<OpenError>,
     /// The words and calls of the agent, in order.
@@ -63,6 +66,9 @@ pub(crate) enum Section {
 /// Key of a record's metadata: the calls that would resolve each of its errors. Models do not see it.
 const MENDED_BY: &str = "mended_by";
 const INTRODUCTION: &str = "Notes in place of earlier messages, not a request. What is quoted is verbatim, under the label of its message.";
+/// What is said of the person's latest message, before and after its label.
+const REQUEST_BELOW: &str = "The request below is ";
+const CAME_BEFORE: &str = "; what has a later label came after it.";
 /// The introduction and the sections of records before they had entries. Their lines are taken over as
 /// excerpts; their lists of bare names are not.
 const OLD_INTRODUCTION: &str = "Earlier messages were folded into this record. Its lines are verbatim, under the labels of their messages.";
@@ -176,6 +182,9 @@ impl Record {
     /// Returns the text of the record.
     pub(crate) fn to_text(&self) -> String {
         let mut text = format!("{OPEN}\n{INTRODUCTION}\n");
+        if let Some(label) = &self.request_below {
+            text.push_str(&format!("{REQUEST_BELOW}{label}{CAME_BEFORE}\n"));
+        }
         let mut section = |title: &str, lines: &mut dyn Iterator<Item = Cow<'_, str>>| {
             let mut lines = lines.peekable();
             if lines.peek().is_some() {
@@ -199,9 +208,8 @@ impl Record {
         });
         let checks = [(LAST_TEST, &self.last_test), (LAST_CHECK, &self.last_check)];
         let checks = checks.into_iter().filter_map(|(what, last)| {
-            let (command, passed) = last.as_ref()?;
-            let outcome = if *passed { "passed" } else { "failed" };
-            Some(format!("{what}{} -> {outcome}", quote(command)).into())
+            let (command, outcome) = last.as_ref()?;
+            Some(format!("{what}{} -> {}", quote(command), outcome.word()).into())
         });
         let is_of_files = below.is_some();
         let folder = self.folder.iter().map(|folder| {
@@ -217,10 +225,20 @@ impl Record {
         text
     }
 
+    /// Checks whether it tells nothing.
+    pub(crate) fn is_bare(&self) -> bool {
+        let (request_below, folder) = (self.request_below.clone(), self.folder.clone());
+        *self == Self { request_below, folder, ..Self::default() }
+    }
+
     /// Parses the record in `text`; returns `None` if it is not one.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let body = text.strip_prefix(OPEN)?.trim_end().strip_suffix(CLOSE)?;
-        let mut record = Self::default();
+        let request =
+            |line: &str| line.strip_prefix(REQUEST_BELOW)?.strip_suffix(CAME_BEFORE).map(str::to_owned);
+        // The first line is the end of the one with the tag.
+        let request_below = body.lines().nth(2).and_then(request);
+        let mut record = Self { request_below, ..Self::default() };
         let mut above_files = None;
         for (_, lines, part) in parts(body) {
             match part {
@@ -265,8 +283,9 @@ impl Record {
     /// Takes a line of the files; `above_files` is the folder above their relative paths.
     fn take_file_line(&mut self, line: &str, above_files: &mut Option<String>) {
         let ran = |what: &str| {
-            let (command, outcome) = line.strip_prefix(what)?.rsplit_once(" -> ")?;
-            Some((unquote(command).into_owned(), outcome == "passed"))
+            let (command, told) = line.strip_prefix(what)?.rsplit_once(" -> ")?;
+            let outcome = Outcome::ALL.into_iter().find(|outcome| outcome.word() == told);
+            Some((unquote(command).into_owned(), outcome.unwrap_or(Outcome::Unclear)))
         };
         if let Some(test) = ran(LAST_TEST) {
             self.last_test = Some(test);
@@ -412,12 +431,13 @@ mod tests {
 
     fn record() -> Record {
         Record {
+            request_below: Some("m7".into()),
             said: vec![Entry::quote("Never touch prod"), Entry::quote("two\nlines")],
             tasks: vec!["done: the lexer".into(), "open: the parser".into()],
             folder: Some("/home/me/work".into()),
             files: vec![("a/b.rs".into(), FileState::Created), ("c d.md".into(), FileState::Deleted)],
-            last_test: Some(("cargo test -> all".into(), false)),
-            last_check: Some(("cargo clippy".into(), true)),
+            last_test: Some(("cargo test -> all".into(), Outcome::Failed)),
+            last_check: Some(("cargo clippy".into(), Outcome::Passed)),
             errors: vec![
                 OpenError {
                     label: Some("m13".into()),
@@ -438,7 +458,8 @@ mod tests {
     #[test]
     fn a_record_reads_like_this() {
         let expected = "<record>\nNotes in place of earlier messages, not a request. What is quoted is verbatim, under the \
-                        label of its message.\n# Said by the user\n- Never touch prod\n- two\n    lines\n# Tasks\n- done: \
+                        label of its message.\nThe request below is m7; what has a later label came after \
+                        it.\n# Said by the user\n- Never touch prod\n- two\n    lines\n# Tasks\n- done: \
                         the lexer\n- open: the parser\n# Files\nPaths in labels are below /home/me/work\ncreated: a/b.rs\ndeleted: c d.md\nLast test: cargo test -> \
                         all -> failed\nLast check: cargo clippy -> passed\n# Errors that stand\n- m13: error[E0308]: mismatched types\n- \"m2: not a label\"\n# Done and concluded\nm3 \
                         agent: The lexer is sound.\nm12 Bash cargo test: 2 failed\n# Excerpts\nm4 Read a/b.rs:3–5:\n    fn \
@@ -500,12 +521,13 @@ mod tests {
         for text in HOSTILE {
             let owned = || (*text).to_owned();
             let hostile = Record {
+                request_below: None,
                 said: vec![Entry::quote(text), Entry::quote("one")],
                 tasks: vec![owned(), "two".into()],
                 folder: Some(owned()),
                 files: vec![(owned(), FileState::Modified), ("a".into(), FileState::Deleted)],
-                last_test: Some((owned(), true)),
-                last_check: Some((owned(), false)),
+                last_test: Some((owned(), Outcome::Passed)),
+                last_check: Some((owned(), Outcome::Unclear)),
                 errors: vec![OpenError {
                     label: Some("m5".to_owned()),
                     line: owned(),
