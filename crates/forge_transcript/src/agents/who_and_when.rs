@@ -48,7 +48,7 @@ impl EntryFormat for WhoAndWhen {
         if speaker.to_lowercase().contains(TERMINAL) {
             return messages.iter().map(|printed| Message::note(TERMINAL, printed.to_text())).collect();
         }
-        messages
+        messages.into_iter().map(|message| message.said_by(speaker)).collect()
     }
 }
 

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use super::Material;
 use super::passage::{FENCE, Origin, Passage};
 use super::record::{Entry, Section};
-use super::story::{Folder, number, tool_name};
+use super::story::{Folder, number, one_line, tool_name};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::split_number;
-use crate::{Context, ContextMessage, MessageId, Role};
+use crate::{Context, ContextMessage, Message, MessageId, Role};
 
 /// The authors of what the agent, or a summary, says, in labels.
 const AGENT: &str = "agent";
@@ -17,14 +17,50 @@ const SUMMARY: &str = "summary";
 /// Returns the number of the message in which the agent said what an entry of the story quotes; `None` for
 /// other entries.
 pub(super) fn said_in(entry: &str) -> Option<u64> {
-    let (label, _) = entry.split_once(": ")?;
-    label.strip_suffix(AGENT)?.strip_suffix(' ')?.parse().ok().map(MessageId::as_u64)
+    let (label, author) = author_of(entry)?;
+    is_agent(author).then(|| label.parse().ok().map(MessageId::as_u64)).flatten()
 }
 
 /// Checks whether an entry of the story quotes what somebody says; the others tell of calls.
 pub(super) fn is_statement(entry: &str) -> bool {
-    let label = entry.split_once(": ").map_or("", |(label, _)| label);
-    label.split_once(' ').is_some_and(|(_, author)| matches!(author, AGENT | SUMMARY))
+    author_of(entry).is_some_and(|(_, author)| author == SUMMARY || is_agent(author))
+}
+
+/// Returns the label of the message that an entry quotes, and its author or call.
+fn author_of(entry: &str) -> Option<(&str, &str)> {
+    entry.split_once(": ")?.0.split_once(' ')
+}
+
+/// Checks whether an author is an agent: one of a team has its name in brackets.
+fn is_agent(author: &str) -> bool {
+    let named = author.strip_prefix(AGENT);
+    named.is_some_and(|name| name.is_empty() || name.starts_with(" (") && name.ends_with(')'))
+}
+
+/// Most characters of an agent's name.
+const NAME_CHARS: usize = 40;
+
+/// The agents of a team, who have names in labels.
+struct Team(bool);
+
+impl Team {
+    /// They are a team if they have several names.
+    fn of(sources: &[ContextMessage]) -> Self {
+        let agents =
+            sources.iter().map(ContextMessage::message).filter(|message| message.role() == Role::Assistant);
+        let mut names = agents.filter_map(Message::speaker);
+        let first = names.next();
+        Self(names.any(|name| Some(name) != first))
+    }
+
+    /// Returns the author of an agent's message.
+    fn author(&self, source: &ContextMessage) -> String {
+        let name = source.message().speaker().filter(|name| self.0 && !name.contains(": "));
+        match name.and_then(|name| one_line(name, NAME_CHARS)) {
+            Some(name) => format!("{AGENT} ({name})"),
+            None => AGENT.to_owned(),
+        }
+    }
 }
 
 /// Returns the entries of the chosen passages, with their section and place. Passages with nothing but blanks
@@ -54,6 +90,7 @@ pub(super) fn write(
         }
     }
     let carried = numbers_of_carried(&joined, sources);
+    let team = Team::of(sources);
     let mut last_label = String::new();
     let written = joined.iter().enumerate().filter_map(|(nth, passage)| {
         let (source, text) = (&sources[passage.message as usize], passage.text(sources));
@@ -61,11 +98,11 @@ pub(super) fn write(
         let entry = match passage.origin {
             Origin::Person => (Section::Said, place, Entry::quote(text.trim())),
             Origin::Agent => {
-                let (number, label) = place_of(sources, passage.message as usize);
+                let (number, label) = place_of(sources, passage.message as usize, &team);
                 (Section::Story, (number, place.1), Entry::labelled(&label, text.trim(), false))
             }
             Origin::Code => {
-                let label = format!("{} {AGENT}", source.label());
+                let label = format!("{} {}", source.label(), team.author(source));
                 (Section::Excerpts, place, Entry::labelled(&label, text, true))
             }
             Origin::Work => {
@@ -105,10 +142,10 @@ fn numbers_of_carried(passages: &[Passage], sources: &[ContextMessage]) -> Vec<u
 
 /// Returns the number by which what the agent says in a message is in order, and its label. A summary that
 /// was written in this compaction is in no log yet: it has the labels of the messages that it replaces.
-fn place_of(sources: &[ContextMessage], position: usize) -> (u64, String) {
+fn place_of(sources: &[ContextMessage], position: usize, team: &Team) -> (u64, String) {
     let source = &sources[position];
     if source.id().is_some() {
-        let author = if source.role() == Role::User { SUMMARY } else { AGENT };
+        let author = if source.role() == Role::User { SUMMARY.to_owned() } else { team.author(source) };
         return (number(source), format!("{} {author}", source.label()));
     }
     let id = |message: &ContextMessage| message.id().map(MessageId::as_u64);
@@ -261,9 +298,28 @@ mod tests {
             (vec![first, second, third], 2, (2, "m2 agent")),
         ] {
             let messages: Vec<ContextMessage> = messages.into_iter().cloned().collect();
-            let (number, label) = place_of(&messages, position);
+            let (number, label) = place_of(&messages, position, &Team::of(&messages));
             assert_eq!((number, label.as_str()), expected);
         }
+    }
+
+    #[test]
+    fn the_agents_of_a_team_have_names() {
+        let said = |name: &str| Message::assistant("It is done.").said_by(name);
+        for (messages, author) in [
+            ([said("planner"), said("web (fast)")], "agent (planner)"),
+            ([said("planner"), said("planner")], "agent"),
+            ([said("the user: "), said("web")], "agent"),
+            ([Message::assistant("It is done."), said("web")], "agent"),
+        ] {
+            let sources = messages.map(|message| ContextMessage::count(message, &Characters));
+            let actual = Team::of(&sources).author(&sources[0]);
+            assert_eq!(actual, author);
+            let entry = format!("m7 {actual}: It is done.");
+            assert!(is_statement(&entry), "{entry}");
+            assert_eq!(said_in(&entry), Some(7));
+        }
+        assert!(!is_statement("m7 agent a task: done"));
     }
 
     #[test]

@@ -140,14 +140,19 @@ impl<'a> Ledger<'a> {
 
     /// Takes in what a call did to a file that its result names.
     fn touch_named(&mut self, path: String, touch: Touch) {
-        let is_known = self.known.contains(path.as_str());
+        // It may have been known by a part of its path.
+        let ends = |known: &str| {
+            path.strip_suffix(known).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
+        };
+        let known = self.known.iter().filter(|known| ends(known)).max_by_key(|known| known.len());
+        let (path, is_known) = (known.cloned().unwrap_or_else(|| path.clone().into()), known.is_some());
         let state = match touch {
             Touch::Leaves(state) => state,
             Touch::Writes if is_known => FileState::Modified,
             Touch::Writes => FileState::Created,
             Touch::Looks => return,
         };
-        self.set(path.into(), state);
+        self.set(path, state);
     }
 
     /// Takes in what a command did to files.
@@ -327,6 +332,14 @@ mod tests {
                 vec![("/w/a.py", Modified)],
             ),
             (vec![("insert", json!({"text": "a"}), "14 lines")], vec![]),
+            (
+                vec![
+                    ("create", path("a.py"), "ok"),
+                    ("insert", json!({"text": "a"}), "[File: /w/a.py (9 lines total)]"),
+                    ("Bash", json!({"command": "rm a.py"}), ""),
+                ],
+                vec![("a.py", Deleted)],
+            ),
             (
                 vec![("write_note", json!({"text": "a"}), "The note was written to 'notes/a.md'.")],
                 vec![("notes/a.md", Created)],

@@ -185,11 +185,13 @@ impl Done {
         }
         let result = &material.sources[position];
         let content = material.frames.content(position);
+        let is_one_line = content.len() == 1;
         let lines = result.features().lines[content].iter().rev();
         let mut lines = lines.map(|piece| whole_line(result.features(), piece));
         // A field that is empty tells no outcome.
         let last = lines.find(|line| !line.ends_with(": (none)"));
         let last = last.filter(|_| !material.frames.is_bare(position));
+        let last = last.map(|line| Ending { line, is_all: is_one_line });
         let tool = tool_name(asked.call)?;
         let what = folder.subject(asked.deed);
         let ending = ending(&asked, result, last)?;
@@ -229,9 +231,17 @@ const MOST_LABELS: usize = 3;
 /// Most files that were read in a step.
 const MOST_FILES: usize = 8;
 
+/// The last line of a result's content.
+#[derive(Clone, Copy)]
+struct Ending<'a> {
+    line: &'a str,
+    /// True if the content has no other.
+    is_all: bool,
+}
+
 /// Returns how a call ended, by the last line of its result's content if need be; `None` for what changes
 /// the list of tasks, which has its own section.
-fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<&str>) -> Option<String> {
+fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending<'_>>) -> Option<String> {
     if is_about_tasks(asked.call) {
         return None;
     }
@@ -244,7 +254,7 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<&str>)
     }
     let ending = match failure {
         Some(failure) => {
-            let line = failure.line.as_deref().or(last);
+            let line = failure.line.as_deref().or(last.map(|last| last.line));
             format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default())
         }
         None if asks_the_person(asked.call) => answer(&result.features().text).unwrap_or_else(n_lines),
@@ -256,8 +266,8 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<&str>)
         None if last.is_none() && is_short(result) => DONE.to_owned(),
         None if last.is_none() => "no output".to_owned(),
         None => last
-            .filter(|line| line.split_whitespace().count() > 1)
-            .and_then(|line| one_line(line, ENDING_CHARS))
+            .filter(|last| last.is_all || last.line.split_whitespace().count() > 1)
+            .and_then(|last| one_line(last.line, ENDING_CHARS))
             .unwrap_or_else(n_lines),
     };
     Some(ending.trim_end().to_owned())
