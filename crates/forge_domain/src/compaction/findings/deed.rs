@@ -41,8 +41,17 @@ pub(crate) struct Deed {
     pub(crate) runs: bool,
     /// True if the status of its command is not that of each of its steps, as behind a pipe.
     hides_status: bool,
-    /// True if its command may have written more than its result has.
-    hides_output: bool,
+    /// How much of what its command writes its result has.
+    shown: Shown,
+}
+
+/// The part of what a command writes that its result has; nothing more is known of the later ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Shown {
+    All,
+    End,
+    Start,
+    Unknown,
 }
 
 /// A test, build or check.
@@ -158,7 +167,7 @@ impl Deed {
             only_looks: reads.is_some() || command.is_some_and(only_looks),
             runs: command.or_else(|| argument(&["code"])).is_some(),
             hides_status: command.is_some_and(hides_status),
-            hides_output: command.is_some_and(hides_output),
+            shown: command.map_or(Shown::All, shown_by),
             subject: path
                 .or(shown.as_ref().map(|(file, _)| file.as_str()))
                 .or_else(|| described.filter(|_| command.is_some_and(is_script)))
@@ -198,11 +207,17 @@ impl Deed {
         let is_shown = match result.report_of_check().evidence {
             Evidence::Said => true,
             Evidence::Status => !self.hides_status,
-            Evidence::Empty => !self.hides_output,
+            Evidence::Empty => self.shown != Shown::Unknown,
             Evidence::None => marks_failures && !self.hides_status,
             Evidence::Unfinished => false,
         };
         if is_shown { Outcome::Passed } else { Outcome::Unclear }
+    }
+
+    /// Checks whether the result of a check has the end of what it wrote, and no failure there.
+    pub(crate) fn ends_without_failure(&self, result: &ContextMessage) -> bool {
+        let has_end = matches!(self.shown, Shown::All | Shown::End);
+        has_end && self.failure(result).is_none() && !self.is_unfinished(result)
     }
 
     /// Checks whether the result says that the call did not end by itself.
@@ -551,16 +566,21 @@ fn hides_status(command: &str) -> bool {
     outside_quotes(command.trim_end()).any(|(_, c)| matches!(c, '|' | ';' | '\n'))
 }
 
-/// Checks whether a command line keeps some of its output from its result: it goes into a file or through a
-/// filter, or the command goes on in the background.
-fn hides_output(command: &str) -> bool {
-    const PASSES: &[&str] = &["cat", "head", "less", "more", "tail", "tee"];
+/// Returns how much of what a command line writes its result has.
+fn shown_by(command: &str) -> Shown {
     let command = command.replace("2>&1", "").replace("&&", ";").replace("||", ";");
-    let mut marks = outside_quotes(command.trim_end()).filter(|(_, c)| matches!(c, '|' | '>' | '&'));
-    marks.any(|(at, _)| {
+    let marks = outside_quotes(command.trim_end()).filter(|(_, c)| matches!(c, '|' | '>' | '&'));
+    let readers = marks.map(|(at, _)| {
         let reader = command[at..].strip_prefix('|').and_then(|rest| rest.split_whitespace().next());
-        !reader.is_some_and(|program| PASSES.contains(&without_folder(program)))
-    })
+        match reader.map(without_folder) {
+            Some("cat" | "less" | "more" | "tee") => Shown::All,
+            Some("tail") => Shown::End,
+            Some("head") => Shown::Start,
+            // A file, a filter, the background.
+            _ => Shown::Unknown,
+        }
+    });
+    readers.max().unwrap_or(Shown::All)
 }
 
 #[cfg(test)]

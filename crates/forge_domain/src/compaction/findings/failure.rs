@@ -37,7 +37,12 @@ impl Failure {
 
     /// Reads the failure of a change of a file: a tool may refuse one in a sentence.
     pub(super) fn of_change(result: &ToolResult) -> Option<Self> {
-        Self::read(result, |edges| is_named(edges) || refusal(edges[0]).is_some())
+        let failure = Self::read(result, |edges| is_named(edges) || refusal(edges[0]).is_some())?;
+        let line = failure.line.or_else(|| {
+            let whole = result.content.text();
+            refusal(&whole).map(|line| line.chars().take(MAX_CHARS).collect())
+        });
+        Some(Self { line, ..failure })
     }
 
     /// Reads the failure of a result whose start and end read so by `reads_failed`.
@@ -96,6 +101,14 @@ fn is_unfinished(text: &str) -> bool {
     let foot = text.trim_end().rsplit('\n').take(FOOT_LINES);
     text.lines().take(HEAD_LINES).chain(foot).any(|line| matches(&UNFINISHED, line))
 }
+
+/// Checks whether a line says no more than that a command ended well.
+pub(crate) fn only_says_success(line: &str) -> bool {
+    line.len() <= STATUS_BYTES && stated_status(line) == Some(Status::Passed)
+}
+
+/// A line of so many bytes at most says no more than the status that it states.
+const STATUS_BYTES: usize = 80;
 
 /// Returns the id under which a harness keeps a command that did not end yet.
 pub(super) fn id_while_running(text: &str) -> Option<&str> {
@@ -344,8 +357,7 @@ fn error_line(text: &str) -> Option<String> {
     let says_something = |line: &&str| line.trim().chars().nth(LEAST_CHARS - 1).is_some();
     let named = named().filter(says_something);
     let breaks = || text.lines().find(|line| matches(&BREAKS, line));
-    let line = named.or_else(|| place(text)).or_else(|| count(text)).or_else(breaks).or_else(first);
-    let line = line.or_else(|| refusal(text))?;
+    let line = named.or_else(|| place(text)).or_else(|| count(text)).or_else(breaks).or_else(first)?;
     Some(line).filter(says_something).map(|line| line.trim().chars().take(MAX_CHARS).collect())
 }
 

@@ -7,7 +7,7 @@ mod shell_change;
 
 pub(crate) use self::deed::{Check, Deed, Extent, FileState, Outcome, Touch};
 use self::failure::Evidence;
-pub(crate) use self::failure::Failure;
+pub(crate) use self::failure::{Failure, only_says_success};
 pub(crate) use self::shell_change::ShellChange;
 use crate::{Body, ContextMessage, Message};
 

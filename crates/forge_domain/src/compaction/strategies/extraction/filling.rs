@@ -66,6 +66,8 @@ const N_NEWEST_STEPS: usize = 12;
 const SHORT_ANSWER_CHARS: usize = 16;
 /// A record of talk with less room does not count what it does not quote.
 const LEAST_COUNTED: Tokens = Tokens::new(800);
+/// A record with less room does not say that the request below it came earlier.
+const LEAST_NOTED: Tokens = Tokens::new(400);
 /// The fewest terms of a call that a passage repeats if it says nothing else, and for each of its own.
 const LEAST_REPEATED: usize = 4;
 const REPEATED_TO_NEW: usize = 4;
@@ -112,6 +114,10 @@ impl Folding<'_> {
     ) -> Option<ContextMessage> {
         let counted = |record: &Record| ContextMessage::count(record.to_message(), counter);
         let (mut base, folder) = self.base();
+        if room < LEAST_NOTED {
+            // The labels must do.
+            base.request_below = None;
+        }
         let mut message = counted(&base);
         let empty = counted(&Record::default()).tokens();
         while message.tokens() - empty > (room - empty).share(share::STATE, 100) && base.shed() {

@@ -99,7 +99,13 @@ impl<'a> Ledger<'a> {
             deed.shell_changes.iter().for_each(|change| self.take_change(change));
         }
         if let Some(check) = &deed.check {
-            self.take_check(check, deed.outcome(result, self.marks_failures));
+            let outcome = deed.outcome(result, self.marks_failures);
+            self.take_check(check, outcome);
+            // Whatever failed before, what checks the work shows no failure now. A test that failed is told
+            // as the last one.
+            if outcome == Outcome::Passed || deed.ends_without_failure(result) {
+                self.open.clear();
+            }
         }
         let Some(key) = deed.keys.last() else { return };
         match failure {
@@ -121,11 +127,6 @@ impl<'a> Ledger<'a> {
             (self.last_test, self.last_check) = (run, None);
         } else {
             self.last_check = run;
-        }
-        // Whatever failed before, what checks the work passes now. A test that failed is told as the last
-        // one.
-        if outcome == Outcome::Passed {
-            self.open.clear();
         }
     }
 
@@ -562,9 +563,6 @@ mod tests {
             ("cargo test 2>&1 | grep -c error", "Exit code: 0\n3"),
             ("cargo clippy 2>&1 | grep warning", ""),
             ("pytest -q > log.txt 2>&1", ""),
-            ("npm run build", "> app@1.0.0 build\n> vite build"),
-            ("make -j4", "cc -c a.c"),
-            ("make check", "main.c:3:5: warning: unused variable 'x'"),
         ] {
             let failed = ("Bash", json!({"command": "deploy now"}), "error: no such target\nExit code 2");
             let record = ledger(&[failed, ("Bash", json!({"command": command}), result)]);
@@ -572,6 +570,20 @@ mod tests {
             assert_eq!(last, Some(Outcome::Unclear), "{command}: {result}");
             assert_eq!(record.errors.len(), 1, "{command}: {result}");
         }
+        // Where the end of the output shows no failure, no error is known to stand.
+        for (command, result) in [
+            ("npm run build 2>&1 | tail -4", "> app@1.0.0 build\n> vite build"),
+            ("make -j4", "cc -c a.c"),
+            ("make check", "main.c:3:5: warning: unused variable 'x'"),
+        ] {
+            let failed = ("Bash", json!({"command": "deploy now"}), "error: no such target\nExit code 2");
+            let record = ledger(&[failed, ("Bash", json!({"command": command}), result)]);
+            let last = record.last_test.or(record.last_check).map(|(_, outcome)| outcome);
+            assert_eq!((last, record.errors.len()), (Some(Outcome::Unclear), 0), "{command}: {result}");
+        }
+        let passed = ("Bash", json!({"command": "cargo test | grep result"}), "test result: ok. 3 passed");
+        let failed = ("Bash", json!({"command": "deploy now"}), "error: no such target\nExit code 2");
+        assert_eq!(ledger(&[failed, passed]).errors, []);
         // Its own error stands as well, as long as it runs.
         let test = |result| ("Bash", json!({"command": "cargo test"}), result);
         let failed = test("error[E0308]: mismatched types\nExit code 101");

@@ -188,7 +188,9 @@ pub(super) fn passages(
     for passage in &mut passages {
         let text = &features.text[passage.start as usize..passage.end as usize];
         match passage.origin {
-            Origin::Agent if is_listing(text, is_bare) => passage.origin = Origin::Code,
+            Origin::Agent if is_listing(text, is_bare) || is_listing(text, is_field) => {
+                passage.origin = Origin::Code;
+            }
             Origin::Agent | Origin::Work => passage.only_names |= is_listing(text, is_name),
             _ => (),
         }
@@ -321,6 +323,11 @@ fn is_listing(text: &str, is_such: impl Fn(&str) -> bool) -> bool {
 /// Checks whether a line has no blank, and is of a script that has blanks.
 fn is_bare(line: &str) -> bool {
     line.is_ascii() && !line.contains(char::is_whitespace)
+}
+
+/// Checks whether a line is a field of JSON, or a bracket of it: no agent says that.
+fn is_field(line: &str) -> bool {
+    line.starts_with('"') && line.contains("\":") || !line.contains(char::is_alphanumeric)
 }
 
 /// Checks whether a line is one name, with marks or a link around it at most. A key with its value, and a row

@@ -9,7 +9,7 @@ use super::tasks::is_about_tasks;
 use super::worth::Worth;
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
 use crate::compaction::features::{Features, Line, is_line_break};
-use crate::compaction::findings::Deed;
+use crate::compaction::findings::{Deed, only_says_success};
 use crate::compaction::names::{call_lines, is_outermost, names_written};
 use crate::{Body, CallPlace, ContextMessage, MessageId, ToolCall, quantity, tool_twin, user_words};
 
@@ -188,8 +188,8 @@ impl Done {
         let is_one_line = content.len() == 1;
         let lines = result.features().lines[content].iter().rev();
         let mut lines = lines.map(|piece| whole_line(result.features(), piece));
-        // A field that is empty tells no outcome.
-        let last = lines.find(|line| !line.ends_with(": (none)"));
+        // A field that is empty and a success tell no outcome.
+        let last = lines.find(|line| !line.ends_with(": (none)") && !only_says_success(line));
         let last = last.filter(|_| !material.frames.is_bare(position));
         let last = last.map(|line| Ending { line, is_all: is_one_line });
         let tool = tool_name(asked.call)?;
@@ -267,10 +267,16 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
         None if last.is_none() => "no output".to_owned(),
         None => last
             .filter(|last| last.is_all || last.line.split_whitespace().count() > 1)
+            .filter(|last| !is_cut_json(last.line))
             .and_then(|last| one_line(last.line, ENDING_CHARS))
             .unwrap_or_else(n_lines),
     };
     Some(ending.trim_end().to_owned())
+}
+
+/// Checks whether a line is JSON of which only the beginning would be told.
+fn is_cut_json(line: &str) -> bool {
+    line.starts_with(['{', '[']) && line.contains('"') && line.chars().nth(ENDING_CHARS).is_some()
 }
 
 /// Checks whether a result says something, but too little to be a line: `ok`, a number.
@@ -336,8 +342,11 @@ impl Folder {
     pub(super) fn subject(&self, deed: &Deed) -> String {
         let subject = deed.subject.as_deref().and_then(subject_line);
         let Some(subject) = subject else { return String::new() };
-        let below = self.0.as_deref().and_then(|folder| subject.strip_prefix(folder)?.strip_prefix('/'));
-        let path = below.filter(|below| !below.is_empty()).unwrap_or(&subject);
+        let below = self.0.as_deref().and_then(|folder| match subject.strip_prefix(folder)? {
+            "" | "/" => Some("."),
+            below => below.strip_prefix('/'),
+        });
+        let path = below.unwrap_or(&subject);
         match deed.sought.as_deref().and_then(|sought| one_line(sought, SOUGHT_CHARS)) {
             Some(sought) => format!(" {path} \"{sought}\""),
             None => format!(" {path}"),
@@ -473,7 +482,7 @@ mod tests {
         let no_blank = "a".repeat(200);
         for (arguments, expected) in [
             (json!({"path": "/home/me/app/src", "pattern": "fn open"}), " src \"fn open\""),
-            (json!({"path": "/home/me/app", "pattern": "fn open\nfn close"}), " /home/me/app \"fn open\""),
+            (json!({"path": "/home/me/app", "pattern": "fn open\nfn close"}), " . \"fn open\""),
             (json!({"path": "/home/me/app/src", "pattern": no_blank}), " src"),
             (json!({"pattern": "fn open"}), " fn open"),
             (json!({"file_path": "/home/me/app/src/a.rs"}), " src/a.rs"),
