@@ -21,6 +21,8 @@ struct World {
     /// Length of each result in words; the model calls once for each, and then is done.
     results: Vec<usize>,
     summarizer: Summarizer,
+    /// The tools are gone after so many prompts of the model, if any.
+    ends_after: Option<usize>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -88,6 +90,16 @@ impl ToolService for Tool {
         Ok(Vec::new())
     }
 
+    async fn prepare(&self, _: &[ToolName]) -> Result<u64, ToolsUnavailable> {
+        let n_prompts = self.0.prompts.lock().unwrap().len();
+        match self.0.ends_after {
+            Some(most) if n_prompts >= most => {
+                Err(ToolsUnavailable { what: "the tools".to_owned(), source: "they are gone".into() })
+            }
+            _ => Ok(0),
+        }
+    }
+
     async fn call(&self, call: &ToolCall) -> ToolResult {
         let world = &self.0;
         world.note(format!("{} begins", call.id));
@@ -106,13 +118,29 @@ async fn run(compact: &str, world: World) -> (RunReport, Arc<World>) {
     run_kept("", compact, world, &(Arc::new(MemoryCheckpointStore::new()) as Arc<dyn CheckpointStore>)).await
 }
 
-/// Runs an agent with those keys and that `compact` block, and keeps checkpoints.
+/// Runs an agent to its end with those keys and that `compact` block, and keeps checkpoints.
 async fn run_kept(
     keys: &str,
     compact: &str,
     world: World,
     store: &Arc<dyn CheckpointStore>,
 ) -> (RunReport, Arc<World>) {
+    let world = Arc::new(world);
+    let mut orchestrator = orchestrator(keys, compact, &world, store);
+    let report = orchestrator.run("go").await.unwrap();
+    let report = RunReport { checkpoints: None, ..report };
+    assert_eq!(report.response, "done");
+    assert!(orchestrator.conversation("one").unwrap().coverage().is_complete());
+    (report, world)
+}
+
+/// Returns the orchestrator of an agent with those keys and that `compact` block, which keeps checkpoints.
+fn orchestrator(
+    keys: &str,
+    compact: &str,
+    world: &Arc<World>,
+    store: &Arc<dyn CheckpointStore>,
+) -> Orchestrator {
     let yaml = format!(
         "agents: [{{ id: one, model: 'p:m', system_prompt: Look., {keys} compact: {compact} }}]\n\
          models: {{ 'p:m': {{ window: 20000, max_output: 1000 }} }}\n\
@@ -120,14 +148,13 @@ async fn run_kept(
     );
     let workflow =
         load(&Layers { project: Some(Source::new("forge.yaml", yaml)), ..Layers::default() }).unwrap();
-    let world = Arc::new(world);
-    let watching = Arc::clone(&world);
+    let watching = Arc::clone(world);
     let run = RunId::new("run").unwrap();
     let checkpointing = Checkpointing::new(Arc::clone(store), Arc::new(SystemClock), run);
-    let mut orchestrator = Orchestrator::builder()
+    Orchestrator::builder()
         .workflow(workflow)
-        .provider(ProviderId::new("p").unwrap(), Arc::new(Model(Arc::clone(&world))))
-        .tools(Arc::new(Tool(Arc::clone(&world))))
+        .provider(ProviderId::new("p").unwrap(), Arc::new(Model(Arc::clone(world))))
+        .tools(Arc::new(Tool(Arc::clone(world))))
         .watcher(move |event: &RunEvent<'_>| match event {
             RunEvent::Fitted { report, .. } if report.outcome.name() == "applied" => {
                 watching.note("compacted");
@@ -137,12 +164,7 @@ async fn run_kept(
         })
         .checkpoints(checkpointing)
         .build()
-        .unwrap();
-    let report = orchestrator.run("go").await.unwrap();
-    let report = RunReport { checkpoints: None, ..report };
-    assert_eq!(report.response, "done");
-    assert!(orchestrator.conversation("one").unwrap().coverage().is_complete());
-    (report, world)
+        .unwrap()
 }
 
 const MESSAGES: &str =
@@ -223,6 +245,16 @@ async fn a_summary_that_is_not_needed_is_not_waited_for() {
     let (report, world) = run(TOKENS, promising(Summarizer::Hangs)).await;
     assert_eq!((report.outcomes.len(), report.summary_calls), (0, 1));
     assert!(world.noted.lock().unwrap().iter().any(|what| what == "1 discarded"));
+}
+
+#[tokio::test]
+async fn what_was_asked_for_ahead_is_booked_even_if_the_turn_fails() {
+    let world = Arc::new(World { ends_after: Some(4), ..promising(Summarizer::Answers) });
+    let store: Arc<dyn CheckpointStore> = Arc::new(MemoryCheckpointStore::new());
+    let failed = orchestrator("", TOKENS, &world, &store).run("go").await;
+    assert!(failed.is_err(), "{failed:?}");
+    let noted = world.noted.lock().unwrap().clone();
+    assert_eq!(noted[noted.len() - 3..], ["summary asked", "call_4 ends", "1 discarded"], "{noted:?}");
 }
 
 #[tokio::test]

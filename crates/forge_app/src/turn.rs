@@ -89,12 +89,14 @@ impl<'a, 'b> Turn<'a, 'b> {
     /// # Errors
     /// [`RunError`] if a step fails. Everything before that step is in the conversation.
     async fn run(mut self) -> Result<RunReport, RunError> {
-        self.report.stop = match self.iterate().await {
+        let ended = self.iterate().await;
+        // What was requested ahead is paid for, however the turn ended.
+        self.settle_rehearsal(Settled::NotCompacted);
+        self.report.stop = match ended {
             Ok(stop) | Err(Halt::Stop(stop)) => stop,
             Err(Halt::Fail(error)) => return Err(error),
         };
         self.report.iterations += self.transforms.calls;
-        self.settle_rehearsal(Settled::NotCompacted);
         Ok(self.report)
     }
 

@@ -1,8 +1,47 @@
 //! The parts of a command line.
 
-/// Returns the steps of a command line, split outside quotes; the content of a here-document is not a step.
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+/// Returns a command line without the contents and the marks of its here-documents.
+pub(super) fn without_documents(command: &str) -> Cow<'_, str> {
+    if !command.contains("<<") {
+        return command.into();
+    }
+    let mut kept = String::new();
+    let mut ends: VecDeque<&str> = VecDeque::new();
+    for line in command.split_inclusive('\n') {
+        if let Some(end) = ends.front() {
+            if line.trim() == *end {
+                ends.pop_front();
+            }
+            continue;
+        }
+        let mut rest = line;
+        while let Some((before, after)) = rest.split_once("<<") {
+            kept.push_str(before);
+            let mark = after.trim_start_matches(['-', '~', ' ']);
+            let quote = mark.chars().next().filter(|c| matches!(c, '\'' | '"'));
+            let mark = mark.trim_start_matches(['\'', '"', '\\']);
+            let is_of_mark = |c: char| c.is_alphanumeric() || c == '_';
+            let length = mark.find(|c: char| !is_of_mark(c)).unwrap_or(mark.len());
+            // A shift of a number, or a string in place of a document.
+            if after.starts_with('<') || !mark.starts_with(|c: char| c.is_alphabetic() || c == '_') {
+                kept.push_str("<<");
+                rest = after;
+                continue;
+            }
+            ends.push_back(&mark[..length]);
+            rest = &mark[length..];
+            rest = quote.and_then(|quote| rest.strip_prefix(quote)).unwrap_or(rest);
+        }
+        kept.push_str(rest);
+    }
+    kept.into()
+}
+
+/// Returns the steps of a command line without here-documents, split outside quotes.
 pub(super) fn steps(command: &str) -> Vec<&str> {
-    let command = command.split("<<").next().unwrap_or_default();
     let (mut steps, mut start) = (Vec::new(), 0);
     for (at, _) in outside_quotes(command).filter(|(_, c)| matches!(c, '\n' | ';' | '|' | '&')) {
         steps.push(command[start..at].trim());

@@ -1,17 +1,19 @@
 //! The subject and effect of a call, as far as its name and arguments tell.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::Value;
 
-use super::command_line::{outside_quotes, steps, without_dot, without_folder};
-use super::failure::{Evidence, id_while_running};
+use super::check::{Check, Checks};
+use super::command_line::{outside_quotes, steps, without_documents, without_dot, without_folder};
+use super::failure::names_failed_test;
 use super::shell_change::{ShellChange, shell_changes};
-use super::{Failure, MAX_CHARS};
+use super::{Evidence, Failure, Unfinished};
 use crate::compaction::arguments::{PATCH_START, PATHS, SOUGHT, SUBJECTS};
 use crate::compaction::features::{hash, is_line_break};
-use crate::{ContextMessage, ToolCall};
+use crate::{Body, ContextMessage, ToolCall};
 
 /// The effect of a call that succeeds, and the meaning of its failure.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,8 +26,8 @@ pub(crate) struct Deed {
     changes: Option<Touch>,
     /// The changes of files by its command.
     pub(crate) shell_changes: Vec<ShellChange>,
-    /// The test, build or check that it runs.
-    pub(crate) check: Option<Check>,
+    /// The tests, builds and checks that it runs, in order.
+    pub(crate) checks: Checks,
     /// The identities of a call, of each of its commands one: a success resolves the errors of others whose
     /// last one is among them.
     pub(crate) keys: Vec<String>,
@@ -41,25 +43,19 @@ pub(crate) struct Deed {
     pub(crate) runs: bool,
     /// True if the status of its command is not that of each of its steps, as behind a pipe.
     hides_status: bool,
-    /// How much of what its command writes its result has.
-    shown: Shown,
+    /// What of its command's output its result has not.
+    missing: Missing,
+    /// True if its command goes on with something else where a step fails.
+    has_other_way: bool,
 }
 
-/// The part of what a command writes that its result has; nothing more is known of the later ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Shown {
-    All,
-    End,
-    Start,
-    Unknown,
-}
-
-/// A test, build or check.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Check {
-    pub(crate) command: String,
-    /// True if it runs tests: what only builds or reads the code shows less.
-    pub(crate) is_test: bool,
+/// What is missing of a command's output in its result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Missing {
+    /// Lines that a filter left out, or all of it: it went into a file or goes on in the background.
+    some: bool,
+    /// The end.
+    end: bool,
 }
 
 /// The extent of a file that a call reads.
@@ -133,6 +129,8 @@ impl Deed {
         let listed = listed_command(&arguments);
         let command = argument(&["command", "cmd", "script", "input"]).or(listed.as_deref());
         let command = command.filter(|_| path.is_none());
+        let without_documents = command.map(without_documents);
+        let commands = without_documents.as_deref();
         let told = argument(&["command"]).filter(|_| path.is_some());
         let described = argument(&["description"]).filter(|text| !text.trim().is_empty());
         let fields = || arguments.as_object().into_iter().flat_map(|fields| fields.values());
@@ -142,9 +140,12 @@ impl Deed {
             Some(_) => argument(&["input", "patch"]).filter(is_patch),
         };
         let verb = told.unwrap_or(&name).to_lowercase();
+        let is_rehearsal =
+            ["dryRun", "dry_run"].iter().any(|name| arguments.get(name) == Some(&Value::Bool(true)));
         let shown = command.filter(|_| patch.is_none()).and_then(file_shown_by);
         let touches = match (patch, path, &shown) {
             (Some(patch), ..) => patched_files(patch),
+            (None, Some(path), _) if is_rehearsal => vec![(path.to_owned(), Touch::Looks)],
             (None, Some(path), _) => vec![(path.to_owned(), touch(&verb))],
             (None, None, Some((file, _))) => vec![(file.clone(), Touch::Looks)],
             (None, None, None) => Vec::new(),
@@ -157,17 +158,22 @@ impl Deed {
         let is_named = patch.is_some() || path.is_some() || command.is_some();
         Self {
             call_hash: hash(call.name.as_str()).rotate_left(1) ^ hash(&call.arguments),
-            changes: Some(touch(&name)).filter(|touch| !is_named && *touch != Touch::Looks),
-            shell_changes: command.filter(|_| patch.is_none()).map(shell_changes).unwrap_or_default(),
-            check: command.and_then(check_in),
+            changes: Some(touch(&name))
+                .filter(|touch| !is_named && !name.contains("stdin") && *touch != Touch::Looks),
+            shell_changes: match moved_by(&verb, &|names| argument(names).map(str::to_owned)) {
+                Some(change) => vec![change],
+                None => commands.filter(|_| patch.is_none()).map(shell_changes).unwrap_or_default(),
+            },
+            checks: commands.map(Checks::of).unwrap_or_default(),
             keys: match path {
                 Some(path) => vec![format!("{name} {path}")],
                 None => command.into_iter().flat_map(|command| command.split("&&")).map(identity).collect(),
             },
             only_looks: reads.is_some() || command.is_some_and(only_looks),
             runs: command.or_else(|| argument(&["code"])).is_some(),
-            hides_status: command.is_some_and(hides_status),
-            shown: command.map_or(Shown::All, shown_by),
+            hides_status: commands.is_some_and(hides_status),
+            has_other_way: commands.is_some_and(|command| command.contains("||")),
+            missing: commands.map(missing_of).unwrap_or_default(),
             subject: path
                 .or(shown.as_ref().map(|(file, _)| file.as_str()))
                 .or_else(|| described.filter(|_| command.is_some_and(is_script)))
@@ -190,10 +196,10 @@ impl Deed {
 
     /// Returns the failure that its result reports.
     pub(crate) fn failure<'a>(&self, result: &'a ContextMessage) -> Option<&'a Failure> {
-        let failure = match self.check {
-            Some(_) => result.report_of_check().failure.as_ref(),
-            None if self.changes_files() || self.changes.is_some() => result.failure_of_change(),
-            None => result.findings().failure.as_ref(),
+        let failure = match self.checks.is_empty() {
+            false => result.report_of_check().failure.as_ref(),
+            true if self.changes_files() || self.changes.is_some() => result.failure_of_change(),
+            true => result.findings().failure.as_ref(),
         };
         failure.filter(|failure| self.hides_status || !failure.is_denied)
     }
@@ -205,40 +211,64 @@ impl Deed {
             return Outcome::Failed;
         }
         let is_shown = match result.report_of_check().evidence {
-            Evidence::Said => true,
+            Evidence::Counted => !self.missing.end,
+            Evidence::Said => self.missing == Missing::default(),
             Evidence::Status => !self.hides_status,
-            Evidence::Empty => self.shown != Shown::Unknown,
+            Evidence::Empty => !self.missing.some,
             Evidence::None => marks_failures && !self.hides_status,
             Evidence::Unfinished => false,
         };
         if is_shown { Outcome::Passed } else { Outcome::Unclear }
     }
 
+    /// Returns the checks that have that outcome, by what their result says.
+    pub(crate) fn checks_with(&self, outcome: Outcome, result: &ContextMessage) -> &[Check] {
+        match (outcome, &result.message().body) {
+            (Outcome::Passed, _) => self.checks.passed(),
+            (_, Body::Tool(result)) => self.checks.not_passed(names_failed_test(result)),
+            _ => self.checks.not_passed(false),
+        }
+    }
+
     /// Checks whether the result of a check has the end of what it wrote, and no failure there.
     pub(crate) fn ends_without_failure(&self, result: &ContextMessage) -> bool {
-        let has_end = matches!(self.shown, Shown::All | Shown::End);
-        has_end && self.failure(result).is_none() && !self.is_unfinished(result)
+        self.missing == Missing::default()
+            && self.failure(result).is_none()
+            && self.unfinished(result).is_none()
     }
 
-    /// Checks whether the result says that the call did not end by itself.
-    pub(crate) fn is_unfinished(&self, result: &ContextMessage) -> bool {
-        self.runs && result.report_of_check().evidence == Evidence::Unfinished
+    /// Returns how far its command is, if the result says that it did not end by itself.
+    pub(crate) fn unfinished<'a>(&self, result: &'a ContextMessage) -> Option<&'a Unfinished> {
+        result.unfinished().filter(|_| self.runs)
     }
 
-    /// Returns the id by which later calls ask what the command wrote since, if it did not end yet.
-    pub(crate) fn id_while_running(&self, result: &ContextMessage) -> Option<String> {
-        let text = result.message().text();
-        id_while_running(&text).filter(|_| self.is_unfinished(result)).map(str::to_owned)
+    /// Checks whether a failure that its result reports is one that stands: not if it only looked, or if
+    /// it is no check and something else was to be done then.
+    pub(crate) fn may_stand(&self, result: &ContextMessage) -> bool {
+        let is_marked = matches!(&result.message().body, Body::Tool(result) if result.is_error);
+        !self.only_looks && (is_marked || !self.has_other_way || !self.checks.is_empty())
     }
 
-    /// Checks whether it may be a question about the command that runs under an id.
-    pub(crate) fn asks_about(&self, call: &ToolCall, id: &str) -> bool {
-        let is_end = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
-        let is_alone = |(at, _): (usize, &str)| {
-            let (before, rest) = call.arguments.split_at(at);
-            is_end(before.chars().next_back()) && is_end(rest[id.len()..].chars().next())
+    /// Checks whether its command changed files as it says: no step of it says that it could not.
+    pub(crate) fn changed_as_told(&self, result: &ContextMessage) -> bool {
+        let steps = || {
+            result.message().text().lines().any(|line| COULD_NOT.as_ref().is_some_and(|it| it.is_match(line)))
         };
-        !self.runs && self.touches.is_empty() && call.arguments.match_indices(id).any(is_alone)
+        self.shell_changes.is_empty() || !steps()
+    }
+
+    /// Returns the ids that the call may ask about: its values, unless it does something itself.
+    pub(crate) fn ids_asked_about(&self, call: &ToolCall) -> Vec<String> {
+        let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
+        let does_something = self.runs || !self.touches.is_empty();
+        let fields =
+            arguments.as_object().filter(|_| !does_something).into_iter().flat_map(|fields| fields.values());
+        let ids = fields.filter_map(|value| match value {
+            Value::String(id) => Some(id.clone()),
+            Value::Number(id) => Some(id.to_string()),
+            _ => None,
+        });
+        ids.collect()
     }
 
     /// Returns the file that its result names, if it changes one that its arguments do not, and the effect.
@@ -322,6 +352,15 @@ fn in_its_folder(command: &str) -> &str {
     if rest.is_empty() { command } else { rest }
 }
 
+/// Returns the move of a file by a tool.
+fn moved_by(verb: &str, argument: &dyn Fn(&[&str]) -> Option<String>) -> Option<ShellChange> {
+    const FROM: &[&str] = &["source", "src", "from", "old_path", "source_path"];
+    const TO: &[&str] = &["destination", "dest", "dst", "to", "new_path", "destination_path", "target"];
+    let moves = verb.contains("move") && !verb.contains("remove") || verb.contains("rename");
+    let (from, to) = (argument(FROM), argument(TO));
+    from.zip(to).filter(|_| moves).map(|(from, to)| ShellChange::Moves { from, to })
+}
+
 /// Returns the files of a patch.
 fn patched_files(patch: &str) -> Vec<(String, Touch)> {
     const MARKS: [(&str, FileState); 3] = [
@@ -329,22 +368,37 @@ fn patched_files(patch: &str) -> Vec<(String, Touch)> {
         ("*** Update File: ", FileState::Modified),
         ("*** Delete File: ", FileState::Deleted),
     ];
-    let file = |line: &str| {
-        let (path, state) =
-            MARKS.iter().find_map(|(mark, state)| Some((line.strip_prefix(mark)?, *state)))?;
-        Some((path.trim().to_owned(), Touch::Leaves(state)))
-    };
-    patch.lines().filter_map(file).collect()
+    let mut files: Vec<(String, Touch)> = Vec::new();
+    for line in patch.lines() {
+        let file = MARKS.iter().find_map(|(mark, state)| Some((line.strip_prefix(mark)?, *state)));
+        if let Some((path, state)) = file {
+            files.push((path.trim().to_owned(), Touch::Leaves(state)));
+        } else if let Some(path) = line.strip_prefix("*** Move to: ") {
+            if let Some((_, touch)) = files.last_mut() {
+                *touch = Touch::Leaves(FileState::Deleted);
+            }
+            files.push((path.trim().to_owned(), Touch::Leaves(FileState::Created)));
+        }
+    }
+    files
 }
+
+/// What is made or removed by a tool and is no file, as words of the tool's name.
+const NO_FILES: &[&str] = &[
+    "branch", "comment", "dir", "event", "folder", "issue", "label", "memory", "plan", "pull", "release",
+    "review", "task", "todo",
+];
 
 /// Returns the effect on a file of a tool of that name.
 fn touch(verb: &str) -> Touch {
     let has = |words: &[&str]| words.iter().any(|word| verb.contains(word));
+    let removes =
+        |word: &&str| verb.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.contains("file"));
     match () {
-        () if has(&["delete", "remove", "unlink"]) => Touch::Leaves(FileState::Deleted),
-        () if has(&["create"]) => Touch::Leaves(FileState::Created),
-        () if has(&["write"]) => Touch::Writes,
-        () if has(&["edit", "replace", "patch", "insert", "append", "update"]) => {
+        () if has(NO_FILES) && !has(&["file"]) => Touch::Looks,
+        () if ["delete", "remove", "unlink"].iter().any(removes) => Touch::Leaves(FileState::Deleted),
+        () if has(&["write", "create"]) => Touch::Writes,
+        () if has(&["edit", "replace", "patch", "insert", "append", "update", "delete", "remove"]) => {
             Touch::Leaves(FileState::Modified)
         }
         () => Touch::Looks,
@@ -371,118 +425,24 @@ fn file_named_in(text: &str) -> Option<&str> {
     let named = |line| {
         let found = NAMED_FILE.as_ref()?.captures(line)?;
         let range = found.get(1).or_else(|| found.get(2))?.range();
-        Some(&line[range]).filter(|path| path.contains(['/', '.']))
+        Some(&line[range]).filter(|path| has_extension(path))
     };
     lines.filter(|line: &&str| line.len() <= NAMING_BYTES).find_map(named)
 }
 
+/// Checks whether a path ends in the extension of a file: a branch and a date have none.
+fn has_extension(path: &str) -> bool {
+    let extension = without_folder(path).rsplit_once('.').map(|(_, extension)| extension);
+    extension.is_some_and(|extension| extension.starts_with(|c: char| c.is_ascii_alphabetic()))
+}
+
+/// The form in which a program that changes files says that it could not.
+static COULD_NOT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"^(?:rm|mv|cp|sed|tee|perl|ruby|cat|(?:/bin/)?(?:ba|z|da)?sh|fatal|error)\b.{0,200}(?i:cannot|can't|no such file|denied|not permitted|read-only|did not match)").ok()
+});
+
 /// A longer line is content.
 const NAMING_BYTES: usize = 400;
-
-/// Runners of tests, builds and checks.
-const RUNNERS: &[&str] = &[
-    "cargo", "go", "npm", "pnpm", "yarn", "bun", "make", "just", "mvn", "gradle", "gradlew", "dotnet",
-    "deno", "mix", "swift", "mise", "npx", "uv", "poetry", "python", "bundle", "rails", "rake", "composer",
-    "php", "bazel", "sbt", "dart", "flutter", "zig",
-];
-/// Runners that do nothing else.
-const CHECKERS: &[&str] = &[
-    "pytest",
-    "tox",
-    "tsc",
-    "golangci-lint",
-    "ruff",
-    "mypy",
-    "jest",
-    "vitest",
-    "eslint",
-    "mocha",
-    "ava",
-    "phpunit",
-    "rspec",
-    "ctest",
-    "bats",
-];
-/// The tasks of a runner that count as a check.
-const CHECKS: &[&str] = &[
-    "test",
-    "tests",
-    "build",
-    "check",
-    "clippy",
-    "vet",
-    "lint",
-    "typecheck",
-    "type-check",
-    "tsc",
-    "jest",
-    "vitest",
-    "mocha",
-    "ava",
-    "pytest",
-    "unittest",
-    "rspec",
-    "spec",
-    "phpunit",
-    "mypy",
-    "ruff",
-    "fmt",
-    "e2e",
-    "validate",
-    "ci",
-];
-
-/// The tasks of a runner that only change what is installed, such as `pytest` itself.
-const INSTALLS: &[&str] = &["add", "i", "install", "remove", "uninstall", "upgrade"];
-
-/// Options by which a check only tells what it would do.
-const LISTS: &[&str] = &["--collect-only", "--dry-run", "--just-print", "--list", "--listTests", "--co"];
-
-/// Commands that run the one after them.
-const WRAPPERS: &[&str] = &["env", "nice", "sudo", "time", "timeout", "xvfb-run"];
-
-/// Of the checkers and the checks, those that run tests.
-const TESTS: &[&str] = &[
-    "test", "tests", "jest", "vitest", "mocha", "ava", "pytest", "unittest", "tox", "rspec", "spec",
-    "phpunit", "ctest", "bats", "e2e",
-];
-
-/// Returns the last test, build or check of a command line.
-fn check_in(command: &str) -> Option<Check> {
-    // Assignments, and what runs the command; only behind that may an option or a number come first.
-    let is_before = |word: &&str| {
-        word.contains('=')
-            || WRAPPERS.contains(word)
-            || word.starts_with(|c: char| c == '-' || c.is_ascii_digit())
-    };
-    let names = |word: &str, task: &str| {
-        word.strip_prefix(task).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
-    };
-    let is_one_of = |tasks: &[&str], word: &str| tasks.iter().any(|task| names(word, task));
-    let found = steps(command).into_iter().rev().find_map(|step| {
-        let mut words: Vec<&str> = step.split_whitespace().skip_while(is_before).take(5).collect();
-        let (runner, told) = words.split_first_mut()?;
-        *runner = without_folder(runner);
-        let mut tasks = told.iter().take_while(|word| !INSTALLS.contains(word));
-        let only_lists = told.iter().any(|word| LISTS.contains(word) || *runner == "make" && *word == "-n");
-        let builds_all =
-            *runner == "make" && told.iter().all(|word| word.starts_with('-') || word.contains(['=', '>']));
-        let is_check = CHECKERS.contains(runner)
-            || builds_all
-            || is_runner(runner) && tasks.any(|word| is_one_of(CHECKS, word));
-        let is_test = words.iter().any(|word| is_one_of(TESTS, word));
-        (is_check && !only_lists).then_some((step, is_test))
-    });
-    let (step, is_test) = found?;
-    // What is left of `2>&1`.
-    let step = [" 2>", " 1>", ">"].iter().find_map(|end| step.strip_suffix(end)).unwrap_or(step).trim_end();
-    Some(Check { command: step.chars().take(MAX_CHARS).collect(), is_test })
-}
-
-/// Checks for a runner, whatever its version: `python3.12` runs what `python` does.
-fn is_runner(program: &str) -> bool {
-    RUNNERS.contains(&program.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
-}
 
 /// Returns the beginning of a command, without a change of folder before it, by which two runs are the same.
 fn head(command: &str) -> String {
@@ -497,29 +457,74 @@ fn head(command: &str) -> String {
 
 /// Returns the first two words of a command that are no options and set no variable: runs of it with others
 /// are attempts at the same.
-fn identity(command: &str) -> String {
+pub(crate) fn identity(command: &str) -> String {
     let head = head(command);
     let sets = |word: &&str| word.contains('=') && !word.contains('/');
-    let words = head.split_whitespace().skip_while(sets).filter(|word| !word.starts_with('-'));
-    words.take(2).collect::<Vec<_>>().join(" ")
+    let mut words = head.split_whitespace().skip_while(sets).filter(|word| !word.starts_with('-'));
+    // Of a program, any version is the same.
+    let program =
+        words.next().map(|program| program.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()));
+    program.into_iter().chain(words.next()).collect::<Vec<_>>().join(" ")
 }
 
 /// Checks whether a command only looks, in each of its steps: something that it does not find is not an
 /// unresolved error.
 fn only_looks(command: &str) -> bool {
     const LOOKS: &[&str] = &[
-        "cd", "rg", "grep", "ls", "cat", "sed", "find", "head", "tail", "which", "test", "wc", "jq", "echo",
-        "ps", "sort", "uniq", "cut", "true", "nl",
+        "cd",
+        "rg",
+        "grep",
+        "ls",
+        "cat",
+        "sed",
+        "find",
+        "head",
+        "tail",
+        "which",
+        "test",
+        "wc",
+        "jq",
+        "echo",
+        "ps",
+        "sort",
+        "uniq",
+        "cut",
+        "true",
+        "nl",
+        "awk",
+        "less",
+        "more",
+        "tree",
+        "stat",
+        "file",
+        "du",
+        "diff",
+        "date",
+        "pwd",
+        "journalctl",
     ];
-    const LOOKS_OF_GIT: &[&str] = &["show", "log", "diff", "grep", "status", "branch", "blame"];
+    /// Of these programs, the commands that only look.
+    const LOOKS_OF: &[(&str, &[&str])] = &[
+        ("git", &["show", "log", "diff", "grep", "status", "branch", "blame"]),
+        ("docker", &["logs", "ps", "images", "inspect"]),
+        ("kubectl", &["get", "logs", "describe"]),
+        ("systemctl", &["status"]),
+    ];
     let looks = |step: &str| {
         let mut words = step.split_whitespace();
         let first = words.next().unwrap_or_default();
         let writes = words.clone().any(|word| word == "-i" || word == "-delete");
         LOOKS.contains(&first) && !writes
-            || first == "git" && words.next().is_some_and(|word| LOOKS_OF_GIT.contains(&word))
+            || LOOKS_OF
+                .iter()
+                .find(|(program, _)| *program == first)
+                .is_some_and(|(_, commands)| words.next().is_some_and(|word| commands.contains(&word)))
+            || first == "gh"
+                && words.nth(1).is_some_and(|word| ["view", "list", "checks", "status"].contains(&word))
     };
     let command = without_quiet(command);
+    // What is only put aside changes nothing.
+    let command = ASIDE.as_ref().map_or(Cow::Borrowed(&*command), |aside| aside.replace_all(&command, " "));
     let steps = steps(&command);
     !command.contains(['>', '<']) && steps.iter().filter(|step| !step.is_empty()).all(|step| looks(step))
 }
@@ -552,6 +557,8 @@ fn file_shown_by(command: &str) -> Option<(String, Extent)> {
     found
 }
 
+/// A redirection into a file for the time being.
+static ASIDE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r">>?[ \t]*/tmp/[\w./-]+").ok());
 /// Redirections that write no file.
 const QUIET: [&str; 5] = ["2>&1", "2>/dev/null", "2> /dev/null", ">/dev/null", "> /dev/null"];
 
@@ -566,21 +573,19 @@ fn hides_status(command: &str) -> bool {
     outside_quotes(command.trim_end()).any(|(_, c)| matches!(c, '|' | ';' | '\n'))
 }
 
-/// Returns how much of what a command line writes its result has.
-fn shown_by(command: &str) -> Shown {
+/// Returns what of the output of a command line its result has not.
+fn missing_of(command: &str) -> Missing {
     let command = command.replace("2>&1", "").replace("&&", ";").replace("||", ";");
-    let marks = outside_quotes(command.trim_end()).filter(|(_, c)| matches!(c, '|' | '>' | '&'));
-    let readers = marks.map(|(at, _)| {
+    let mut missing = Missing::default();
+    for (at, _) in outside_quotes(command.trim_end()).filter(|(_, c)| matches!(c, '|' | '>' | '&')) {
         let reader = command[at..].strip_prefix('|').and_then(|rest| rest.split_whitespace().next());
         match reader.map(without_folder) {
-            Some("cat" | "less" | "more" | "tee") => Shown::All,
-            Some("tail") => Shown::End,
-            Some("head") => Shown::Start,
-            // A file, a filter, the background.
-            _ => Shown::Unknown,
+            Some("cat" | "less" | "more" | "tee" | "tail") => {}
+            Some("head") => missing.end = true,
+            _ => missing.some = true,
         }
-    });
-    readers.max().unwrap_or(Shown::All)
+    }
+    missing
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The failure that a result reports, and the evidence that it reports none.
+//! The failure that a result reports, if any.
 
 use std::sync::LazyLock;
 
@@ -21,23 +21,35 @@ pub(crate) struct Failure {
 impl Failure {
     /// Reads the failure; `None` if the result did not fail and does not read so.
     pub(super) fn of(result: &ToolResult) -> Option<Self> {
-        Self::read(result, is_named)
+        Self::read(result, |edges| is_named(edges) && !ends_well(edges))
     }
 
     /// Reads the failure of a test, a build or another check, which is known by more: a summary with counts
-    /// decides, and places in files are what is wrong there.
+    /// decides, unless something broke after it, and places in files are what is wrong there.
     pub(super) fn of_check(result: &ToolResult) -> Option<Self> {
         Self::read(result, |edges| {
-            let any = |pattern: &Pattern| edges.iter().any(|edge| matches(pattern, edge));
-            any(&BAD_COUNTS)
-                || !any(&GOOD_COUNTS)
-                    && (is_named(edges) || any(&BREAKS) || edges.iter().any(|edge| place(edge).is_some()))
+            let any = |pattern: &Pattern, edges: &[&str; 2]| edges.iter().any(|edge| matches(pattern, edge));
+            let breaks = |edges: &[&str; 2]| is_named(edges) || any(&BREAKS, edges);
+            let has_place = || edges.iter().any(|edge| place(edge).is_some());
+            edges.iter().any(|edge| counts_failures(edge))
+                || any(&STOPS, edges)
+                || match after_last_count(edges) {
+                    Some(rest) => breaks(&rest),
+                    None => breaks(edges) || has_place(),
+                }
         })
     }
 
-    /// Reads the failure of a change of a file: a tool may refuse one in a sentence.
+    /// Reads the failure of a change of a file. A tool may refuse one in a sentence, and answer a change with
+    /// what the file has now.
     pub(super) fn of_change(result: &ToolResult) -> Option<Self> {
-        let failure = Self::read(result, |edges| is_named(edges) || refusal(edges[0]).is_some())?;
+        let failure = Self::read(result, |edges| {
+            let first = edges[0].lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+            if matches(&SUCCESSES, first) {
+                return matches(&CONDITIONS, first);
+            }
+            is_named(&[first, ""]) || matches(&UNSUCCESSFUL, edges[0]) || refusal(first).is_some()
+        })?;
         let line = failure.line.or_else(|| {
             let whole = result.content.text();
             refusal(&whole).map(|line| line.chars().take(MAX_CHARS).collect())
@@ -56,69 +68,39 @@ impl Failure {
     }
 }
 
-/// What a result that reports no failure shows of how its command ended. Silence is no success: a command may
-/// still run, it may have been stopped, and a filter may hide what it wrote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Evidence {
-    /// It counts or says that all is well.
-    Said,
-    /// It states that the command succeeded: the last one, behind a pipe.
-    Status,
-    /// The command wrote nothing.
-    Empty,
-    /// It says that the command did not end, or not by itself.
-    Unfinished,
-    /// It says neither.
-    None,
+/// Checks whether the last line of a result says that it was a success, whatever was said before.
+fn ends_well(edges: &[&str; 2]) -> bool {
+    let end = if edges[1].is_empty() { edges[0] } else { edges[1] };
+    end.trim_end().lines().next_back().is_some_and(|last| matches(&SUCCESSFUL_END, last))
 }
 
-impl Evidence {
-    /// Reads the evidence in the result of a check that reports no failure.
-    pub(super) fn of(result: &ToolResult) -> Self {
-        let whole = result.content.text();
-        let status = stated_status(&whole);
-        let text = unwrapped(whole);
-        let [start, end] = edges(&text);
-        let end = if end.is_empty() { start } else { end };
-        if [start, end].iter().any(|edge| matches(&GOOD_COUNTS, edge)) {
-            Self::Said
-        } else if status.is_none() && is_unfinished(&text) {
-            Self::Unfinished
-        } else if matches(&GOOD_WORDS, end) {
-            Self::Said
-        } else if status == Some(Status::Passed) {
-            Self::Status
-        } else if text.trim().is_empty() || matches(&NOTHING, &text) {
-            Self::Empty
-        } else {
-            Self::None
-        }
-    }
+/// Checks whether a text counts failures, other than in the name of what went well.
+fn counts_failures(text: &str) -> bool {
+    let Some(counts) = BAD_COUNTS.as_ref() else { return false };
+    let mut lines = counts.find_iter(text).map(|found| {
+        let start = text[..found.start()].rfind('\n').map_or(0, |at| at + 1);
+        text[start..].lines().next().unwrap_or_default()
+    });
+    lines.any(|line| !matches(&WENT_WELL, line))
 }
 
-/// Checks whether a result says, before or after what its command wrote, that this did not end by itself.
-fn is_unfinished(text: &str) -> bool {
-    let foot = text.trim_end().rsplit('\n').take(FOOT_LINES);
-    text.lines().take(HEAD_LINES).chain(foot).any(|line| matches(&UNFINISHED, line))
+/// Checks whether a result tells of tests that failed.
+pub(super) fn names_failed_test(result: &ToolResult) -> bool {
+    let text = unwrapped(result.content.text());
+    edges(&text).iter().any(|edge| matches(&FAILED_TEST, edge))
 }
 
-/// Checks whether a line says no more than that a command ended well.
-pub(crate) fn only_says_success(line: &str) -> bool {
-    line.len() <= STATUS_BYTES && stated_status(line) == Some(Status::Passed)
-}
-
-/// A line of so many bytes at most says no more than the status that it states.
-const STATUS_BYTES: usize = 80;
-
-/// Returns the id under which a harness keeps a command that did not end yet.
-pub(super) fn id_while_running(text: &str) -> Option<&str> {
-    let found = |line: &str| Some(RUNNING_ID.as_ref()?.captures(line)?.get(1)?.range());
-    let line = text.lines().find(|line| matches(&UNFINISHED, line) && found(line).is_some())?;
-    found(line).map(|range| &line[range])
+/// Returns what follows the last count of what went well; `None` if there is no such count.
+pub(super) fn after_last_count<'a>(edges: &[&'a str; 2]) -> Option<[&'a str; 2]> {
+    let after = |text: &'a str| {
+        let last = GOOD_COUNTS.as_ref()?.find_iter(text).last()?;
+        Some(&text[last.end()..])
+    };
+    after(edges[1]).map(|rest| ["", rest]).or_else(|| Some([after(edges[0])?, edges[1]]))
 }
 
 /// Returns the start and the end of a text, as far as they are read.
-fn edges(text: &str) -> [&str; 2] {
+pub(super) fn edges(text: &str) -> [&str; 2] {
     [
         text.char_indices().nth(START_CHARS).map_or(text, |(at, _)| &text[..at]),
         text.char_indices().rev().nth(END_CHARS).map_or("", |(at, _)| &text[at..]),
@@ -131,37 +113,54 @@ const END_CHARS: usize = 2_000;
 
 /// The end of a command, as its result states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Status {
+pub(super) enum Status {
     Passed,
     Failed,
 }
 
 /// Most lines at the start and at the end of a result that may state the status: those between are the
 /// command's own.
-const HEAD_LINES: usize = 6;
-const FOOT_LINES: usize = 5;
+pub(super) const HEAD_LINES: usize = 6;
+pub(super) const FOOT_LINES: usize = 5;
 
 /// Returns the status that the result states before the command's output or, without one there, after it.
-fn stated_status(text: &str) -> Option<Status> {
+pub(super) fn stated_status(text: &str) -> Option<Status> {
     let status = |line: &str| {
-        let code = STATUS.as_ref()?.captures(line)?.get(1)?.as_str();
-        Some(if code.bytes().all(|b| b == b'0') { Status::Passed } else { Status::Failed })
+        let stated = STATUS.as_ref()?.captures(line)?;
+        let is_well = match stated.get(1).or(stated.get(2)) {
+            Some(code) => code.as_str().bytes().all(|b| b == b'0'),
+            None => stated.get(3).is_some_and(|word| !matches!(word.as_str(), "failed" | "error")),
+        };
+        Some(if is_well { Status::Passed } else { Status::Failed })
     };
     let mut foot = text.trim_end().rsplit('\n').take(FOOT_LINES);
     if text.trim_start().starts_with('{') && matches(&UNSUCCESSFUL, text) {
         return Some(Status::Failed);
     }
-    text.lines().take(HEAD_LINES).find_map(status).or_else(|| foot.find_map(status))
+    match text.lines().take(HEAD_LINES).find_map(status) {
+        // A command line may end by telling the status of a step before its last one.
+        Some(Status::Passed) => foot.next().and_then(status).or(Some(Status::Passed)),
+        stated => stated.or_else(|| foot.find_map(status)),
+    }
 }
 
-type Pattern = LazyLock<Option<Regex>>;
+pub(super) type Pattern = LazyLock<Option<Regex>>;
 
-static STATUS: Pattern =
-    LazyLock::new(|| Regex::new(r#"(?i)\bexit(?:ed)?[ _]?(?:with )?(?:code|status)["=: ]{1,4}(-?\d+)"#).ok());
+/// A code, or a word in a tag.
+static STATUS: Pattern = LazyLock::new(|| {
+    let forms = [
+        r#"\b(?:exit(?:ed)?[ _]?(?:with )?(?:code|status)|return ?code)["=: >]{1,4}(-?\d+)"#,
+        r"[\[|(][ \t]*exit(?: code)?[ =:]{1,2}(-?\d+)[ \t]*[\])|]",
+        r"<status>\s*(completed|passed|success|failed|error)\s*</status>",
+    ];
+    Regex::new(&format!("(?i){}", forms.join("|"))).ok()
+});
 
 /// The beginning of an answer in JSON that says that it has failed.
-static UNSUCCESSFUL: Pattern =
-    LazyLock::new(|| Regex::new(r#"\A\s*\{[^{}\[\]]{0,400}"(?:success|ok)"\s*:\s*false\b"#).ok());
+static UNSUCCESSFUL: Pattern = LazyLock::new(|| {
+    Regex::new(r#"\A\s*\{[^{}\[\]]{0,400}"(?:(?:success|ok)"\s*:\s*false\b|status"\s*:\s*"(?:error|fail))"#)
+        .ok()
+});
 
 /// Texts of which at least one is in every text that names a failure: most results have none, which one quick
 /// search shows.
@@ -173,7 +172,7 @@ static SIGNS: Pattern = LazyLock::new(|| {
 /// The forms of lines by which runners, compilers and interpreters name a failure.
 static FAILURES: Pattern = LazyLock::new(|| {
     let forms = [
-        r"^(?:--- FAIL|not ok |Traceback \(most recent|fatal:|panic:|npm ERR!|npm error )",
+        r"^(?:--- FAIL|not ok |Traceback \(most recent|fatal:|panic:|npm ERR!|npm error |ERROR: )",
         r"(?:^|[:=] ?)FAIL(?:ED|URES?)?\b",
         r"(?:^|[:)] ?)error(?: [A-Z]{1,6}\d+|\[\w+\])?:",
         r"^(?:Uncaught )?(?:[A-Z]\w*)?(?:Error|Exception): ",
@@ -197,50 +196,35 @@ static BAD_COUNTS: Pattern = LazyLock::new(|| {
     ];
     Regex::new(&format!("(?im){}", forms.join("|"))).ok()
 });
-static GOOD_COUNTS: Pattern = LazyLock::new(|| {
+pub(super) static GOOD_COUNTS: Pattern = LazyLock::new(|| {
     Regex::new(r"(?im)\b0 (?:failed|failing|failures?|errors?|issues|problems)\b|\b[1-9]\d* (?:passed|passing)\b|^\S{0,3}[ \t]*fail(?:ed|ures?)?:?[ \t]+0\b").ok()
-});
-
-/// The forms by which the runners of checks and their shells say that all is well.
-static GOOD_WORDS: Pattern = LazyLock::new(|| {
-    let forms = [
-        r"(?i:\bno (?:issues|problems|errors|warnings|vulnerabilities)\b)",
-        r"(?i:\ball\b.{0,30}\bpass(?:ed|ing)?\b)",
-        r"(?i:\b(?:success|successful|successfully|succeeded)\b)",
-        r"^ok\b|^ok\r?$|\bOK\r?$|^OK \(|: ok\b",
-        r"^[ \t]*(?:--- )?PASS(?:ED)?\b|\bPASSED?\r?$|^Passed!",
-        r"^[ \t]*Finished\b",
-        r"^[ \t]*[✓✔√].*\b(?:built|compiled|passed|done)\b",
-    ];
-    Regex::new(&format!("(?m){}", forms.join("|"))).ok()
 });
 
 /// The forms by which shells and `make` say that a command could not run or broke off.
 static BREAKS: Pattern = LazyLock::new(|| {
     let forms = [
-        r"^make(?:\[\d+\])?: \*\*\* ",
         r"\bcommand not found\b|: not found\r?$",
         r"is not recognized as an internal or external command",
         r"\bcore dumped\b|^Segmentation fault|^Bus error|^Killed\b",
+        r"(?i:\bnot (?:all\b.{0,30}\bpass(?:ed)?|ok|successful|passed)\b|\bunsuccessful\b|\bdid(?:n't| not) (?:pass|succeed)\b)",
+        r"^[ \t]*(?:Failed to [a-z]|Failed:[ \t]+[^\s\d]|Type error:|error Command failed)",
     ];
     Regex::new(&format!("(?m){}", forms.join("|"))).ok()
 });
-
-/// The forms by which harnesses say that a command did not end by itself.
-static UNFINISHED: Pattern = LazyLock::new(|| {
-    let forms = [
-        r"\brunning (?:in (?:the )?background|with (?:session|process|id\b|pid\b))",
-        r"\b(?:still|is|process|command) running\b",
-        r"\btimed[ -]?out\b|\btime ?out\b",
-        r"\b(?:aborted|interrupted|cancell?ed|killed|terminated|stopped) (?:by|after|on|due)\b|^\W*(?:aborted|interrupted|terminated|killed|cancell?ed)\W*$",
-    ];
-    Regex::new(&format!("(?im){}", forms.join("|"))).ok()
+/// The forms by which runners say that they stopped, whatever else they count.
+static STOPS: Pattern = LazyLock::new(|| {
+    Regex::new(
+        r"(?m)^make(?:\[\d+\])?: \*\*\* |^!+ (?:KeyboardInterrupt|Interrupted)\b|^KeyboardInterrupt\r?$|^(?:FAIL|ERROR:?) .{0,40}\b[Cc]overage\b",
+    )
+    .ok()
 });
-
-static RUNNING_ID: Pattern = LazyLock::new(|| Regex::new(r"(?i)\bid\b\W{0,3}([\w-]+)").ok());
 
 /// A sentence of so many bytes at most says why a change was refused.
 const SENTENCE_BYTES: usize = 300;
+/// What a change waits for: it was not made, whatever else is said.
+static CONDITIONS: Pattern = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(?:must (?:be|read|first|have)|modified since|before (?:over)?writing|are identical|instead of approving|dry ?run)\b").ok()
+});
 static REFUSALS: Pattern = LazyLock::new(|| {
     let forms = [
         r"not (?:been )?(?:applied|found|changed|edited|modified|saved|written|unique|matched|allowed|permitted)",
@@ -252,21 +236,30 @@ static REFUSALS: Pattern = LazyLock::new(|| {
     Regex::new(&format!(r"(?i)\b(?:{})\b", forms.join("|"))).ok()
 });
 static SUCCESSES: Pattern = LazyLock::new(|| {
-    Regex::new(r"(?i)\A\W*(?:success\w*|ok|done|updated|edited|created|wrote|saved|applied)\b").ok()
+    let forms = [
+        r"\A\W*(?:ok|done|updated|edited|created|wrote|saved|applied|replaced)\b",
+        r"\b(?:ha(?:s|ve) been|was|were) (?:updated|edited|modified|created|written|saved|applied|replaced|deleted)\b",
+        r"\bsuccess(?:ful(?:ly)?)?\b",
+    ];
+    Regex::new(&format!("(?i){}", forms.join("|"))).ok()
 });
-
-/// A text by which a harness says that a command wrote nothing.
-static NOTHING: Pattern = LazyLock::new(|| {
-    Regex::new(r"(?i)\A.{0,60}\b(?:no output|without (?:any )?output|not produce any output)\b.{0,40}\s*\z")
-        .ok()
-});
+/// Paths, and what stands in quotes.
+static NAMED: Pattern = LazyLock::new(|| Regex::new(r#"`[^`]*`|"[^"]*"|'[^']*'|\S*[/\\]\S*|\S+\.\w+"#).ok());
 
 /// A line that begins with its place in a file, as most compilers and linters write.
 static PLACE: Pattern = LazyLock::new(|| Regex::new(r"(?m)^\S+\.\w+:\d+(?::\d+)?:? \S.*$").ok());
+static SUCCESSFUL_END: Pattern = LazyLock::new(|| Regex::new(r"\A\W*Success(?:ful|fully)?\b").ok());
+static FAILED_TEST: Pattern = LazyLock::new(|| {
+    Regex::new(r"(?m)\bFAIL(?:ED)?\b|^not ok |\b[1-9]\d* (?:\w+ )?(?:failed|failing|failures?)\b|^\S{0,3}[ \t]*fail[ \t]+[1-9]").ok()
+});
+/// The form of a line about what went well: its name may speak of failures.
+static WENT_WELL: Pattern = LazyLock::new(|| {
+    Regex::new(r"^[ \t]*(?:[✓✔√]|ok\b|PASS|--- PASS)|\.\.\. ok\r?$|\bexpected failures?\b").ok()
+});
 /// Words for less than an error.
 static LESS: Pattern = LazyLock::new(|| Regex::new(r"(?i)warning|note|info|remark|hint").ok());
 
-fn matches(pattern: &Pattern, text: &str) -> bool {
+pub(super) fn matches(pattern: &Pattern, text: &str) -> bool {
     pattern.as_ref().is_some_and(|pattern| pattern.is_match(text))
 }
 
@@ -298,13 +291,17 @@ fn place(text: &str) -> Option<&str> {
     places.find(|line| !matches(&LESS, line))
 }
 
-/// Returns the first line of a text if it says that something was not done.
+/// Returns the first line of a text if it is a sentence that says that something was not done.
 fn refusal(text: &str) -> Option<&str> {
     let first = text.lines().find(|line| !line.trim().is_empty())?.trim();
     // Some tools answer with what the file has now.
-    let is_sentence =
-        first.len() <= SENTENCE_BYTES && first.starts_with(|c: char| c.is_alphanumeric() || c == '[');
-    Some(first).filter(|first| is_sentence && matches(&REFUSALS, first) && !matches(&SUCCESSES, first))
+    let is_sentence = first.len() <= SENTENCE_BYTES
+        && first.starts_with(|c: char| c.is_uppercase() || !c.is_ascii() || c == '[')
+        || first.len() <= SENTENCE_BYTES && first.contains(" failed: ");
+    // What is named or quoted says nothing.
+    let said = NAMED.as_ref()?.replace_all(first, " ");
+    let is_refused = matches(&CONDITIONS, &said) || matches(&REFUSALS, &said) && !matches(&SUCCESSES, &said);
+    Some(first).filter(|_| is_sentence && is_refused)
 }
 
 /// Checks whether a text is a line that was drawn with marks.
@@ -324,6 +321,8 @@ fn error_line(text: &str) -> Option<String> {
         "annot ",
         "ould not ",
         "ermission denied",
+        "fatal:",
+        "fatal error",
         "undefined reference",
         "undefined:",
         "parse error",
@@ -356,8 +355,14 @@ fn error_line(text: &str) -> Option<String> {
     let first = || text.lines().find(|line| is_all && !line.trim().is_empty()).filter(tells);
     let says_something = |line: &&str| line.trim().chars().nth(LEAST_CHARS - 1).is_some();
     let named = named().filter(says_something);
-    let breaks = || text.lines().find(|line| matches(&BREAKS, line));
-    let line = named.or_else(|| place(text)).or_else(|| count(text)).or_else(breaks).or_else(first)?;
+    let fails = || text.lines().find(|line| names_failure(line));
+    let breaks = || text.lines().find(|line| matches(&BREAKS, line) || matches(&STOPS, line));
+    let line = named
+        .or_else(|| place(text))
+        .or_else(|| count(text))
+        .or_else(breaks)
+        .or_else(first)
+        .or_else(fails)?;
     Some(line).filter(says_something).map(|line| line.trim().chars().take(MAX_CHARS).collect())
 }
 

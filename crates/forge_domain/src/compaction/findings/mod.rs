@@ -1,13 +1,17 @@
 //! The findings in a message for a record, computed once, when they are first needed.
 
+mod check;
 mod command_line;
 mod deed;
+mod ending;
 mod failure;
 mod shell_change;
 
-pub(crate) use self::deed::{Check, Deed, Extent, FileState, Outcome, Touch};
-use self::failure::Evidence;
-pub(crate) use self::failure::{Failure, only_says_success};
+pub(crate) use self::check::Check;
+pub(crate) use self::deed::{Deed, Extent, FileState, Outcome, Touch, identity};
+pub(crate) use self::ending::only_says_success;
+use self::ending::{Evidence, Unfinished};
+pub(crate) use self::failure::Failure;
 pub(crate) use self::shell_change::ShellChange;
 use crate::{Body, ContextMessage, Message};
 
@@ -35,6 +39,11 @@ impl ContextMessage {
         self.form(FailureOfChange::of).0.as_ref()
     }
 
+    /// Returns how far the command is whose result it is, if that did not end by itself, computed once.
+    fn unfinished(&self) -> Option<&Unfinished> {
+        self.form(Progress::of).0.as_ref()
+    }
+
     /// Returns what it reports if it is the result of a check, computed once.
     fn report_of_check(&self) -> &CheckReport {
         self.form(CheckReport::of)
@@ -48,6 +57,18 @@ impl FailureOfChange {
     fn of(message: &Message) -> Self {
         Self(match &message.body {
             Body::Tool(result) => Failure::of_change(result),
+            Body::System(_) | Body::User(_) | Body::Assistant { .. } => None,
+        })
+    }
+}
+
+/// What a result says of a command that did not end by itself.
+struct Progress(Option<Unfinished>);
+
+impl Progress {
+    fn of(message: &Message) -> Self {
+        Self(match &message.body {
+            Body::Tool(result) => Unfinished::of_result(result),
             Body::System(_) | Body::User(_) | Body::Assistant { .. } => None,
         })
     }

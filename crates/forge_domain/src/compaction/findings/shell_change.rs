@@ -17,19 +17,10 @@ pub(crate) enum ShellChange {
     Restores(String),
 }
 
-/// Returns the changes of a command line, in order. What a program writes (a log, the
+/// Returns the changes of a command line without here-documents, in order. What a program writes (a log, the
 /// output of a build) is not part of the work.
 pub(super) fn shell_changes(command: &str) -> Vec<ShellChange> {
-    let command = without_document(command);
-    steps(&command).into_iter().flat_map(changes_of_step).collect()
-}
-
-/// Returns a command line without the here-document in it, and what comes after that.
-fn without_document(command: &str) -> String {
-    let Some((before, document)) = command.split_once("<<") else { return command.to_owned() };
-    let line = document.lines().next().unwrap_or_default().trim_start_matches(['-', ' ']);
-    let (_, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    format!("{before} {rest}")
+    steps(command).into_iter().flat_map(changes_of_step).collect()
 }
 
 fn changes_of_step(step: &str) -> Vec<ShellChange> {
@@ -61,9 +52,15 @@ fn changes_of_step(step: &str) -> Vec<ShellChange> {
         ("tee", false) if words.contains(&"-a") => names().map(ShellChange::Edits).collect(),
         ("tee", false) => names().map(ShellChange::Writes).collect(),
         ("restore", true) if !words.contains(&"--staged") => names().map(ShellChange::Restores).collect(),
+        // Without the mark, a branch may be meant: of its name, no file is known.
         ("checkout", true) => {
-            let files = words.iter().skip_while(|word| **word != "--").skip(1);
-            files.filter(|word| is_name(word)).map(|word| ShellChange::Restores(name(word))).collect()
+            let mark = words.iter().position(|word| *word == "--").map_or(0, |mark| mark + 1);
+            let files = words[mark..].iter().filter(|word| is_name(word));
+            files.map(|word| ShellChange::Restores(name(word))).collect()
+        }
+        ("reset", true) if words.contains(&"--hard") => vec![ShellChange::Restores(".".to_owned())],
+        ("stash", true) if matches!(words.first(), None | Some(&("push" | "save" | "-u" | "-m"))) => {
+            vec![ShellChange::Restores(".".to_owned())]
         }
         _ => Vec::new(),
     }
@@ -143,6 +140,7 @@ fn written(redirection: &[&str]) -> Option<ShellChange> {
 mod tests {
     use pretty_assertions::assert_eq;
 
+    use super::super::command_line::without_documents;
     use super::ShellChange::{Edits, Moves, Removes, Restores, Writes};
     use super::*;
 
@@ -165,6 +163,10 @@ mod tests {
             ("sed -n '1,40p' a.rs", vec![]),
             ("perl -pi -e 's/a/b/' a.rs", vec![Edits("a.rs".into())]),
             ("cat > a.py <<'E'\nrm b.py\nE\npython a.py", vec![Writes("a.py".into())]),
+            (
+                "cat > b.py <<-\"E\"\nrm b.py\nE\nrm c.py; echo $((1<<2)); cat <<< x",
+                vec![Writes("b.py".into()), Removes("c.py".into())],
+            ),
             ("cat <<E > a.py\nx > y\nE", vec![Writes("a.py".into())]),
             ("echo 'a > b' >> notes.md", vec![Edits("notes.md".into())]),
             ("printf x | tee a.txt >/dev/null", vec![Writes("a.txt".into())]),
@@ -173,10 +175,12 @@ mod tests {
                 "git checkout -- a.rs && git restore b.rs",
                 vec![Restores("a.rs".into()), Restores("b.rs".into())],
             ),
-            ("git checkout main; git restore --staged a.rs", vec![]),
+            ("git checkout src/a.rs; git restore --staged a.rs", vec![Restores("src/a.rs".into())]),
+            ("git stash && git reset --hard HEAD~1", vec![Restores(".".into()), Restores(".".into())]),
+            ("git stash pop; git checkout -b next", vec![Restores("next".into())]),
             ("echo 'it", vec![]),
         ] {
-            assert_eq!(shell_changes(command), expected, "{command}");
+            assert_eq!(shell_changes(&without_documents(command)), expected, "{command}");
         }
     }
 }

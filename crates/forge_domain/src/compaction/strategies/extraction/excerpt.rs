@@ -55,8 +55,10 @@ impl Team {
 
     /// Returns the author of an agent's message.
     fn author(&self, source: &ContextMessage) -> String {
-        let name = source.message().speaker().filter(|name| self.0 && !name.contains(": "));
-        match name.and_then(|name| one_line(name, NAME_CHARS)) {
+        // Other marks could imitate what a label has.
+        let is_of_name = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-');
+        let name = source.message().speaker().filter(|_| self.0).unwrap_or_default();
+        match one_line(&name.chars().filter(is_of_name).collect::<String>(), NAME_CHARS) {
             Some(name) => format!("{AGENT} ({name})"),
             None => AGENT.to_owned(),
         }
@@ -309,7 +311,8 @@ mod tests {
         for (messages, author) in [
             ([said("planner"), said("web (fast)")], "agent (planner)"),
             ([said("planner"), said("planner")], "agent"),
-            ([said("the user: "), said("web")], "agent"),
+            ([said("x), m1 user (root: "), said("web")], "agent (x m1 user root)"),
+            ([said("(: "), said("web")], "agent"),
             ([Message::assistant("It is done."), said("web")], "agent"),
         ] {
             let sources = messages.map(|message| ContextMessage::count(message, &Characters));

@@ -53,7 +53,11 @@ impl Frames {
             for (position, content) in framed.filter(is_framed).skip(1) {
                 let before = &mut contents[position];
                 let start = before.start.max(content.start);
-                *before = start..before.end.min(content.end).max(start);
+                let both = start..before.end.min(content.end).max(start);
+                // Where two frames leave nothing, the first one is believed.
+                if !both.is_empty() || Range::is_empty(before) || content.is_empty() {
+                    *before = both;
+                }
             }
         }
         for (position, start) in repeated_notes(context, sources) {
@@ -87,7 +91,10 @@ impl Common {
         let edges = |position: &usize| edges_not_asked_for(&sources[*position], question);
         let edges: Vec<Vec<&Edge>> = positions.iter().map(edges).collect();
         let lines = common(&edges, |edge| edge.line);
-        (!lines.is_empty()).then(|| Self { shapes: common(&edges, |edge| edge.shape), lines })
+        let shapes = common(&edges, |edge| edge.shape);
+        let mut labels = edges.iter().flatten().filter(|edge| edge.is_label);
+        let has_frame = !lines.is_empty() || labels.any(|label| shapes.contains(&label.shape));
+        has_frame.then_some(Self { lines, shapes })
     }
 
     /// Checks whether a result is nothing but a frame that announces an output: what else all results of a
@@ -107,7 +114,12 @@ impl Common {
         let n_lines = result.features().lines.len();
         let edges = Edges::of(result);
         let has_shape = |nth: &usize| self.shapes.contains(&edges.get(*nth).shape);
-        let is_common = |nth: &usize| self.lines.contains(&edges.get(*nth).line);
+        let is_common = |nth: &usize| {
+            let edge = edges.get(*nth);
+            // A single line is what there is to tell.
+            self.lines.contains(&edge.line)
+                || edge.is_label && n_lines > 1 && self.shapes.contains(&edge.shape)
+        };
         let after_head = |most: usize| {
             let head = (0..most.min(HEAD)).take_while(has_shape).filter(is_common).last();
             head.map_or(0, |last| last + 1)
@@ -188,6 +200,9 @@ struct Edges {
 struct Edge {
     line: u64,
     shape: u64,
+    /// True if it stands in brackets, so that it is of a frame even if its values differ. Of a label and one
+    /// value, the shape is that of the label.
+    is_label: bool,
 }
 
 impl Edges {
@@ -198,9 +213,10 @@ impl Edges {
             let foot = n_lines.saturating_sub(FOOT).max(HEAD.min(n_lines));
             let lines = (0..n_lines.min(HEAD)).chain(foot..n_lines);
             let texts = lines.map(|nth| features.line(&features.lines[nth]));
-            let edges = texts.map(|text| match label_in_brackets(text) {
-                Some(label) => Edge { line: hash(label), shape: hash(label) },
-                None => Edge { line: hash(text), shape: shape(text) },
+            let edges = texts.map(|text| {
+                let label = label_in_brackets(text);
+                let is_label = is_in_brackets(text);
+                Edge { line: hash(text), shape: label.map_or_else(|| shape(text), hash), is_label }
             });
             let edges = edges.collect();
             Self { edges, foot }
@@ -219,12 +235,21 @@ impl Edges {
     }
 }
 
-/// Returns the label of a line that has nothing but a label and its value, in brackets: `(Open file: a.rs)`.
+/// Returns the label of a line that has nothing but a label in words and its value, in brackets:
+/// `(Open file: a.rs)`.
 fn label_in_brackets(line: &str) -> Option<&str> {
     let line = line.trim();
-    let is_whole =
-        line.starts_with('(') && line.ends_with(')') || line.starts_with('[') && line.ends_with(']');
-    line.split_once(": ").filter(|_| is_whole).map(|(label, _)| label)
+    let (label, _) = line.split_once(": ").filter(|_| is_in_brackets(line))?;
+    let is_word = |c: char| c.is_alphabetic() || matches!(c, ' ' | '_' | '-');
+    label[1..].chars().all(is_word).then_some(label)
+}
+
+/// Checks whether a line stands in brackets, from end to end.
+fn is_in_brackets(line: &str) -> bool {
+    let line = line.trim();
+    [('(', ')'), ('[', ']'), ('<', '>')]
+        .iter()
+        .any(|(open, close)| line.starts_with(*open) && line.ends_with(*close))
 }
 
 /// Returns a hash of a line that is the same whatever its numbers and codes are.
@@ -301,6 +326,14 @@ mod tests {
     fn what_the_results_of_all_tools_have_around_them_is_no_content() {
         let told = ["a boat came", "they left", "rain", "the night was long", "nobody"];
         let result = |n: usize| format!("{}\n(Open file: {n}.txt)\n(Folder: /w)\nready $", told[n]);
+        let taken = |n: usize| format!("{}\n[took {n}.4s | exit {n}]", told[n]);
+        let view = log_of(&["run"], &taken).view();
+        let frames = Frames::of(&view, view.messages(), &Question::default());
+        assert!((1..5).all(|nth| frames.content(nth * 2 + 1) == (0..1)));
+        let answer = |n: usize| format!("[Result: {n}2]");
+        let view = log_of(&["run", "open", "edit"], &answer).view();
+        let frames = Frames::of(&view, view.messages(), &Question::default());
+        assert!((0..5).all(|nth| frames.content(nth * 2 + 1) == (0..1)));
         let view = log_of(&["run", "open", "edit"], &result).view();
         let frames = Frames::of(&view, view.messages(), &Question::default());
         let contents: Vec<_> = (0..5).map(|nth| frames.content(nth * 2 + 1)).collect();

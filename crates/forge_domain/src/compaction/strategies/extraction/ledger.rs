@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::passage::is_omission;
 use super::record::{OpenError, Record};
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::findings::{Check, Deed, Failure, FileState, Outcome, ShellChange, Touch};
+use crate::compaction::findings::{Check, Deed, Failure, FileState, Outcome, ShellChange, Touch, identity};
 use crate::compaction::short_text::SHORTEST;
 use crate::compaction::stub::is_stub;
 use crate::{Body, Context, ContextMessage, Message};
@@ -21,7 +21,7 @@ pub(super) struct Ledger<'a> {
     /// The last run of tests and the last other check after it, and how they ended.
     last_test: Option<(&'a str, Outcome)>,
     last_check: Option<(&'a str, Outcome)>,
-    /// True if results that failed are marked.
+    /// True if the results of the tool at hand are marked if they failed.
     marks_failures: bool,
     /// The failures.
     open: Vec<Open<'a>>,
@@ -33,7 +33,7 @@ pub(super) struct Ledger<'a> {
 #[derive(Debug)]
 struct Open<'a> {
     /// The key of what would fix it.
-    key: &'a str,
+    key: Cow<'a, str>,
     /// The line that names the error, and the label of the result that has it.
     line: &'a str,
     label: Option<String>,
@@ -56,7 +56,12 @@ impl<'a> Ledger<'a> {
         self.last_test = known(&earlier.last_test).or(self.last_test);
         self.last_check = known(&earlier.last_check).or(self.last_check);
         self.open.extend(earlier.errors.iter().map(|error| Open {
-            key: error.mended_by.as_deref().unwrap_or(&error.line),
+            key: match error.mended_by.as_deref() {
+                Some(key) => key.into(),
+                None => {
+                    earlier.command_of(error).map_or(error.line.as_str().into(), |it| identity(it).into())
+                }
+            },
             line: &error.line,
             label: error.label.clone(),
         }));
@@ -65,29 +70,38 @@ impl<'a> Ledger<'a> {
     /// Takes in the exchanges of a context, in the order of their calls; `sources` are its messages as they
     /// were at first.
     pub(super) fn take_all(&mut self, context: &'a Context, sources: &'a [ContextMessage]) {
-        let is_marked = |message: &ContextMessage| matches!(&message.message().body, Body::Tool(result) if result.is_error);
-        self.marks_failures = sources.iter().any(is_marked);
         let results = sources.iter().enumerate();
         let answers = results.filter_map(|(at, result)| Some((answered_call(context, at)?, result)));
         // A call without an answer, or whose answer is gone, tells nothing.
         let mut answers: Vec<_> = answers.filter(|(_, result)| !is_gone(result.message())).collect();
         answers.sort_unstable_by_key(|(asked, _)| asked.place);
-        let mut running: Vec<(String, &Deed)> = Vec::new();
+        let marked = answers.iter().filter(|(_, result)| is_marked(result.message()));
+        let marking: HashSet<&str> = marked.map(|(asked, _)| asked.call.name.as_str()).collect();
+        let mut running: HashMap<String, &Deed> = HashMap::new();
         for (asked, result) in answers {
             // An argument may have been shortened since.
             let deed =
                 sources[asked.place.message].findings().deeds.get(asked.place.nth).unwrap_or(asked.deed);
-            // What asks how a command goes on is that command.
-            let command = running.iter().find(|(id, _)| deed.asks_about(asked.call, id));
-            let deed = command.map_or(deed, |(_, command)| command);
-            running.extend(deed.id_while_running(result).map(|id| (id, deed)));
-            self.take(deed, result, deed.failure(result));
+            self.marks_failures = marking.contains(asked.call.name.as_str());
+            let ids = if running.is_empty() { Vec::new() } else { deed.ids_asked_about(asked.call) };
+            let id = ids.into_iter().find(|id| running.contains_key(id));
+            // What asks how a command goes on tells how that ended.
+            if let Some((id, command)) = id.and_then(|id| running.remove_entry(&id)) {
+                self.take_end(command, result);
+                if command.unfinished(result).is_some() {
+                    running.insert(id, command);
+                }
+                continue;
+            }
+            self.take(deed, result);
+            let unfinished = deed.unfinished(result);
+            running.extend(unfinished.and_then(|unfinished| unfinished.id.clone()).map(|id| (id, deed)));
         }
     }
 
-    fn take(&mut self, deed: &'a Deed, result: &ContextMessage, failure: Option<&'a Failure>) {
+    fn take(&mut self, deed: &'a Deed, result: &'a ContextMessage) {
         self.n_exchanges += 1;
-        if failure.is_none() {
+        if deed.failure(result).is_none() {
             // Of a path that was shortened, no file is known.
             let is_whole = |path: &str| path.len() <= MAX_PATH && !path.lines().any(is_omission);
             for (path, touch) in deed.touches.iter().filter(|(path, _)| is_whole(path)) {
@@ -96,26 +110,35 @@ impl<'a> Ledger<'a> {
             if let Some((path, touch)) = deed.named_change(result) {
                 self.touch_named(path, touch);
             }
-            deed.shell_changes.iter().for_each(|change| self.take_change(change));
+            if deed.changed_as_told(result) {
+                deed.shell_changes.iter().for_each(|change| self.take_change(change));
+            }
         }
-        if let Some(check) = &deed.check {
+        self.take_end(deed, result);
+    }
+
+    /// Takes in how a call ended: what that says of checks and errors.
+    fn take_end(&mut self, deed: &'a Deed, result: &'a ContextMessage) {
+        if !deed.checks.is_empty() {
             let outcome = deed.outcome(result, self.marks_failures);
-            self.take_check(check, outcome);
-            // Whatever failed before, what checks the work shows no failure now. A test that failed is told
-            // as the last one.
+            for check in deed.checks_with(outcome, result) {
+                self.take_check(check, outcome);
+            }
+            // Whatever failed in the work before, what checks it shows no failure now. A test that failed is
+            // told as the last one.
             if outcome == Outcome::Passed || deed.ends_without_failure(result) {
-                self.open.clear();
+                self.open.retain(|open| is_outside(&open.key));
             }
         }
         let Some(key) = deed.keys.last() else { return };
-        match failure {
+        match deed.failure(result) {
             // What did not end has not succeeded yet.
-            None if deed.is_unfinished(result) => {}
-            None => self.open.retain(|open| deed.keys.iter().all(|key| key != open.key)),
-            Some(Failure { line: Some(line), .. }) if !deed.only_looks => {
+            None if deed.unfinished(result).is_some() => {}
+            None => self.open.retain(|open| deed.keys.iter().all(|key| *key != open.key)),
+            Some(Failure { line: Some(line), .. }) if deed.may_stand(result) => {
                 // If a command fails with another error, it got past the earlier one.
-                self.open.retain(|open| open.key != key && open.line != line);
-                self.open.push(Open { key, line, label: result.id().map(|id| id.to_string()) });
+                self.open.retain(|open| open.key != *key && open.line != line);
+                self.open.push(Open { key: key.into(), line, label: result.id().map(|id| id.to_string()) });
             }
             Some(_) => {}
         }
@@ -142,18 +165,17 @@ impl<'a> Ledger<'a> {
     /// Takes in what a call did to a file that its result names.
     fn touch_named(&mut self, path: String, touch: Touch) {
         // It may have been known by a part of its path.
-        let ends = |known: &str| {
-            path.strip_suffix(known).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
+        let ends = |known: &&Cow<'a, str>| {
+            path.strip_suffix(&***known).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
         };
-        let known = self.known.iter().filter(|known| ends(known)).max_by_key(|known| known.len());
-        let (path, is_known) = (known.cloned().unwrap_or_else(|| path.clone().into()), known.is_some());
+        let mut found = self.known.iter().filter(ends);
+        let known = found.next().filter(|_| found.next().is_none()).cloned();
         let state = match touch {
             Touch::Leaves(state) => state,
-            Touch::Writes if is_known => FileState::Modified,
-            Touch::Writes => FileState::Created,
-            Touch::Looks => return,
+            _ if known.is_some() => FileState::Modified,
+            _ => FileState::Created,
         };
-        self.set(path, state);
+        self.set(known.unwrap_or_else(|| path.into()), state);
     }
 
     /// Takes in what a command did to files.
@@ -171,7 +193,10 @@ impl<'a> Ledger<'a> {
                 let is_known = self.known.contains(&path);
                 self.set(path, if is_known { FileState::Modified } else { FileState::Created });
             }
-            ShellChange::Restores(restored) if restored == "." => self.files.clear(),
+            // What is new is none of what was committed.
+            ShellChange::Restores(restored) if restored == "." => {
+                self.files.retain(|_, (state, _)| *state == FileState::Created);
+            }
             ShellChange::Restores(restored) => {
                 for path in self.changed_files(restored) {
                     self.files.remove(&path);
@@ -250,10 +275,45 @@ impl<'a> Ledger<'a> {
         let errors = self.open.into_iter().skip(newest).map(|Open { key, line, label }| OpenError {
             label,
             line: line.to_owned(),
-            mended_by: (key != line).then(|| key.to_owned()),
+            mended_by: (key != line).then(|| key.into_owned()),
         });
         record.errors = errors.collect();
     }
+}
+
+/// Checks whether a key is of a command that does something outside of the work: no check of the work shows
+/// that it is mended.
+fn is_outside(key: &str) -> bool {
+    const OUTSIDE: &[&str] = &[
+        "apt",
+        "apt-get",
+        "aws",
+        "az",
+        "brew",
+        "curl",
+        "docker",
+        "gcloud",
+        "gh",
+        "git",
+        "helm",
+        "kubectl",
+        "mysql",
+        "podman",
+        "psql",
+        "rsync",
+        "scp",
+        "service",
+        "ssh",
+        "systemctl",
+        "terraform",
+        "wget",
+    ];
+    key.split_whitespace().next().is_some_and(|program| OUTSIDE.contains(&program))
+}
+
+/// Checks whether a result is marked as failed.
+fn is_marked(message: &Message) -> bool {
+    matches!(&message.body, Body::Tool(result) if result.is_error)
 }
 
 /// Checks whether compaction cleared or cut a result, so that it no longer tells whether it failed.
@@ -307,55 +367,43 @@ mod tests {
         record
     }
 
+    /// Returns the files of the record of calls, in a line each.
+    fn files(calls: &[(&str, Value, &str)]) -> Vec<String> {
+        let files = ledger(calls).files.into_iter();
+        files.map(|(path, state)| format!("{} {path}", state.word())).collect()
+    }
+
     #[test]
     fn files_keep_their_last_state() {
-        use FileState::{Created, Deleted, Modified};
         let path = |path: &str| json!({"file_path": path});
+        let run = |command: &str| ("Bash", json!({"command": command}), "");
+        let patch = |lines: &str| json!({"input": format!("*** Begin Patch\n{lines}")});
         for (calls, expected) in [
-            (vec![("Write", path("a"), "ok")], vec![("a", Created)]),
-            (vec![("Write", path("a"), "ok"), ("Edit", path("a"), "ok")], vec![("a", Created)]),
-            (vec![("Read", path("a"), "text"), ("Write", path("a"), "ok")], vec![("a", Modified)]),
-            (vec![("Edit", path("a"), "Error: Exit code 1")], vec![]),
-            (vec![("create", path("a"), "Ran into [Errno 2] No such file or directory: 'a'")], vec![]),
-            (
-                vec![("edit", path("a"), "Your proposed edit has introduced new syntax error(s).\nRetry.")],
-                vec![],
-            ),
-            (vec![("edit", path("a"), "No replacement was performed: not there.")], vec![]),
-            (vec![("edit", path("a"), "Updated a, which could not be formatted.")], vec![("a", Modified)]),
-            (vec![("edit", path("a"), "// It does not move.\nfn a() {}")], vec![("a", Modified)]),
-            (
-                vec![(
-                    "edit",
-                    json!({"search": "a", "replace": "b"}),
-                    "Text replaced.\n[File: /w/a.py (90 lines total)]\n1:b = 'File: /w/c.py'",
-                )],
-                vec![("/w/a.py", Modified)],
-            ),
-            (vec![("insert", json!({"text": "a"}), "14 lines")], vec![]),
-            (
-                vec![
-                    ("create", path("a.py"), "ok"),
-                    ("insert", json!({"text": "a"}), "[File: /w/a.py (9 lines total)]"),
-                    ("Bash", json!({"command": "rm a.py"}), ""),
-                ],
-                vec![("a.py", Deleted)],
-            ),
-            (
-                vec![("write_note", json!({"text": "a"}), "The note was written to 'notes/a.md'.")],
-                vec![("notes/a.md", Created)],
-            ),
+            (vec![("Write", path("a"), "ok")], vec!["created a"]),
+            (vec![("Write", path("a"), "ok"), ("Edit", path("a"), "ok")], vec!["created a"]),
+            (vec![("Read", path("a"), "text"), ("Write", path("a"), "ok")], vec!["modified a"]),
+            (vec![("view", path("a"), "text"), ("create", path("a"), "ok")], vec!["modified a"]),
+            (vec![("delete_lines", path("a"), "ok")], vec!["modified a"]),
+            (vec![("create_directory", path("a"), "ok")], vec![]),
+            (vec![("edit_file", json!({"target_file": "a"}), "The changes were made.")], vec!["modified a"]),
             (
                 vec![("Edit", path("a"), "ok"), ("Edit", path("b"), "ok"), ("Edit", path("a"), "ok")],
-                vec![("b", Modified), ("a", Modified)],
+                vec!["modified b", "modified a"],
             ),
             (
-                vec![(
-                    "apply_patch",
-                    json!({"input": "*** Begin Patch\n*** Add File: n\n*** Delete File: o\n"}),
-                    "ok",
-                )],
-                vec![("n", Created), ("o", Deleted)],
+                vec![
+                    ("edit", path("a.py"), "ok"),
+                    ("move_file", json!({"source": "a.py", "destination": "b.py"}), "ok"),
+                ],
+                vec!["deleted a.py", "created b.py"],
+            ),
+            (
+                vec![("apply_patch", patch("*** Add File: n\n*** Delete File: o\n"), "ok")],
+                vec!["created n", "deleted o"],
+            ),
+            (
+                vec![("apply_patch", patch("*** Update File: o\n*** Move to: n\n"), "ok")],
+                vec!["deleted o", "created n"],
             ),
             (
                 vec![
@@ -364,41 +412,89 @@ mod tests {
                     ("Write", path("/w/b/e.py"), "ok"),
                     ("Write", path("/w/b/d.py"), "ok"),
                     ("Write", path("/w/da.py"), "ok"),
-                    (
-                        "Bash",
-                        json!({"command": "cd /w && python a.py > out; rm -f a.py out 2>/dev/null; rm *.py"}),
-                        "",
-                    ),
-                    ("Bash", json!({"command": "git rm -r /w/b/"}), ""),
+                    run("cd /w && python a.py > out; rm -f a.py out 2>/dev/null; rm *.py"),
+                    run("git rm -r /w/b/"),
                 ],
                 vec![
-                    ("/w/da.py", Created),
-                    ("/w/a.py", Deleted),
-                    ("/w/b/c.py", Deleted),
-                    ("/w/b/d.py", Deleted),
-                    ("/w/b/e.py", Deleted),
+                    "created /w/da.py",
+                    "deleted /w/a.py",
+                    "deleted /w/b/c.py",
+                    "deleted /w/b/d.py",
+                    "deleted /w/b/e.py",
                 ],
             ),
             (
                 vec![
                     ("Write", path("/w/a/mod.rs"), "ok"),
                     ("Write", path("/w/b/mod.rs"), "ok"),
-                    ("Bash", json!({"command": "cd b && rm mod.rs"}), ""),
+                    run("cd b && rm mod.rs"),
                 ],
-                vec![("/w/a/mod.rs", Created), ("/w/b/mod.rs", Created)],
+                vec!["created /w/a/mod.rs", "created /w/b/mod.rs"],
+            ),
+            (
+                vec![("edit", path("a"), "ok"), ("write", path("b"), "ok"), run("git stash")],
+                vec!["created b"],
+            ),
+        ] {
+            assert_eq!(files(&calls), expected, "{calls:?}");
+        }
+    }
+
+    #[test]
+    fn a_change_that_was_refused_is_none() {
+        let path = json!({"path": "a"});
+        for (tool, arguments, result, is_made) in [
+            ("Edit", &path, "Error: Exit code 1", false),
+            ("create", &path, "Ran into [Errno 2] No such file or directory: 'a'", false),
+            ("edit", &path, "Your proposed edit has introduced new syntax error(s).\nRetry.", false),
+            ("edit", &path, "No replacement was performed: not there.", false),
+            ("edit", &path, "File has been modified since it was read.", false),
+            ("edit", &path, "Found 3 occurrences of the text; it must be unique.", false),
+            ("edit", &path, r#"{"status": "error", "message": "no"}"#, false),
+            ("apply", &path, "apply_patch verification failed: Failed to find the lines", false),
+            ("edit", &json!({"path": "a", "dryRun": true}), "-a\n+b", false),
+            ("Bash", &json!({"command": "sed -i s/x/y/ a"}), "sed: can't read a: No such file", false),
+            ("edit", &path, "Updated a, which could not be formatted.", true),
+            ("edit", &path, "// It does not move.\nfn a() {}", true),
+            ("edit", &path, "if not found: return", true),
+            ("edit", &path, "The file /w/access-denied/a.tsx has been updated.", true),
+            ("edit", &path, "[File: /w/errors/failed.py (90 lines total)]", true),
+            ("edit", &path, "The file was written.\n1: error: Something went wrong\n2: 2 failed", true),
+        ] {
+            let files = files(&[(tool, arguments.clone(), result)]);
+            assert_eq!(files, ["modified a"][usize::from(!is_made)..], "{tool}: {result}");
+        }
+        let path = json!({"path": "a.py"});
+        for kept in ["rm: cannot remove 'a.py': Permission denied", "Error: Exit code 1"] {
+            let removes = ("Bash", json!({"command": "rm -f a.py"}), kept);
+            assert_eq!(files(&[("write", path.clone(), "ok"), removes]), ["created a.py"], "{kept}");
+        }
+    }
+
+    #[test]
+    fn a_changed_file_may_be_named_by_the_result_alone() {
+        let text = || json!({"text": "a"});
+        for (calls, expected) in [
+            (
+                vec![("edit", text(), "Text replaced.\n[File: /w/a.py (90 lines total)]\n1:b")],
+                vec!["modified /w/a.py"],
+            ),
+            (vec![("insert", text(), "14 lines")], vec![]),
+            (vec![("create_branch", text(), "Created branch feature/login.")], vec![]),
+            (
+                vec![("write_note", text(), "The note was written to 'notes/a.md'.")],
+                vec!["created notes/a.md"],
             ),
             (
                 vec![
-                    ("Write", path("a.py"), "ok"),
-                    ("Bash", json!({"command": "rm a.py"}), "Error: Exit code 1"),
+                    ("create", json!({"path": "a.py"}), "ok"),
+                    ("insert", text(), "[File: /w/a.py (9 lines total)]"),
+                    ("Bash", json!({"command": "rm a.py"}), ""),
                 ],
-                vec![("a.py", Created)],
+                vec!["deleted a.py"],
             ),
         ] {
-            let actual = ledger(&calls).files;
-            let expected: Vec<_> =
-                expected.into_iter().map(|(path, state)| (path.to_owned(), state)).collect();
-            assert_eq!(actual, expected, "{calls:?}");
+            assert_eq!(files(&calls), expected, "{calls:?}");
         }
     }
 
@@ -468,6 +564,11 @@ mod tests {
                 [None, Some("npm run build passed")],
             ),
             (vec![run("git commit -m 'cargo test'", "ok")], [None, None]),
+            (
+                vec![run("npm test", "Done successfully\n<returncode>1</returncode>")],
+                [Some("npm test failed"), None],
+            ),
+            (vec![run("npm test", "Done successfully\n[exit 1]")], [Some("npm test failed"), None]),
             // Behind a pipe, the status is that of another command.
             (
                 vec![run(
@@ -498,9 +599,21 @@ mod tests {
         assert_eq!(ledger(&[test, run("cargo build", "ok")]).errors, []);
     }
 
+    /// Checks, for each command with its result, the outcome in the record, and that an error stands if it
+    /// failed.
+    fn check_outcomes(table: &[(&str, &str, bool)]) {
+        for (command, result, passed) in table {
+            let record = ledger(&[("Bash", json!({"command": command}), *result)]);
+            let last = record.last_test.or(record.last_check).map(|(_, outcome)| outcome);
+            let expected = if *passed { Outcome::Passed } else { Outcome::Failed };
+            assert_eq!(last, Some(expected), "{command}: {result}");
+            assert_eq!(record.errors.is_empty(), *passed, "{command}: {result}");
+        }
+    }
+
     #[test]
     fn a_check_that_fails_is_known_whoever_runs_it() {
-        for (command, result, passed) in [
+        check_outcomes(&[
             ("npx tsc", "src/app.ts(3,5): error TS2304: Cannot find name 'open'.\n\nFound 2 errors.", false),
             ("mypy src", "src/a.py:3: error: Incompatible return value type", false),
             ("ruff check .", "src/a.py:1:8: F401 [*] `os` imported but unused\nFound 3 errors.", false),
@@ -535,7 +648,43 @@ mod tests {
             ("go test ./...", r#"{"output":"error: it stopped","metadata":{"exit_code":1}}"#, false),
             ("go test ./...", "failed in sandbox: go: downloading go1.25.3", false),
             ("npm test", r#"{"success": false, "error": "no such script"}"#, false),
-            ("make", "cc -c a.c\nmake: *** [Makefile:4: a.o] Error 2", false),
+            ("make -j 4", "cc -c a.c\nmake: *** [Makefile:4: a.o] Error 2", false),
+            (
+                "npm test",
+                "<status>failed</status>\n<exit_code>1</exit_code>\n<stderr>error: it broke</stderr>",
+                false,
+            ),
+            ("npm test", "<status>completed</status>\n<exit_code>0</exit_code>\n<stdout>fine</stdout>", true),
+            ("npx mocha", "> mocha --timeout 5000\n  3 passing (20ms)", true),
+            ("pytest -q", "FAIL Required test coverage of 80% not reached.\n12 passed in 1.20s", false),
+            (
+                "make all; echo \"exit code: $?\"",
+                "Exit code: 0\nOutput:\nld: error: no -lz\nexit code: 1",
+                false,
+            ),
+            ("make test", "8 passed in 0.12s\nmake: *** [test_b] Error 1", false),
+            ("npm test", " Tests  12 passed (12)\nsrc/a.ts(3,5): error TS2304: Cannot find name 'x'.", false),
+        ]);
+    }
+
+    #[test]
+    fn counts_of_what_went_well_hide_nothing_that_broke() {
+        check_outcomes(&[
+            ("npm run lint", "Not all checks passed", false),
+            ("(npm test >/tmp/o) && echo OK || echo 'tests NOT OK'", "tests NOT OK", false),
+            ("tox", "8 passed in 0.12s\n  lint: FAIL code 1 (0.5s)", false),
+            ("pytest -q", "8 passed in 0.12s\nFAIL Required test coverage of 80% not reached", false),
+            (
+                "cargo test",
+                "test result: ok. 8 passed; 0 failed\nerror: test failed, to rerun pass `-p a`",
+                false,
+            ),
+            ("pytest -q", "!!!!!!!! KeyboardInterrupt !!!!!!!!\n4 passed in 2.1s", false),
+            ("npm run build", "✓ Compiled successfully\nFailed to compile.\n./a.tsx:3:5", false),
+            ("npm test", "  ✓ shows 2 errors when both fields are empty\n  33 passing", true),
+            ("node --test", "✔ retries after 3 failed attempts (1ms)\nℹ pass 3\nℹ fail 0", true),
+            ("python -m unittest", "Ran 3 tests in 0.1s\n\nOK (expected failures=1)", true),
+            ("npm test", "it ran\n[took 3.4s | tokens left 82296 | exit 0]", true),
             ("pytest -q", "/bin/sh: 1: pytest: not found", false),
             ("ctest", "Segmentation fault (core dumped)", false),
             ("mvn -q test", "", true),
@@ -544,13 +693,7 @@ mod tests {
             ("npx vite build && npm run build", "dist/a.js  3 kB\n✓ built in 1.2s", true),
             ("ruff check .", "All checks passed!", true),
             ("python -m unittest", "Ran 12 tests in 0.1s\n\nOK", true),
-        ] {
-            let record = ledger(&[("Bash", json!({"command": command}), result)]);
-            let last = record.last_test.or(record.last_check).map(|(_, outcome)| outcome);
-            let expected = if passed { Outcome::Passed } else { Outcome::Failed };
-            assert_eq!(last, Some(expected), "{command}: {result}");
-            assert_eq!(record.errors.is_empty(), passed, "{command}: {result}");
-        }
+        ]);
     }
 
     #[test]
@@ -560,6 +703,24 @@ mod tests {
             ("npm test", "Command running in background with ID: b41"),
             ("npm test", "Successfully linked\nthe command timed out after 120 s"),
             ("cargo test", "aborted by user after 3.2s"),
+            (
+                "cargo test",
+                "test result: ok. 8 passed; 0 failed\nRunning tests/b.rs\nProcess running with session ID 4711",
+            ),
+            ("npm test", "<status>running</status>\n<stdout>\nall good\n</stdout>"),
+            ("npm test", "Successfully killed shell: bash_1"),
+            ("pytest -q", "8 passed in 0.12s\nCommand timed out after 120000ms"),
+            (
+                "npm test",
+                r#"{"output": "Background process started", "session_id": "proc_1", "exit_code": 0}"#,
+            ),
+            ("go test ./... | grep ok", "ok  \texample.org/a\t0.012s"),
+            ("go test ./... 2>&1 | head -3", "ok  \texample.org/a\t0.012s"),
+            ("cargo test | grep 'test result' | head -2", "test result: ok. 8 passed; 0 failed"),
+            (
+                "cargo nextest run",
+                "  5 passed, 0 skipped\nwarning: 29/34 tests were not run due to interrupt",
+            ),
             ("cargo test 2>&1 | grep -c error", "Exit code: 0\n3"),
             ("cargo clippy 2>&1 | grep warning", ""),
             ("pytest -q > log.txt 2>&1", ""),
@@ -576,7 +737,7 @@ mod tests {
             ("make -j4", "cc -c a.c"),
             ("make check", "main.c:3:5: warning: unused variable 'x'"),
         ] {
-            let failed = ("Bash", json!({"command": "deploy now"}), "error: no such target\nExit code 2");
+            let failed = ("Bash", json!({"command": "python a.py"}), "error: no such target\nExit code 2");
             let record = ledger(&[failed, ("Bash", json!({"command": command}), result)]);
             let last = record.last_test.or(record.last_check).map(|(_, outcome)| outcome);
             assert_eq!((last, record.errors.len()), (Some(Outcome::Unclear), 0), "{command}: {result}");
@@ -599,10 +760,26 @@ mod tests {
             (vec![poll(4711, "still running"), poll(4711, "test result: ok. 3 passed")], Outcome::Passed),
             (vec![poll(4711, ended)], Outcome::Failed),
             (vec![poll(47, ended)], Outcome::Unclear),
+            (vec![poll(4711, ended), poll(4711, "test result: ok. 3 passed")], Outcome::Failed),
         ] {
             let calls: Vec<_> = std::iter::once(test.clone()).chain(polls).collect();
             assert_eq!(ledger(&calls).last_test, Some(("cargo test".to_owned(), outcome)), "{calls:?}");
         }
+    }
+
+    #[test]
+    fn what_a_running_command_did_is_done_once() {
+        let path = json!({"file_path": "a.rs"});
+        let started = "Command running in background with ID: b41";
+        let calls = [
+            ("Write", path.clone(), "ok"),
+            ("Bash", json!({"command": "rm a.rs && cargo test"}), started),
+            ("Write", path, "ok"),
+            ("TaskOutput", json!({"task_id": "b41"}), "<status>completed</status>\n<exit_code>0</exit_code>"),
+        ];
+        let record = ledger(&calls);
+        assert_eq!(record.files, [("a.rs".to_owned(), FileState::Modified)]);
+        assert_eq!(record.last_test, Some(("cargo test".to_owned(), Outcome::Passed)));
     }
 
     #[test]
@@ -634,6 +811,21 @@ mod tests {
         let mended = ("Bash", run("make all"), "done");
         let earlier = ledger(std::slice::from_ref(&failed));
         assert_eq!(lines(&earlier), ["main.c:3: error: missing ;"]);
+        // No check of the work shows that something outside of it is mended.
+        let pushed = ("Bash", run("git push"), "error: failed to push some refs\nExit code 1");
+        assert_eq!(ledger(&[pushed, ("Bash", run("cargo test"), "3 passed")]).errors.len(), 1);
+        // What else was to be done then was done.
+        let expected =
+            ("Bash", run("./a --bad || echo 'refused as it should'"), "error: bad option\nrefused");
+        assert_eq!(ledger(&[expected]).errors, []);
+        let installed = "ERROR: pip's resolver does not look at everything.\nSuccessfully installed a-1.0";
+        assert_eq!(ledger(&[("Bash", run("pip install a"), installed)]).errors, []);
+        let put_aside = ("Bash", run("grep -n error a.log > /tmp/e; head -2 /tmp/e"), "12:error: db down");
+        assert_eq!(ledger(&[put_aside]).errors, []);
+        let run_it = |python: &str, result| ("Bash", run(&format!("{python} a.py")), result);
+        let versions =
+            [run_it("python", "python: command not found\nExit code 127"), run_it("python3", "ok")];
+        assert_eq!(ledger(&versions).errors, []);
         assert_eq!(ledger(&[failed.clone(), mended.clone()]).errors, []);
         assert_eq!(ledger(&[failed, ("Bash", run("ls"), "a")]).errors.len(), 1);
         let missing = "grep: y: No such file or directory\nExit code 2";

@@ -30,6 +30,7 @@ use self::outdated::Changes;
 #[cfg(test)]
 pub(crate) use self::record::Entry;
 pub(crate) use self::record::{Record, record_length};
+use self::story::number;
 use self::worth::Worth;
 use super::sliding_window::{runs, size_of};
 use super::truncation::{argument_items, items};
@@ -182,6 +183,8 @@ const LITTLE_MORE: u64 = 12;
 const MARK: Tokens = Tokens::new(40);
 /// The newest results are shortened to that before the agent's words beside them are.
 const LEAST_OF_LAST_RESULT: Tokens = Tokens::new(40);
+/// The agent's newest words stay whole if they need no more than that of the free tokens, in percent.
+const LEAST_OF_NEWEST_WORDS: u64 = 45;
 /// The parts that yield to the record, in the order of yielding.
 const YIELDING: [Yielding; 5] = [
     Yielding { what: Yield::RetentionAge, claim: 45, least: 0 },
@@ -354,6 +357,14 @@ impl Plan {
             }
             _ => (CutOf::Text, self.items_of(held, context, counter)),
         };
+        if yielding.what == Yield::RetentionSize {
+            let most = share.free.share(LEAST_OF_NEWEST_WORDS, 100);
+            let is_said = |item: &&mut Item| context.messages()[item.position].role() == Role::Assistant;
+            items
+                .iter_mut()
+                .filter(is_said)
+                .for_each(|item| item.least = item.least.max(item.tokens.min(most)));
+        }
         let whole: Tokens = items.iter().map(|item| item.tokens).sum();
         let least = share.free.share(yielding.least, 100);
         let most = whole - if of == CutOf::Text { least.max(SHORTENED) } else { least };
@@ -547,6 +558,11 @@ impl Plan {
         let latest = context.latest_user()?;
         let span = |run: &std::ops::Range<usize>| self.standing.groups.span(run.clone()).range();
         let is_below = span(runs.get(at)?).end <= latest && span(runs.last()?).start > latest;
+        // The messages of another session may have had higher numbers.
+        let request = number(&context.messages()[latest]);
+        let earlier = context.messages()[..latest].iter().map(ContextMessage::message);
+        let mut records = earlier.filter(|message| is_record(message)).map(Record::of);
+        let is_below = is_below && records.all(|record| record.last_number() <= request);
         is_below.then(|| context.messages()[latest].label())
     }
 }
@@ -975,6 +991,35 @@ mod tests {
         assert_eq!(antecedent.role(), Role::Assistant);
         assert!(text.starts_with("I count them so: ") && text.ends_with(" and that is how."), "{text}");
         assert!(text.contains("omitted"), "{text}");
+    }
+
+    #[test]
+    fn the_record_says_that_the_request_below_it_came_before_what_it_tells() {
+        for (n_before, n_after, is_said) in [(20, 20, true), (40, 0, false), (0, 40, false)] {
+            let mut conversation = Conversation::new();
+            let mut append = |message: Message| {
+                conversation.append(ContextMessage::count(message, &Characters));
+            };
+            append(Message::user("Fix the parser."));
+            for n in 0..n_before + n_after {
+                if n == n_before {
+                    append(Message::user("Now write the tests of part_31, please."));
+                }
+                append(Message::assistant(format!("Step {n} is about item_{n}, and {}", "more ".repeat(20))));
+            }
+            if n_after == 0 {
+                append(Message::user("Now write the tests of part_31, please."));
+            }
+            let _ = fit_again(EXTRACT, 3_000, &mut conversation, &Script::new(Vec::new()));
+            let view = conversation.view();
+            let texts: Vec<String> = view.plain().map(Message::to_text).collect();
+            let record = texts.iter().position(|text| text.contains("<record>")).unwrap();
+            let request = texts.iter().position(|text| text.contains("part_31, please.")).unwrap();
+            let said = format!("The request below is m{}; ", n_before + 1);
+            assert_eq!(texts[record].contains(&said), is_said, "{texts:#?}");
+            assert_eq!(texts[record].contains("The request below"), is_said, "{texts:#?}");
+            assert!(!is_said || record < request, "{texts:#?}");
+        }
     }
 
     #[test]

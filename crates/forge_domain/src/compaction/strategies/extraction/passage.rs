@@ -325,7 +325,7 @@ fn is_bare(line: &str) -> bool {
     line.is_ascii() && !line.contains(char::is_whitespace)
 }
 
-/// Checks whether a line is a field of JSON, or a bracket of it: no agent says that.
+/// Checks whether a line is a field of JSON, or a bracket of it, which is no sentence.
 fn is_field(line: &str) -> bool {
     line.starts_with('"') && line.contains("\":") || !line.contains(char::is_alphanumeric)
 }

@@ -14,7 +14,7 @@ use crate::compaction::record_tag::{CLOSE, OPEN};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     /// The label of the person's latest message, if that stands below the record although it came before
-    /// something that is told here.
+    /// something that is told here. Of a record that is read it is unknown: its place may be another one.
     pub(crate) request_below: Option<String>,
     /// The words of the person that no message of its own holds any more.
     pub(crate) said: Vec<Entry>,
@@ -225,6 +225,22 @@ impl Record {
         text
     }
 
+    /// Returns the command whose result has an error, from the step that tells of it.
+    pub(crate) fn command_of(&self, error: &OpenError) -> Option<&str> {
+        self.story.iter().rev().find_map(|step| {
+            let (called, told) = step.as_str().split_once(": failed: ")?;
+            let is_it = told.trim_end_matches(" …") == error.line
+                || error.line.starts_with(told.trim_end_matches(" …"));
+            // The label and the tool come first.
+            is_it.then(|| called.splitn(3, ' ').nth(2)).flatten()
+        })
+    }
+
+    /// Returns the highest number of a message that it tells of.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.story.iter().chain(&self.excerpts).map(Entry::number).max().unwrap_or(0)
+    }
+
     /// Checks whether it tells nothing.
     pub(crate) fn is_bare(&self) -> bool {
         let (request_below, folder) = (self.request_below.clone(), self.folder.clone());
@@ -234,11 +250,7 @@ impl Record {
     /// Parses the record in `text`; returns `None` if it is not one.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let body = text.strip_prefix(OPEN)?.trim_end().strip_suffix(CLOSE)?;
-        let request =
-            |line: &str| line.strip_prefix(REQUEST_BELOW)?.strip_suffix(CAME_BEFORE).map(str::to_owned);
-        // The first line is the end of the one with the tag.
-        let request_below = body.lines().nth(2).and_then(request);
-        let mut record = Self { request_below, ..Self::default() };
+        let mut record = Self::default();
         let mut above_files = None;
         for (_, lines, part) in parts(body) {
             match part {
@@ -552,15 +564,32 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_again() {
-        for record in [record(), Record::default()] {
+        let written = [Record { request_below: None, ..record() }, Record::default()];
+        for record in written {
             assert_eq!(Record::of(&record.to_message()), record);
         }
-        let mut from_text = record();
+        let mut from_text = Record { request_below: None, ..record() };
         from_text.errors[0].mended_by = None;
         assert_eq!(Record::parse(&record().to_text()), Some(from_text));
         for text in ["", "<record>", "a <record>\n</record>", "hello"] {
             assert_eq!(Record::parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn the_command_of_an_error_is_known_from_its_step() {
+        let record = Record {
+            story: vec![
+                Entry::labelled("m2 Bash make all", "failed: main.c:3: error: missing ;", false),
+                Entry::labelled("m4 Bash ls", "2 lines", false),
+            ],
+            ..Record::default()
+        };
+        for (line, expected) in [("main.c:3: error: missing ;", Some("make all")), ("other", None)] {
+            let error = OpenError { label: None, line: line.to_owned(), mended_by: None };
+            assert_eq!(record.command_of(&error), expected);
+        }
+        assert_eq!(record.last_number(), 4);
     }
 
     #[test]

@@ -1,0 +1,302 @@
+//! The tests, builds and checks that a command line runs.
+
+use super::MAX_CHARS;
+use super::command_line::{steps, without_folder};
+
+/// The tests, builds and checks of a command line, in order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Checks {
+    each: Vec<Check>,
+    /// All of them as one, if there are several: which of them failed is not known.
+    together: Option<Check>,
+}
+
+/// A test, build or check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Check {
+    pub(crate) command: String,
+    /// True if it runs tests: what only builds or reads the code shows less.
+    pub(crate) is_test: bool,
+}
+
+impl Checks {
+    /// Finds the checks of a command line without here-documents.
+    pub(super) fn of(command: &str) -> Self {
+        let mut each: Vec<Check> = steps(command).into_iter().filter_map(check_of).collect();
+        each.dedup();
+        let together = (each.len() > 1).then(|| {
+            let commands: Vec<&str> = each.iter().map(|check| check.command.as_str()).collect();
+            Check {
+                command: commands.join(" && ").chars().take(MAX_CHARS).collect(),
+                is_test: each.iter().any(|check| check.is_test),
+            }
+        });
+        Self { each, together }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.each.is_empty()
+    }
+
+    /// Returns the checks that passed: all of them.
+    pub(super) fn passed(&self) -> &[Check] {
+        &self.each
+    }
+
+    /// Returns the check that did not pass, if one is known to be it, or all of them as one: a test, if the
+    /// result `names_test` that failed and only one of them runs tests.
+    pub(super) fn not_passed(&self, names_test: bool) -> &[Check] {
+        let mut tests = self.each.iter().filter(|check| check.is_test);
+        let the_test = tests.next().filter(|_| names_test && tests.next().is_none());
+        match &self.together {
+            Some(together) => std::slice::from_ref(the_test.unwrap_or(together)),
+            None => &self.each,
+        }
+    }
+}
+
+/// Runners of tests, builds and checks.
+const RUNNERS: &[&str] = &[
+    "cargo",
+    "go",
+    "npm",
+    "pnpm",
+    "yarn",
+    "bun",
+    "make",
+    "just",
+    "mvn",
+    "mvnw",
+    "gradle",
+    "gradlew",
+    "dotnet",
+    "deno",
+    "mix",
+    "swift",
+    "mise",
+    "npx",
+    "uv",
+    "poetry",
+    "python",
+    "bundle",
+    "rails",
+    "rake",
+    "composer",
+    "php",
+    "bazel",
+    "sbt",
+    "dart",
+    "flutter",
+    "zig",
+    "node",
+    "tsx",
+    "cmake",
+    "black",
+    "prettier",
+    "isort",
+    "turbo",
+    "nx",
+    "lerna",
+    "helm",
+    "terraform",
+    "hatch",
+    "pdm",
+    "rye",
+    "xcodebuild",
+    "task",
+    "ninja",
+];
+/// Runners that do nothing else.
+const CHECKERS: &[&str] = &[
+    "pytest",
+    "tox",
+    "nox",
+    "tsc",
+    "golangci-lint",
+    "ruff",
+    "mypy",
+    "pyright",
+    "flake8",
+    "pylint",
+    "jest",
+    "vitest",
+    "eslint",
+    "stylelint",
+    "biome",
+    "oxlint",
+    "mocha",
+    "ava",
+    "phpunit",
+    "phpstan",
+    "rspec",
+    "rubocop",
+    "ctest",
+    "bats",
+    "shellcheck",
+    "hadolint",
+    "ktlint",
+    "detekt",
+    "pre-commit",
+    "ansible-lint",
+];
+/// The tasks of a runner that count as a check.
+const CHECKS: &[&str] = &[
+    "test",
+    "tests",
+    "build",
+    "check",
+    "clippy",
+    "vet",
+    "lint",
+    "typecheck",
+    "type-check",
+    "tsc",
+    "jest",
+    "vitest",
+    "mocha",
+    "ava",
+    "pytest",
+    "unittest",
+    "rspec",
+    "spec",
+    "phpunit",
+    "mypy",
+    "ruff",
+    "eslint",
+    "fmt",
+    "e2e",
+    "validate",
+    "ci",
+    "nextest",
+    "credo",
+    "--test",
+    "--build",
+    "--check",
+];
+/// Of the checkers and the checks, those that run tests.
+const TESTS: &[&str] = &[
+    "test", "tests", "jest", "vitest", "mocha", "ava", "pytest", "unittest", "tox", "nox", "rspec", "spec",
+    "phpunit", "ctest", "bats", "e2e", "nextest", "--test",
+];
+/// The tasks of a runner that only change what is installed, such as `pytest` itself.
+const INSTALLS: &[&str] = &["add", "i", "install", "remove", "uninstall", "upgrade"];
+/// The runners whose `ci` only installs.
+const PACKAGERS: &[&str] = &["npm", "pnpm", "yarn", "bun"];
+/// Options by which a check only tells what it would do, or does nothing.
+const LISTS: &[&str] = &[
+    "--collect-only",
+    "--dry-run",
+    "--just-print",
+    "--list",
+    "--listTests",
+    "--co",
+    "--help",
+    "--version",
+    "--no-run",
+];
+/// Commands that run the one after them.
+const WRAPPERS: &[&str] = &["env", "nice", "nohup", "sudo", "time", "timeout", "xvfb-run"];
+/// Commands that run another one elsewhere, which follows after words of their own.
+const CARRIERS: &[&str] =
+    &["bash", "docker", "docker-compose", "kubectl", "podman", "sh", "ssh", "wsl", "zsh"];
+/// Most words of a runner and its task.
+const MOST_WORDS: usize = 5;
+
+/// Returns the check that a step of a command line is.
+fn check_of(step: &str) -> Option<Check> {
+    // Assignments, and what runs the command; only behind that may an option or a number come first.
+    let is_before = |word: &&str| {
+        word.contains('=')
+            || WRAPPERS.contains(word)
+            || word.starts_with(|c: char| c == '-' || c.is_ascii_digit())
+    };
+    let bare = |word| str::trim_matches(word, ['(', ')', '"', '\'']);
+    let mut words: Vec<&str> = step.split_whitespace().map(bare).skip_while(is_before).collect();
+    if words.first().is_some_and(|first| CARRIERS.contains(&without_folder(first))) {
+        let carried = words.iter().skip(1).position(|word| CHECKERS.contains(word) || is_runner(word))?;
+        words.drain(..=carried);
+    }
+    words.truncate(MOST_WORDS);
+    let (runner, told) = words.split_first()?;
+    let runner = program(runner);
+    let only_lists = told.iter().any(|word| LISTS.contains(word) || runner == "make" && *word == "-n");
+    let only_installs = PACKAGERS.contains(&runner) && told.first() == Some(&"ci");
+    let mut tasks = told.iter().take_while(|word| !INSTALLS.contains(word));
+    let is_check = CHECKERS.contains(&runner)
+        || builds_all(runner, told)
+        || is_runner(runner) && tasks.any(|word| is_one_of(CHECKS, word));
+    if !is_check || only_lists || only_installs {
+        return None;
+    }
+    let is_test = is_one_of(TESTS, runner) || told.iter().any(|word| is_one_of(TESTS, word));
+    // What is left of `2>&1`.
+    let step = [" 2>", " 1>", ">"].iter().find_map(|end| step.strip_suffix(end)).unwrap_or(step).trim_end();
+    Some(Check { command: step.chars().take(MAX_CHARS).collect(), is_test })
+}
+
+/// Checks whether a word is one of `tasks`, alone or of a part: `test:unit`, `test-unit`.
+fn is_one_of(tasks: &[&str], word: &str) -> bool {
+    let names = |task: &&str| {
+        word.strip_prefix(task).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '-']))
+    };
+    tasks.iter().any(names)
+}
+
+/// Checks whether a command is `make` without a goal of its own.
+fn builds_all(runner: &str, told: &[&str]) -> bool {
+    let is_option = |word: &&str| word.starts_with('-') || word.contains(['=', '>']);
+    let mut goals = told.iter().filter(|word| !is_option(word) && word.parse::<u32>().is_err());
+    matches!(runner, "make" | "ninja") && goals.all(|goal| *goal == "all")
+}
+
+/// Returns the name of a program without its folder and the ending of a script of Windows.
+fn program(word: &str) -> &str {
+    let name = word.rsplit(['/', '\\']).next().unwrap_or(word);
+    [".bat", ".cmd", ".exe"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
+}
+
+/// Checks for a runner, whatever its version: `python3.12` runs what `python` does.
+fn is_runner(word: &str) -> bool {
+    RUNNERS.contains(&program(word).trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_check_is_known_whoever_runs_it() {
+        for (command, expected) in [
+            ("cd a && cargo nextest run", &[("cargo nextest run", true)][..]),
+            ("node --test src", &[("node --test src", true)]),
+            ("make test-unit", &[("make test-unit", true)]),
+            ("make -j 4", &[("make -j 4", false)]),
+            ("make install", &[]),
+            ("nohup make all", &[("nohup make all", false)]),
+            ("cmake --build out", &[("cmake --build out", false)]),
+            ("black --check .", &[("black --check .", false)]),
+            ("black .", &[]),
+            (".\\gradlew.bat test", &[(".\\gradlew.bat test", true)]),
+            ("docker compose exec -T app pytest -q", &[("docker compose exec -T app pytest -q", true)]),
+            ("docker ps", &[]),
+            ("ssh host 'cd /w && npm test'", &[("ssh host 'cd /w && npm test'", true)]),
+            ("bash -c \"npm run lint\"", &[("bash -c \"npm run lint\"", false)]),
+            ("npm test && npm run lint", &[("npm test", true), ("npm run lint", false)]),
+            ("npm ci", &[]),
+            ("npm run ci", &[("npm run ci", false)]),
+            ("pytest --version; cargo test --help; cargo test --no-run", &[]),
+        ] {
+            let checks = Checks::of(command);
+            let each = checks.passed().iter();
+            let each: Vec<_> = each.map(|check| (check.command.as_str(), check.is_test)).collect();
+            assert_eq!(each, expected, "{command}");
+        }
+        let checks = Checks::of("npm test && npm run lint");
+        for (names_test, expected) in [(false, "npm test && npm run lint"), (true, "npm test")] {
+            let failed = Check { command: expected.to_owned(), is_test: true };
+            assert_eq!(checks.not_passed(names_test), [failed]);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What the result of a command shows of how that ended.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::failure::{
+    FOOT_LINES, HEAD_LINES, Pattern, Status, after_last_count, edges, matches, stated_status,
+};
+use crate::ToolResult;
+use crate::compaction::envelope::unwrapped;
+
+/// What a result that reports no failure shows. Silence is no success: a command may still run, it may have
+/// been stopped, and a filter may hide what it wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Evidence {
+    /// It counts what went well, and no failure.
+    Counted,
+    /// It says that all is well.
+    Said,
+    /// It states that the command succeeded: the last one, behind a pipe.
+    Status,
+    /// The command wrote nothing.
+    Empty,
+    /// It says that the command did not end, or not by itself.
+    Unfinished,
+    /// It says none of these.
+    None,
+}
+
+impl Evidence {
+    /// Reads the result of a check that reports no failure.
+    pub(super) fn of(result: &ToolResult) -> Self {
+        let whole = result.content.text();
+        let status = stated_status(&whole);
+        let unfinished = Unfinished::of(&whole).filter(|found| found.goes_on || status.is_none());
+        let text = unwrapped(whole);
+        let edges = edges(&text);
+        let end = if edges[1].is_empty() { edges[0] } else { edges[1] };
+        if unfinished.as_ref().is_some_and(|unfinished| unfinished.goes_on) {
+            return Self::Unfinished;
+        }
+        if let Some(rest) = after_last_count(&edges) {
+            let is_stopped = status.is_none() && rest.iter().any(|rest| Unfinished::of(rest).is_some());
+            return if is_stopped { Self::Unfinished } else { Self::Counted };
+        }
+        if unfinished.is_some() {
+            Self::Unfinished
+        } else if end.lines().any(|line| matches(&GOOD_WORDS, line) && !matches(&DENIALS, line)) {
+            Self::Said
+        } else if status == Some(Status::Passed) {
+            Self::Status
+        } else if text.trim().is_empty() || matches(&NOTHING, &text) {
+            Self::Empty
+        } else {
+            Self::None
+        }
+    }
+}
+
+/// A command that did not end by itself before its result was sent.
+pub(crate) struct Unfinished {
+    /// True if it still runs, or if its result says so of a session that is closed now.
+    goes_on: bool,
+    /// The id by which later calls ask what it wrote since.
+    pub(crate) id: Option<String>,
+}
+
+impl Unfinished {
+    /// Reads it from what a harness says before and after the output of a command.
+    pub(super) fn of(text: &str) -> Option<Self> {
+        let foot = text.trim_end().rsplit('\n').take(FOOT_LINES);
+        let mut lines = text.lines().take(HEAD_LINES).chain(foot);
+        let ends = |line: &&str| matches(&GOES_ON, line) || matches(&BROKEN_OFF, line);
+        let line = lines.find(ends)?;
+        let id =
+            RUNNING_ID.as_ref().and_then(|id| id.captures(line)?.get(1)).map(|id| id.as_str().to_owned());
+        Some(Self { goes_on: matches(&GOES_ON, line), id })
+    }
+
+    /// Reads it from a result that states no status.
+    pub(super) fn of_result(result: &ToolResult) -> Option<Self> {
+        let whole = result.content.text();
+        Self::of(&whole).filter(|found| found.goes_on || stated_status(&whole).is_none())
+    }
+}
+
+/// Checks whether a line says no more than that a command ended well.
+pub(crate) fn only_says_success(line: &str) -> bool {
+    line.len() <= STATUS_BYTES && stated_status(line) == Some(Status::Passed)
+}
+
+/// A line of so many bytes at most says no more than the status that it states.
+const STATUS_BYTES: usize = 80;
+
+/// The forms by which the runners of checks and their shells say that all is well.
+static GOOD_WORDS: Pattern = LazyLock::new(|| {
+    let forms = [
+        r"(?i:\bno (?:issues|problems|errors|warnings|vulnerabilities)\b)",
+        r"(?i:\ball\b.{0,30}\bpass(?:ed|ing)?\b)",
+        r"(?i:\b(?:success|successful|successfully|succeeded)\b)",
+        r"^ok\b|\bOK\r?$|^OK \(|: ok\b",
+        r"^[ \t]*(?:--- )?PASS(?:ED)?\b|\bPASSED?\r?$|^Passed!",
+        r"^[ \t]*Finished\b",
+        r"^[ \t]*[✓✔√].*\b(?:built|compiled|passed|done)\b",
+    ];
+    Regex::new(&forms.join("|")).ok()
+});
+/// Words that turn such a line into its opposite.
+static DENIALS: Pattern =
+    LazyLock::new(|| Regex::new(r"(?i)\b(?:not|never|without|cannot|un\w+ful)\b|n't\b").ok());
+
+/// The forms by which harnesses say that a command still runs.
+static GOES_ON: Pattern = LazyLock::new(|| {
+    let forms = [
+        r"^\W*(?:the )?(?:process|command|shell|session|task|job)\b.{0,40}\brunning\b",
+        r"\bbackground (?:process|task|command|job) started\b|\b(?:running|started) in (?:the )?background\b|\brunning with (?:session|process|shell|id|pid)\b",
+        r"<status>\s*(?:running|pending|killed)",
+        r"\bkilled (?:shell|process|session|command|task)\b",
+    ];
+    Regex::new(&format!("(?i){}", forms.join("|"))).ok()
+});
+/// The forms by which they say that it was stopped; what a command writes may read so, too.
+static BROKEN_OFF: Pattern = LazyLock::new(|| {
+    let forms = [
+        r"\bstill running\b|\bdue to (?:an? )?(?:interrupt|signal|timeout)\b",
+        r"\btimed out (?:after|waiting)\b|\btimeout (?:reached|exceeded|expired)\b",
+        r"\b(?:aborted|interrupted|cancell?ed|killed|terminated|stopped) (?:by|after|due)\b",
+        r"^\W*(?:(?:the )?(?:command|process) )?(?:was )?(?:timed out|aborted|interrupted|terminated|killed|cancell?ed)\W*$",
+    ];
+    Regex::new(&format!("(?i){}", forms.join("|"))).ok()
+});
+static RUNNING_ID: Pattern =
+    LazyLock::new(|| Regex::new(r"(?:\b[iI][dD]|[a-z]Id|_id)\b\W{0,4}([\w-]*\d[\w-]*)").ok());
+
+/// A text by which a harness says that a command wrote nothing.
+static NOTHING: Pattern = LazyLock::new(|| {
+    Regex::new(r"(?i)\A.{0,60}\b(?:no output|without (?:any )?output|not produce any output)\b.{0,40}\s*\z")
+        .ok()
+});
