@@ -16,9 +16,6 @@ pub const THINKING_BLOCKS: &str = "thinking_blocks";
 /// that its recording hides. An estimate by its reader; the only entry there that counts.
 pub const HIDDEN_TOKENS: &str = "hidden_tokens";
 
-/// The key of [`Message::metadata`] for the name of the agent of a team that says it.
-const SPEAKER: &str = "speaker";
-
 /// The key of [`Message::metadata`] for the author of a user message that the user did not write: a hook, the
 /// loop itself, or the harness that recorded the session. Such a message is not a turn.
 pub const NOTE_BY: &str = "note_by";
@@ -370,20 +367,6 @@ impl Message {
     /// Returns its author, if it is a [`Self::note`].
     pub fn note_by(&self) -> Option<&str> {
         self.metadata.get(NOTE_BY)?.as_str()
-    }
-
-    /// Returns the message as said by the agent of a team that has this name.
-    #[must_use]
-    pub fn said_by(mut self, name: impl Into<String>) -> Self {
-        self.metadata.insert(SPEAKER.to_owned(), name.into().into());
-        self
-    }
-
-    /// Returns the name of the agent that says it, if its session names several or its provider's message has
-    /// a `name`.
-    pub fn speaker(&self) -> Option<&str> {
-        let named = self.metadata.get(SPEAKER).or_else(|| self.extra.get("name"));
-        named.and_then(Value::as_str).filter(|name| !name.trim().is_empty())
     }
 
     /// Returns the message with `content` instead; calls, call id and everything known about it stay.

@@ -21,6 +21,7 @@ mod recall;
 mod refusal;
 mod repetition;
 mod session_sink;
+mod speaker;
 
 pub use budget::*;
 pub use context::*;
@@ -39,6 +40,7 @@ pub use refusal::*;
 pub use repetition::*;
 pub use scale::*;
 pub use session_sink::*;
+pub use speaker::*;
 pub use token_counter::*;
 pub use tool::*;
 pub use usage::*;

@@ -1,6 +1,6 @@
 //! Failure logs of teams of agents, as the data set Who&When has them: a history of who said what.
 
-use forge_domain::{Message, Role};
+use forge_domain::{Message, Role, said_by};
 use serde_json::Value;
 
 use crate::any_blocks::{messages_of, text_at};
@@ -48,7 +48,7 @@ impl EntryFormat for WhoAndWhen {
         if speaker.to_lowercase().contains(TERMINAL) {
             return messages.iter().map(|printed| Message::note(TERMINAL, printed.to_text())).collect();
         }
-        messages.into_iter().map(|message| message.said_by(speaker)).collect()
+        messages.into_iter().map(|message| said_by(message, speaker)).collect()
     }
 }
 

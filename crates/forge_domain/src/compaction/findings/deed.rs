@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use regex::Regex;
 use serde_json::Value;
 
 use super::check::{Check, Checks};
 use super::command_line::{outside_quotes, steps, without_documents, without_dot, without_folder};
 use super::failure::names_failed_test;
+use super::pattern::{Pattern, any_of, matches};
 use super::shell_change::{ShellChange, shell_changes};
 use super::{Evidence, Failure, Unfinished};
 use crate::compaction::arguments::{PATCH_START, PATHS, SOUGHT, SUBJECTS};
@@ -41,15 +41,32 @@ pub(crate) struct Deed {
     pub(crate) sought: Option<String>,
     /// True if it runs a command or code, which tells last what came of it.
     pub(crate) runs: bool,
-    /// True if the status of its command is not that of each of its steps, as behind a pipe.
-    hides_status: bool,
-    /// What of its command's output its result has not.
-    missing: Missing,
-    /// True if its command goes on with something else where a step fails.
-    has_other_way: bool,
+    /// The facts of its command line by which its result is judged.
+    command_line: CommandLine,
 }
 
-/// What is missing of a command's output in its result.
+/// The facts of a command line by which its result is judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct CommandLine {
+    /// True if its status is not that of each of its steps, as behind a pipe.
+    hides_status: bool,
+    /// True if it goes on with something else where a step fails.
+    has_other_way: bool,
+    missing: Missing,
+}
+
+impl CommandLine {
+    /// Reads the facts of a command line without here-documents.
+    fn of(command: &str) -> Self {
+        Self {
+            hides_status: hides_status(command),
+            has_other_way: command.contains("||"),
+            missing: missing_of(command),
+        }
+    }
+}
+
+/// The part of a command's output that its result has not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Missing {
     /// Lines that a filter left out, or all of it: it went into a file or goes on in the background.
@@ -86,7 +103,7 @@ pub(crate) enum FileState {
     Deleted,
 }
 
-/// How a check ended, as far as its result tells.
+/// The end of a check, as far as its result tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Something shows it.
@@ -171,9 +188,7 @@ impl Deed {
             },
             only_looks: reads.is_some() || command.is_some_and(only_looks),
             runs: command.or_else(|| argument(&["code"])).is_some(),
-            hides_status: commands.is_some_and(hides_status),
-            has_other_way: commands.is_some_and(|command| command.contains("||")),
-            missing: commands.map(missing_of).unwrap_or_default(),
+            command_line: commands.map(CommandLine::of).unwrap_or_default(),
             subject: path
                 .or(shown.as_ref().map(|(file, _)| file.as_str()))
                 .or_else(|| described.filter(|_| command.is_some_and(is_script)))
@@ -201,7 +216,7 @@ impl Deed {
             true if self.changes_files() || self.changes.is_some() => result.failure_of_change(),
             true => result.findings().failure.as_ref(),
         };
-        failure.filter(|failure| self.hides_status || !failure.is_denied)
+        failure.filter(|failure| self.command_line.hides_status || !failure.is_denied)
     }
 
     /// Returns how the check ended whose result it is; `marks_failures` is true if the session marks results
@@ -211,11 +226,11 @@ impl Deed {
             return Outcome::Failed;
         }
         let is_shown = match result.report_of_check().evidence {
-            Evidence::Counted => !self.missing.end,
-            Evidence::Said => self.missing == Missing::default(),
-            Evidence::Status => !self.hides_status,
-            Evidence::Empty => !self.missing.some,
-            Evidence::None => marks_failures && !self.hides_status,
+            Evidence::Counted => !self.command_line.missing.end,
+            Evidence::Said => self.command_line.missing == Missing::default(),
+            Evidence::Status => !self.command_line.hides_status,
+            Evidence::Empty => !self.command_line.missing.some,
+            Evidence::None => marks_failures && !self.command_line.hides_status,
             Evidence::Unfinished => false,
         };
         if is_shown { Outcome::Passed } else { Outcome::Unclear }
@@ -232,7 +247,7 @@ impl Deed {
 
     /// Checks whether the result of a check has the end of what it wrote, and no failure there.
     pub(crate) fn ends_without_failure(&self, result: &ContextMessage) -> bool {
-        self.missing == Missing::default()
+        self.command_line.missing == Missing::default()
             && self.failure(result).is_none()
             && self.unfinished(result).is_none()
     }
@@ -246,15 +261,14 @@ impl Deed {
     /// it is no check and something else was to be done then.
     pub(crate) fn may_stand(&self, result: &ContextMessage) -> bool {
         let is_marked = matches!(&result.message().body, Body::Tool(result) if result.is_error);
-        !self.only_looks && (is_marked || !self.has_other_way || !self.checks.is_empty())
+        !self.only_looks && (is_marked || !self.command_line.has_other_way || !self.checks.is_empty())
     }
 
     /// Checks whether its command changed files as it says: no step of it says that it could not.
     pub(crate) fn changed_as_told(&self, result: &ContextMessage) -> bool {
-        let steps = || {
-            result.message().text().lines().any(|line| COULD_NOT.as_ref().is_some_and(|it| it.is_match(line)))
-        };
-        self.shell_changes.is_empty() || !steps()
+        let could_not =
+            || result.message().text().lines().any(|line| line.contains(": ") && matches(&COULD_NOT, line));
+        self.shell_changes.is_empty() || !could_not()
     }
 
     /// Returns the ids that the call may ask about: its values, unless it does something itself.
@@ -383,7 +397,7 @@ fn patched_files(patch: &str) -> Vec<(String, Touch)> {
     files
 }
 
-/// What is made or removed by a tool and is no file, as words of the tool's name.
+/// Words of a tool's name for things that it makes or removes and that are no files.
 const NO_FILES: &[&str] = &[
     "branch", "comment", "dir", "event", "folder", "issue", "label", "memory", "plan", "pull", "release",
     "review", "task", "todo",
@@ -409,12 +423,12 @@ fn touch(verb: &str) -> Touch {
 const NAMING_LINES: usize = 8;
 
 /// The forms in which results name a file: after a label, or in a sentence about what was done.
-static NAMED_FILE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static NAMED_FILE: Pattern = LazyLock::new(|| {
     let forms = [
         r"^\W{0,2}(?:open |current )?(?:file|path):[ \t]+([^\s()\[\]]+)",
         r"\b(?:file|wrote|written|saved|created|updated|edited|modified|deleted|changed)\b[^/\n]{0,40}?[ '`\x22]((?:[\w.~-]*/)+[\w.-]*\w)",
     ];
-    Regex::new(&format!("(?im){}", forms.join("|"))).ok()
+    any_of("(?im)", &forms)
 });
 
 /// Returns the file that the result of a change names first.
@@ -437,8 +451,13 @@ fn has_extension(path: &str) -> bool {
 }
 
 /// The form in which a program that changes files says that it could not.
-static COULD_NOT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"^(?:rm|mv|cp|sed|tee|perl|ruby|cat|(?:/bin/)?(?:ba|z|da)?sh|fatal|error)\b.{0,200}(?i:cannot|can't|no such file|denied|not permitted|read-only|did not match)").ok()
+static COULD_NOT: Pattern = LazyLock::new(|| {
+    any_of(
+        "",
+        &[
+            r"^(?:rm|mv|cp|sed|tee|perl|ruby|cat|(?:/bin/)?(?:ba|z|da)?sh|fatal|error)\b.{0,200}(?i:cannot|can't|no such file|denied|not permitted|read-only|did not match)",
+        ],
+    )
 });
 
 /// A longer line is content.
@@ -524,7 +543,10 @@ fn only_looks(command: &str) -> bool {
     };
     let command = without_quiet(command);
     // What is only put aside changes nothing.
-    let command = ASIDE.as_ref().map_or(Cow::Borrowed(&*command), |aside| aside.replace_all(&command, " "));
+    let command = match ASIDE.as_ref().filter(|_| command.contains("/tmp/")) {
+        Some(aside) => aside.replace_all(&command, " "),
+        None => Cow::Borrowed(&*command),
+    };
     let steps = steps(&command);
     !command.contains(['>', '<']) && steps.iter().filter(|step| !step.is_empty()).all(|step| looks(step))
 }
@@ -558,7 +580,7 @@ fn file_shown_by(command: &str) -> Option<(String, Extent)> {
 }
 
 /// A redirection into a file for the time being.
-static ASIDE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r">>?[ \t]*/tmp/[\w./-]+").ok());
+static ASIDE: Pattern = LazyLock::new(|| any_of("", &[r">>?[ \t]*/tmp/[\w./-]+"]));
 /// Redirections that write no file.
 const QUIET: [&str; 5] = ["2>&1", "2>/dev/null", "2> /dev/null", ">/dev/null", "> /dev/null"];
 
@@ -594,6 +616,11 @@ mod tests {
 
     use super::*;
     use crate::ToolName;
+
+    #[test]
+    fn every_pattern_is_one() {
+        assert!([&NAMED_FILE, &COULD_NOT, &ASIDE].into_iter().all(|pattern| pattern.is_some()));
+    }
 
     #[test]
     fn a_call_is_about_a_file_a_command_or_a_question() {

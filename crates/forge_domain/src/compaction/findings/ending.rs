@@ -1,16 +1,13 @@
-//! What the result of a command shows of how that ended.
+//! The evidence in the result of a command of how that ended.
 
 use std::sync::LazyLock;
 
-use regex::Regex;
-
-use super::failure::{
-    FOOT_LINES, HEAD_LINES, Pattern, Status, after_last_count, edges, matches, stated_status,
-};
+use super::failure::{FOOT_LINES, HEAD_LINES, Status, after_last_count, edges, stated_status};
+use super::pattern::{Pattern, any_of, matches};
 use crate::ToolResult;
 use crate::compaction::envelope::unwrapped;
 
-/// What a result that reports no failure shows. Silence is no success: a command may still run, it may have
+/// The evidence in a result that reports no failure. Silence is no success: a command may still run, it may have
 /// been stopped, and a filter may hide what it wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
@@ -71,7 +68,7 @@ impl Unfinished {
     pub(super) fn of(text: &str) -> Option<Self> {
         let foot = text.trim_end().rsplit('\n').take(FOOT_LINES);
         let mut lines = text.lines().take(HEAD_LINES).chain(foot);
-        let ends = |line: &&str| matches(&GOES_ON, line) || matches(&BROKEN_OFF, line);
+        let ends = |line: &&str| may_say_so(line) && (matches(&GOES_ON, line) || matches(&BROKEN_OFF, line));
         let line = lines.find(ends)?;
         let id =
             RUNNING_ID.as_ref().and_then(|id| id.captures(line)?.get(1)).map(|id| id.as_str().to_owned());
@@ -83,6 +80,23 @@ impl Unfinished {
         let whole = result.content.text();
         Self::of(&whole).filter(|found| found.goes_on || stated_status(&whole).is_none())
     }
+}
+
+/// Checks quickly whether a line may say that a command did not end by itself: most have none of these signs.
+fn may_say_so(line: &str) -> bool {
+    const SIGNS: [&str; 10] = [
+        "unning",
+        "ackground",
+        "illed",
+        "ending",
+        "out",
+        "borted",
+        "ancel",
+        "nterrupt",
+        "erminated",
+        "topped",
+    ];
+    SIGNS.iter().any(|sign| line.contains(sign)) || line.contains("due to") || line.contains("xceeded")
 }
 
 /// Checks whether a line says no more than that a command ended well.
@@ -104,11 +118,11 @@ static GOOD_WORDS: Pattern = LazyLock::new(|| {
         r"^[ \t]*Finished\b",
         r"^[ \t]*[✓✔√].*\b(?:built|compiled|passed|done)\b",
     ];
-    Regex::new(&forms.join("|")).ok()
+    any_of("", &forms)
 });
 /// Words that turn such a line into its opposite.
 static DENIALS: Pattern =
-    LazyLock::new(|| Regex::new(r"(?i)\b(?:not|never|without|cannot|un\w+ful)\b|n't\b").ok());
+    LazyLock::new(|| any_of("(?i)", &[r"\b(?:not|never|without|cannot|un\w+ful)\b|n't\b"]));
 
 /// The forms by which harnesses say that a command still runs.
 static GOES_ON: Pattern = LazyLock::new(|| {
@@ -118,7 +132,7 @@ static GOES_ON: Pattern = LazyLock::new(|| {
         r"<status>\s*(?:running|pending|killed)",
         r"\bkilled (?:shell|process|session|command|task)\b",
     ];
-    Regex::new(&format!("(?i){}", forms.join("|"))).ok()
+    any_of("(?i)", &forms)
 });
 /// The forms by which they say that it was stopped; what a command writes may read so, too.
 static BROKEN_OFF: Pattern = LazyLock::new(|| {
@@ -128,13 +142,26 @@ static BROKEN_OFF: Pattern = LazyLock::new(|| {
         r"\b(?:aborted|interrupted|cancell?ed|killed|terminated|stopped) (?:by|after|due)\b",
         r"^\W*(?:(?:the )?(?:command|process) )?(?:was )?(?:timed out|aborted|interrupted|terminated|killed|cancell?ed)\W*$",
     ];
-    Regex::new(&format!("(?i){}", forms.join("|"))).ok()
+    any_of("(?i)", &forms)
 });
 static RUNNING_ID: Pattern =
-    LazyLock::new(|| Regex::new(r"(?:\b[iI][dD]|[a-z]Id|_id)\b\W{0,4}([\w-]*\d[\w-]*)").ok());
+    LazyLock::new(|| any_of("", &[r"(?:\b[iI][dD]|[a-z]Id|_id)\b\W{0,4}([\w-]*\d[\w-]*)"]));
 
 /// A text by which a harness says that a command wrote nothing.
 static NOTHING: Pattern = LazyLock::new(|| {
-    Regex::new(r"(?i)\A.{0,60}\b(?:no output|without (?:any )?output|not produce any output)\b.{0,40}\s*\z")
-        .ok()
+    any_of(
+        "(?i)",
+        &[r"\A.{0,60}\b(?:no output|without (?:any )?output|not produce any output)\b.{0,40}\s*\z"],
+    )
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_is_one() {
+        let patterns = [&GOOD_WORDS, &DENIALS, &GOES_ON, &BROKEN_OFF, &RUNNING_ID, &NOTHING];
+        assert!(patterns.into_iter().all(|pattern| pattern.is_some()));
+    }
+}

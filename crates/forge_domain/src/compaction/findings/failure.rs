@@ -2,9 +2,8 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
-
 use super::MAX_CHARS;
+use super::pattern::{Pattern, any_of, matches};
 use crate::ToolResult;
 use crate::compaction::envelope::unwrapped;
 
@@ -71,7 +70,7 @@ impl Failure {
 /// Checks whether the last line of a result says that it was a success, whatever was said before.
 fn ends_well(edges: &[&str; 2]) -> bool {
     let end = if edges[1].is_empty() { edges[0] } else { edges[1] };
-    end.trim_end().lines().next_back().is_some_and(|last| matches(&SUCCESSFUL_END, last))
+    end.trim_end().lines().next_back().is_some_and(|last| last.trim_start().starts_with("Success"))
 }
 
 /// Checks whether a text counts failures, other than in the name of what went well.
@@ -126,7 +125,9 @@ pub(super) const FOOT_LINES: usize = 5;
 /// Returns the status that the result states before the command's output or, without one there, after it.
 pub(super) fn stated_status(text: &str) -> Option<Status> {
     let status = |line: &str| {
-        let stated = STATUS.as_ref()?.captures(line)?;
+        // Most lines state none.
+        let may_state = ["xit", "XIT", "eturn", "<status"].iter().any(|sign| line.contains(sign));
+        let stated = STATUS.as_ref().filter(|_| may_state)?.captures(line)?;
         let is_well = match stated.get(1).or(stated.get(2)) {
             Some(code) => code.as_str().bytes().all(|b| b == b'0'),
             None => stated.get(3).is_some_and(|word| !matches!(word.as_str(), "failed" | "error")),
@@ -144,8 +145,6 @@ pub(super) fn stated_status(text: &str) -> Option<Status> {
     }
 }
 
-pub(super) type Pattern = LazyLock<Option<Regex>>;
-
 /// A code, or a word in a tag.
 static STATUS: Pattern = LazyLock::new(|| {
     let forms = [
@@ -153,20 +152,21 @@ static STATUS: Pattern = LazyLock::new(|| {
         r"[\[|(][ \t]*exit(?: code)?[ =:]{1,2}(-?\d+)[ \t]*[\])|]",
         r"<status>\s*(completed|passed|success|failed|error)\s*</status>",
     ];
-    Regex::new(&format!("(?i){}", forms.join("|"))).ok()
+    any_of("(?i)", &forms)
 });
 
 /// The beginning of an answer in JSON that says that it has failed.
 static UNSUCCESSFUL: Pattern = LazyLock::new(|| {
-    Regex::new(r#"\A\s*\{[^{}\[\]]{0,400}"(?:(?:success|ok)"\s*:\s*false\b|status"\s*:\s*"(?:error|fail))"#)
-        .ok()
+    any_of(
+        "",
+        &[r#"\A\s*\{[^{}\[\]]{0,400}"(?:(?:success|ok)"\s*:\s*false\b|status"\s*:\s*"(?:error|fail))"#],
+    )
 });
 
 /// Texts of which at least one is in every text that names a failure: most results have none, which one quick
 /// search shows.
 static SIGNS: Pattern = LazyLock::new(|| {
-    Regex::new("FAIL|rror|ERR|xception:|Traceback|fatal:|panic:|not ok |<tool_use_error>| failed| failing")
-        .ok()
+    any_of("", &["FAIL|rror|ERR|xception:|Traceback|fatal:|panic:|not ok |<tool_use_error>| failed| failing"])
 });
 
 /// The forms of lines by which runners, compilers and interpreters name a failure.
@@ -179,12 +179,12 @@ static FAILURES: Pattern = LazyLock::new(|| {
         r"<tool_use_error>",
         r"\b[1-9]\d* (?:failed|failing)\b",
     ];
-    Regex::new(&format!("(?m){}", forms.join("|"))).ok()
+    any_of("(?m)", &forms)
 });
 
 /// A text that begins like this is nothing but an error.
 static ONLY_ERROR: Pattern =
-    LazyLock::new(|| Regex::new(r"(?i)\A\s*(?:error|execution error|failed in sandbox)\s*(?::|!|\n)").ok());
+    LazyLock::new(|| any_of("(?i)", &[r"\A\s*(?:error|execution error|failed in sandbox)\s*(?::|!|\n)"]));
 
 /// Counts in the summaries of checks.
 static BAD_COUNTS: Pattern = LazyLock::new(|| {
@@ -194,10 +194,15 @@ static BAD_COUNTS: Pattern = LazyLock::new(|| {
         // A line for each count.
         r"^\S{0,3}[ \t]*fail(?:ed|ures?)?:?[ \t]+[1-9]",
     ];
-    Regex::new(&format!("(?im){}", forms.join("|"))).ok()
+    any_of("(?im)", &forms)
 });
 pub(super) static GOOD_COUNTS: Pattern = LazyLock::new(|| {
-    Regex::new(r"(?im)\b0 (?:failed|failing|failures?|errors?|issues|problems)\b|\b[1-9]\d* (?:passed|passing)\b|^\S{0,3}[ \t]*fail(?:ed|ures?)?:?[ \t]+0\b").ok()
+    any_of(
+        "(?im)",
+        &[
+            r"\b0 (?:failed|failing|failures?|errors?|issues|problems)\b|\b[1-9]\d* (?:passed|passing)\b|^\S{0,3}[ \t]*fail(?:ed|ures?)?:?[ \t]+0\b",
+        ],
+    )
 });
 
 /// The forms by which shells and `make` say that a command could not run or broke off.
@@ -209,21 +214,28 @@ static BREAKS: Pattern = LazyLock::new(|| {
         r"(?i:\bnot (?:all\b.{0,30}\bpass(?:ed)?|ok|successful|passed)\b|\bunsuccessful\b|\bdid(?:n't| not) (?:pass|succeed)\b)",
         r"^[ \t]*(?:Failed to [a-z]|Failed:[ \t]+[^\s\d]|Type error:|error Command failed)",
     ];
-    Regex::new(&format!("(?m){}", forms.join("|"))).ok()
+    any_of("(?m)", &forms)
 });
 /// The forms by which runners say that they stopped, whatever else they count.
 static STOPS: Pattern = LazyLock::new(|| {
-    Regex::new(
-        r"(?m)^make(?:\[\d+\])?: \*\*\* |^!+ (?:KeyboardInterrupt|Interrupted)\b|^KeyboardInterrupt\r?$|^(?:FAIL|ERROR:?) .{0,40}\b[Cc]overage\b",
+    any_of(
+        "(?m)",
+        &[
+            r"^make(?:\[\d+\])?: \*\*\* |^!+ (?:KeyboardInterrupt|Interrupted)\b|^KeyboardInterrupt\r?$|^(?:FAIL|ERROR:?) .{0,40}\b[Cc]overage\b",
+        ],
     )
-    .ok()
 });
 
 /// A sentence of so many bytes at most says why a change was refused.
 const SENTENCE_BYTES: usize = 300;
-/// What a change waits for: it was not made, whatever else is said.
+/// Conditions of a change: whatever else the sentence has, it was not made.
 static CONDITIONS: Pattern = LazyLock::new(|| {
-    Regex::new(r"(?i)\b(?:must (?:be|read|first|have)|modified since|before (?:over)?writing|are identical|instead of approving|dry ?run)\b").ok()
+    any_of(
+        "(?i)",
+        &[
+            r"\b(?:must (?:be|read|first|have)|modified since|before (?:over)?writing|are identical|instead of approving|dry ?run)\b",
+        ],
+    )
 });
 static REFUSALS: Pattern = LazyLock::new(|| {
     let forms = [
@@ -233,7 +245,7 @@ static REFUSALS: Pattern = LazyLock::new(|| {
         r"rejected|refused|denied|declined|aborted|cancell?ed|timed out",
         r"syntax errors?|(?:multiple|several|more than one) (?:matches|occurrences)",
     ];
-    Regex::new(&format!(r"(?i)\b(?:{})\b", forms.join("|"))).ok()
+    any_of("(?i)", &[&format!(r"\b(?:{})\b", forms.join("|"))])
 });
 static SUCCESSES: Pattern = LazyLock::new(|| {
     let forms = [
@@ -241,27 +253,27 @@ static SUCCESSES: Pattern = LazyLock::new(|| {
         r"\b(?:ha(?:s|ve) been|was|were) (?:updated|edited|modified|created|written|saved|applied|replaced|deleted)\b",
         r"\bsuccess(?:ful(?:ly)?)?\b",
     ];
-    Regex::new(&format!("(?i){}", forms.join("|"))).ok()
+    any_of("(?i)", &forms)
 });
-/// Paths, and what stands in quotes.
-static NAMED: Pattern = LazyLock::new(|| Regex::new(r#"`[^`]*`|"[^"]*"|'[^']*'|\S*[/\\]\S*|\S+\.\w+"#).ok());
+/// Paths and quotes.
+static NAMED: Pattern = LazyLock::new(|| any_of("", &[r#"`[^`]*`|"[^"]*"|'[^']*'|\S*[/\\]\S*|\S+\.\w+"#]));
 
 /// A line that begins with its place in a file, as most compilers and linters write.
-static PLACE: Pattern = LazyLock::new(|| Regex::new(r"(?m)^\S+\.\w+:\d+(?::\d+)?:? \S.*$").ok());
-static SUCCESSFUL_END: Pattern = LazyLock::new(|| Regex::new(r"\A\W*Success(?:ful|fully)?\b").ok());
+static PLACE: Pattern = LazyLock::new(|| any_of("(?m)", &[r"^\S+\.\w+:\d+(?::\d+)?:? \S.*$"]));
 static FAILED_TEST: Pattern = LazyLock::new(|| {
-    Regex::new(r"(?m)\bFAIL(?:ED)?\b|^not ok |\b[1-9]\d* (?:\w+ )?(?:failed|failing|failures?)\b|^\S{0,3}[ \t]*fail[ \t]+[1-9]").ok()
+    any_of(
+        "(?m)",
+        &[
+            r"\bFAIL(?:ED)?\b|^not ok |\b[1-9]\d* (?:\w+ )?(?:failed|failing|failures?)\b|^\S{0,3}[ \t]*fail[ \t]+[1-9]",
+        ],
+    )
 });
 /// The form of a line about what went well: its name may speak of failures.
 static WENT_WELL: Pattern = LazyLock::new(|| {
-    Regex::new(r"^[ \t]*(?:[✓✔√]|ok\b|PASS|--- PASS)|\.\.\. ok\r?$|\bexpected failures?\b").ok()
+    any_of("", &[r"^[ \t]*(?:[✓✔√]|ok\b|PASS|--- PASS)|\.\.\. ok\r?$|\bexpected failures?\b"])
 });
 /// Words for less than an error.
-static LESS: Pattern = LazyLock::new(|| Regex::new(r"(?i)warning|note|info|remark|hint").ok());
-
-pub(super) fn matches(pattern: &Pattern, text: &str) -> bool {
-    pattern.as_ref().is_some_and(|pattern| pattern.is_match(text))
-}
+static LESS: Pattern = LazyLock::new(|| any_of("(?i)", &[r"warning|note|info|remark|hint"]));
 
 /// Checks whether a line at the start or the end of a result names a failure.
 fn is_named(edges: &[&str; 2]) -> bool {
@@ -371,6 +383,34 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+
+    #[test]
+    fn every_pattern_is_one() {
+        for (nth, pattern) in [
+            &STATUS,
+            &UNSUCCESSFUL,
+            &SIGNS,
+            &FAILURES,
+            &ONLY_ERROR,
+            &BAD_COUNTS,
+            &GOOD_COUNTS,
+            &BREAKS,
+            &STOPS,
+            &CONDITIONS,
+            &REFUSALS,
+            &SUCCESSES,
+            &NAMED,
+            &PLACE,
+            &FAILED_TEST,
+            &WENT_WELL,
+            &LESS,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            assert!(pattern.is_some(), "pattern {nth}");
+        }
+    }
 
     #[test]
     fn the_line_of_an_error_says_what_it_is() {

@@ -5,6 +5,7 @@ mod command_line;
 mod deed;
 mod ending;
 mod failure;
+mod pattern;
 mod shell_change;
 
 pub(crate) use self::check::Check;
@@ -62,7 +63,7 @@ impl FailureOfChange {
     }
 }
 
-/// What a result says of a command that did not end by itself.
+/// The end of a command that is not there yet, or that did not come by itself.
 struct Progress(Option<Unfinished>);
 
 impl Progress {
@@ -74,10 +75,10 @@ impl Progress {
     }
 }
 
-/// What the result of a check reports.
+/// The report of a check.
 struct CheckReport {
     failure: Option<Failure>,
-    /// What shows that it passed, whatever its failure says.
+    /// The evidence that it passed, whatever its failure says.
     evidence: Evidence,
 }
 

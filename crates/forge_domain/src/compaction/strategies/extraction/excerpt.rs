@@ -8,7 +8,7 @@ use super::record::{Entry, Section};
 use super::story::{Folder, number, one_line, tool_name};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::split_number;
-use crate::{Context, ContextMessage, Message, MessageId, Role};
+use crate::{Context, ContextMessage, MessageId, Role, speaker};
 
 /// The authors of what the agent, or a summary, says, in labels.
 const AGENT: &str = "agent";
@@ -48,7 +48,7 @@ impl Team {
     fn of(sources: &[ContextMessage]) -> Self {
         let agents =
             sources.iter().map(ContextMessage::message).filter(|message| message.role() == Role::Assistant);
-        let mut names = agents.filter_map(Message::speaker);
+        let mut names = agents.filter_map(speaker);
         let first = names.next();
         Self(names.any(|name| Some(name) != first))
     }
@@ -57,7 +57,7 @@ impl Team {
     fn author(&self, source: &ContextMessage) -> String {
         // Other marks could imitate what a label has.
         let is_of_name = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-');
-        let name = source.message().speaker().filter(|_| self.0).unwrap_or_default();
+        let name = speaker(source.message()).filter(|_| self.0).unwrap_or_default();
         match one_line(&name.chars().filter(is_of_name).collect::<String>(), NAME_CHARS) {
             Some(name) => format!("{AGENT} ({name})"),
             None => AGENT.to_owned(),
@@ -284,8 +284,8 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::Message;
     use crate::compaction::fixture::{Characters, conversation};
+    use crate::{Message, said_by};
 
     #[test]
     fn a_summary_that_is_in_no_log_has_the_labels_of_what_it_replaces() {
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn the_agents_of_a_team_have_names() {
-        let said = |name: &str| Message::assistant("It is done.").said_by(name);
+        let said = |name: &str| said_by(Message::assistant("It is done."), name);
         for (messages, author) in [
             ([said("planner"), said("web (fast)")], "agent (planner)"),
             ([said("planner"), said("planner")], "agent"),

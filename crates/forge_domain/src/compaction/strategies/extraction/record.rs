@@ -66,7 +66,7 @@ pub(crate) enum Section {
 /// Key of a record's metadata: the calls that would resolve each of its errors. Models do not see it.
 const MENDED_BY: &str = "mended_by";
 const INTRODUCTION: &str = "Notes in place of earlier messages, not a request. What is quoted is verbatim, under the label of its message.";
-/// What is said of the person's latest message, before and after its label.
+/// The sentence about the person's latest message, before and after its label.
 const REQUEST_BELOW: &str = "The request below is ";
 const CAME_BEFORE: &str = "; what has a later label came after it.";
 /// The introduction and the sections of records before they had entries. Their lines are taken over as
