@@ -211,10 +211,14 @@ impl Deed {
 
     /// Returns the failure that its result reports.
     pub(crate) fn failure<'a>(&self, result: &'a ContextMessage) -> Option<&'a Failure> {
-        let failure = match self.checks.is_empty() {
-            false => result.report_of_check().failure.as_ref(),
-            true if self.changes_files() || self.changes.is_some() => result.failure_of_change(),
-            true => result.findings().failure.as_ref(),
+        let failure = if !self.checks.is_empty() {
+            result.report_of_check().failure.as_ref()
+        } else if self.runs {
+            result.failure_of_command()
+        } else if self.changes_files() || self.changes.is_some() {
+            result.failure_of_change()
+        } else {
+            result.failure_of_call()
         };
         failure.filter(|failure| self.command_line.hides_status || !failure.is_denied)
     }
@@ -222,8 +226,10 @@ impl Deed {
     /// Returns how the check ended whose result it is; `marks_failures` is true if the session marks results
     /// that failed, so that one without the mark did not.
     pub(crate) fn outcome(&self, result: &ContextMessage, marks_failures: bool) -> Outcome {
-        if self.failure(result).is_some() {
-            return Outcome::Failed;
+        if let Some(failure) = self.failure(result) {
+            // What was stopped has not failed by itself.
+            let is_stopped = !failure.is_read && self.unfinished(result).is_some();
+            return if is_stopped { Outcome::Unclear } else { Outcome::Failed };
         }
         let is_shown = match result.report_of_check().evidence {
             Evidence::Counted => !self.command_line.missing.end,

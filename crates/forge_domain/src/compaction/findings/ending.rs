@@ -2,13 +2,13 @@
 
 use std::sync::LazyLock;
 
-use super::failure::{FOOT_LINES, HEAD_LINES, Status, after_last_count, edges, stated_status};
+use super::failure::{FOOT_LINES, HEAD_LINES, Status, after_last_count, counts, edges, stated_status};
 use super::pattern::{Pattern, any_of, matches};
 use crate::ToolResult;
 use crate::compaction::envelope::unwrapped;
 
-/// The evidence in a result that reports no failure. Silence is no success: a command may still run, it may have
-/// been stopped, and a filter may hide what it wrote.
+/// The evidence in a result that reports no failure. Silence is no success: a command may still run, it may
+/// have been stopped, and a filter may hide what it wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
     /// It counts what went well, and no failure.
@@ -96,12 +96,20 @@ fn may_say_so(line: &str) -> bool {
         "erminated",
         "topped",
     ];
-    SIGNS.iter().any(|sign| line.contains(sign)) || line.contains("due to") || line.contains("xceeded")
+    line.len() <= NOTE_BYTES && SIGNS.iter().any(|sign| line.contains(sign))
 }
+
+/// A note of a harness about a command takes a line of so many bytes at most.
+const NOTE_BYTES: usize = 1_000;
 
 /// Checks whether a line says no more than that a command ended well.
 pub(crate) fn only_says_success(line: &str) -> bool {
     line.len() <= STATUS_BYTES && stated_status(line) == Some(Status::Passed)
+}
+
+/// Checks whether a line counts what went well or badly, or says how it went.
+pub(crate) fn tells_outcome(line: &str) -> bool {
+    counts(line) || matches(&GOOD_WORDS, line)
 }
 
 /// A line of so many bytes at most says no more than the status that it states.

@@ -15,12 +15,24 @@ pub(crate) struct Failure {
     /// True if the result states that its command succeeded although it reads like a failure. Such a result
     /// is a success, unless the status belongs to another command, as behind a pipe.
     pub(crate) is_denied: bool,
+    /// True if the result states that its command or call failed.
+    pub(crate) is_stated: bool,
+    /// True if it reads so.
+    pub(super) is_read: bool,
 }
 
 impl Failure {
-    /// Reads the failure; `None` if the result did not fail and does not read so.
+    /// Reads the failure of a command; `None` if the result did not fail and does not read so.
     pub(super) fn of(result: &ToolResult) -> Option<Self> {
-        Self::read(result, |edges| is_named(edges) && !ends_well(edges))
+        Self::read(result, |edges| {
+            !ends_well(edges) && (is_named(edges) || matches(&OPENINGS, first_line(edges[0])))
+        })
+    }
+
+    /// Reads the failure of a call that runs no command: what it found or was sent may speak of failures, so
+    /// only its first line counts.
+    pub(super) fn of_call(result: &ToolResult) -> Option<Self> {
+        Self::read(result, |edges| is_named(&[first_line(edges[0]), ""]) || matches(&UNSUCCESSFUL, edges[0]))
     }
 
     /// Reads the failure of a test, a build or another check, which is known by more: a summary with counts
@@ -43,7 +55,7 @@ impl Failure {
     /// what the file has now.
     pub(super) fn of_change(result: &ToolResult) -> Option<Self> {
         let failure = Self::read(result, |edges| {
-            let first = edges[0].lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+            let first = first_line(edges[0]);
             if matches(&SUCCESSES, first) {
                 return matches(&CONDITIONS, first);
             }
@@ -61,9 +73,14 @@ impl Failure {
         let whole = result.content.text();
         let status = stated_status(&whole);
         let text = unwrapped(whole);
-        let failed = result.is_error || status == Some(Status::Failed);
-        (failed || reads_failed(&edges(&text)))
-            .then(|| Self { line: error_line(&text), is_denied: !failed && status == Some(Status::Passed) })
+        let is_stated = result.is_error || status == Some(Status::Failed);
+        let is_read = reads_failed(&edges(&text));
+        (is_stated || is_read).then(|| Self {
+            line: error_line(&text),
+            is_denied: !is_stated && status == Some(Status::Passed),
+            is_stated,
+            is_read,
+        })
     }
 }
 
@@ -71,6 +88,11 @@ impl Failure {
 fn ends_well(edges: &[&str; 2]) -> bool {
     let end = if edges[1].is_empty() { edges[0] } else { edges[1] };
     end.trim_end().lines().next_back().is_some_and(|last| last.trim_start().starts_with("Success"))
+}
+
+/// Checks whether a line counts what went well or badly.
+pub(super) fn counts(line: &str) -> bool {
+    matches(&GOOD_COUNTS, line) || matches(&BAD_COUNTS, line)
 }
 
 /// Checks whether a text counts failures, other than in the name of what went well.
@@ -212,7 +234,7 @@ static BREAKS: Pattern = LazyLock::new(|| {
         r"is not recognized as an internal or external command",
         r"\bcore dumped\b|^Segmentation fault|^Bus error|^Killed\b",
         r"(?i:\bnot (?:all\b.{0,30}\bpass(?:ed)?|ok|successful|passed)\b|\bunsuccessful\b|\bdid(?:n't| not) (?:pass|succeed)\b)",
-        r"^[ \t]*(?:Failed to [a-z]|Failed:[ \t]+[^\s\d]|Type error:|error Command failed)",
+        r"^[ \t]*(?:Failed to compile|Failed:[ \t]+[^\s\d]|Type error:|error Command failed)",
     ];
     any_of("(?m)", &forms)
 });
@@ -228,6 +250,10 @@ static STOPS: Pattern = LazyLock::new(|| {
 
 /// A sentence of so many bytes at most says why a change was refused.
 const SENTENCE_BYTES: usize = 300;
+/// The first line of a command that could not do what it should.
+static OPENINGS: Pattern = LazyLock::new(|| {
+    any_of("", &[r"^(?:Cannot|Could not|Unable to|Failed to) \w|\bintroduced new syntax error"])
+});
 /// Conditions of a change: whatever else the sentence has, it was not made.
 static CONDITIONS: Pattern = LazyLock::new(|| {
     any_of(
@@ -303,17 +329,31 @@ fn place(text: &str) -> Option<&str> {
     places.find(|line| !matches(&LESS, line))
 }
 
+/// Checks whether a line says that the person refused a call: that is no error.
+fn is_of_the_person(line: &str) -> bool {
+    line.contains("doesn't want to proceed")
+}
+
+/// Returns the first line of a text that is not blank.
+fn first_line(text: &str) -> &str {
+    text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim()
+}
+
 /// Returns the first line of a text if it is a sentence that says that something was not done.
 fn refusal(text: &str) -> Option<&str> {
-    let first = text.lines().find(|line| !line.trim().is_empty())?.trim();
+    let first = first_line(text);
     // Some tools answer with what the file has now.
-    let is_sentence = first.len() <= SENTENCE_BYTES
-        && first.starts_with(|c: char| c.is_uppercase() || !c.is_ascii() || c == '[')
-        || first.len() <= SENTENCE_BYTES && first.contains(" failed: ");
-    // What is named or quoted says nothing.
+    let begins_so = |c: char| c.is_uppercase() || !c.is_ascii() || c == '[';
+    if is_of_the_person(first)
+        || first.len() > SENTENCE_BYTES
+        || !(first.starts_with(begins_so) || first.contains(" failed: "))
+    {
+        return None;
+    }
+    // Names and quotes say nothing.
     let said = NAMED.as_ref()?.replace_all(first, " ");
     let is_refused = matches(&CONDITIONS, &said) || matches(&REFUSALS, &said) && !matches(&SUCCESSES, &said);
-    Some(first).filter(|_| is_sentence && is_refused)
+    is_refused.then_some(first)
 }
 
 /// Checks whether a text is a line that was drawn with marks.
@@ -345,14 +385,16 @@ fn error_line(text: &str) -> Option<String> {
     ];
     let names_error = |line: &&str| {
         let line = line.trim_start();
-        let noise =
-            ["Process exited", "Command exited", "Chunk ID", "doesn't want to proceed", "Sibling tool call"];
+        let noise = ["Process exited", "Command exited", "Chunk ID", "Sibling tool call"];
         let says = STARTS.iter().any(|start| line.starts_with(start))
             || WORDS.iter().any(|word| line.contains(word))
             || ["rror:", "RROR:", "xception:", "rror[", "rror TS"].iter().any(|word| line.contains(word));
         let is_none = line.split_once(':').is_some_and(|(_, value)| says_none(value));
         let is_ruler = line.rsplit_once(':').is_some_and(|(_, rest)| is_ruler(rest));
-        says && !is_none && !is_ruler && !noise.iter().any(|word| line.contains(word))
+        says && !is_none
+            && !is_ruler
+            && !is_of_the_person(line)
+            && !noise.iter().any(|word| line.contains(word))
     };
     let named = || {
         let (nth, line) = text.lines().enumerate().find(|(_, line)| names_error(line))?;
@@ -387,6 +429,7 @@ mod tests {
     #[test]
     fn every_pattern_is_one() {
         for (nth, pattern) in [
+            &OPENINGS,
             &STATUS,
             &UNSUCCESSFUL,
             &SIGNS,

@@ -25,7 +25,7 @@ pub(super) fn shell_changes(command: &str) -> Vec<ShellChange> {
 
 fn changes_of_step(step: &str) -> Vec<ShellChange> {
     // Most commands change nothing.
-    if !["rm", "mv", "-", ">", "tee", "git"].iter().any(|word| step.contains(word)) {
+    if !["rm", "mv", "cp", "-", ">", "tee", "git"].iter().any(|word| step.contains(word)) {
         return Vec::new();
     }
     let words = shlex::split(step).unwrap_or_default();
@@ -42,6 +42,18 @@ fn changes_of_step(step: &str) -> Vec<ShellChange> {
     match (without_folder(program), is_git) {
         ("rm", _) => names().map(ShellChange::Removes).collect(),
         ("mv", _) => moves(&names().collect::<Vec<_>>()),
+        // Of a folder, the files are not known.
+        ("cp", false)
+            if !words.iter().any(|word| matches!(*word, "-r" | "-R" | "-a" | "-rf" | "--recursive")) =>
+        {
+            let copied = moves(&names().collect::<Vec<_>>()).into_iter();
+            copied
+                .filter_map(|change| match change {
+                    ShellChange::Moves { to, .. } => Some(ShellChange::Writes(to)),
+                    _ => None,
+                })
+                .collect()
+        }
         ("sed", false) if words.iter().any(|word| edits_in_place(word)) => {
             edited(words, &["-e", "-f", "--expression", "--file"])
         }
@@ -157,6 +169,7 @@ mod tests {
             ("git mv src/a.py lib", vec![moves("src/a.py", "lib/a.py")]),
             ("mv a.py b.py lib/", vec![moves("a.py", "lib/a.py"), moves("b.py", "lib/b.py")]),
             ("git mv old new", vec![moves("old", "new")]),
+            ("cp a.py lib; cp -r a b", vec![Writes("lib/a.py".into())]),
             ("sed -i 's/a b/c/' a.rs 'b c.rs'", vec![Edits("a.rs".into()), Edits("b c.rs".into())]),
             ("sed -i.bak -e 's/a/b/' -e 's/c/d/' a.rs", vec![Edits("a.rs".into())]),
             ("sed -i '' 's|a|b|g' a.rs", vec![Edits("a.rs".into())]),

@@ -56,7 +56,7 @@ impl Team {
     /// Returns the author of an agent's message.
     fn author(&self, source: &ContextMessage) -> String {
         // Other marks could imitate what a label has.
-        let is_of_name = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-');
+        let is_of_name = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-' | '>');
         let name = speaker(source.message()).filter(|_| self.0).unwrap_or_default();
         match one_line(&name.chars().filter(is_of_name).collect::<String>(), NAME_CHARS) {
             Some(name) => format!("{AGENT} ({name})"),

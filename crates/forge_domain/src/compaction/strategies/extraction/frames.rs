@@ -23,6 +23,8 @@ pub(super) struct Frames {
     contents: Vec<Range<usize>>,
     /// The results that are nothing but a frame, which announces an output that is not there.
     bare: HashSet<usize>,
+    /// The hashes of lines with which several results end, whatever they are of.
+    footers: HashSet<u64, TermHasher>,
 }
 
 impl Frames {
@@ -64,12 +66,17 @@ impl Frames {
             let content = &mut contents[position];
             content.end = content.end.min(start).max(content.start);
         }
-        Self { contents, bare }
+        Self { contents, bare, footers: footers(context, sources) }
     }
 
     /// Checks whether the message at `position` is a result that says nothing of its own.
     pub(super) fn is_bare(&self, position: usize) -> bool {
         self.bare.contains(&position)
+    }
+
+    /// Checks whether several results end with a line, or whether it stands in brackets, as a note does.
+    pub(super) fn is_footer(&self, line: &str) -> bool {
+        is_in_brackets(line) || self.footers.contains(&hash(line))
     }
 
     /// Returns the lines of the message at `position` that are content.
@@ -132,6 +139,21 @@ impl Common {
         let end = start.max(n_lines.saturating_sub(FOOT))..n_lines;
         start..end.rev().take_while(has_shape).filter(is_common).last().unwrap_or(n_lines)
     }
+}
+
+/// Fewest results that end with the same line if it is no outcome.
+const LEAST_ENDINGS: usize = 3;
+
+/// Returns the hashes of the lines with which several results end that have other lines.
+fn footers(context: &Context, sources: &[ContextMessage]) -> HashSet<u64, TermHasher> {
+    let mut n_results: ByTerm<usize> = ByTerm::default();
+    let results = (0..sources.len()).filter(|position| answered_call(context, *position).is_some());
+    for features in results.map(|position| sources[position].features()) {
+        if let [_, .., last] = &features.lines[..] {
+            *n_results.entry(hash(features.line(last))).or_default() += 1;
+        }
+    }
+    n_results.into_iter().filter(|(_, n)| *n >= LEAST_ENDINGS).map(|(hash, _)| hash).collect()
 }
 
 /// Returns the results that end with a note which another result ends with, too, and the number of the line

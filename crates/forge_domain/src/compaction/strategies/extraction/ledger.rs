@@ -156,6 +156,10 @@ impl<'a> Ledger<'a> {
     fn touch(&mut self, path: &'a str, touch: Touch) {
         match touch {
             Touch::Leaves(state) => self.set(path.into(), state),
+            // What was removed may have been made here.
+            Touch::Writes if matches!(self.files.get(path), Some((FileState::Deleted, _))) => {
+                self.set(path.into(), FileState::Created);
+            }
             Touch::Writes if self.known.contains(path) => self.set(path.into(), FileState::Modified),
             Touch::Writes => self.set(path.into(), FileState::Created),
             Touch::Looks => drop(self.known.insert(path.into())),
@@ -384,6 +388,7 @@ mod tests {
             (vec![("Read", path("a"), "text"), ("Write", path("a"), "ok")], vec!["modified a"]),
             (vec![("view", path("a"), "text"), ("create", path("a"), "ok")], vec!["modified a"]),
             (vec![("delete_lines", path("a"), "ok")], vec!["modified a"]),
+            (vec![("create", path("a"), "ok"), run("rm a"), ("create", path("a"), "ok")], vec!["created a"]),
             (vec![("create_directory", path("a"), "ok")], vec![]),
             (vec![("edit_file", json!({"target_file": "a"}), "The changes were made.")], vec!["modified a"]),
             (
@@ -778,7 +783,7 @@ mod tests {
             ("TaskOutput", json!({"task_id": "b41"}), "<status>completed</status>\n<exit_code>0</exit_code>"),
         ];
         let record = ledger(&calls);
-        assert_eq!(record.files, [("a.rs".to_owned(), FileState::Modified)]);
+        assert_eq!(record.files, [("a.rs".to_owned(), FileState::Created)]);
         assert_eq!(record.last_test, Some(("cargo test".to_owned(), Outcome::Passed)));
     }
 

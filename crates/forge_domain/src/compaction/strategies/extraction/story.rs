@@ -9,7 +9,7 @@ use super::tasks::is_about_tasks;
 use super::worth::Worth;
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
 use crate::compaction::features::{Features, Line, is_line_break};
-use crate::compaction::findings::{Deed, only_says_success};
+use crate::compaction::findings::{Deed, Failure, only_says_success, tells_outcome};
 use crate::compaction::names::{call_lines, is_outermost, names_written};
 use crate::{Body, CallPlace, ContextMessage, MessageId, ToolCall, quantity, tool_twin, user_words};
 
@@ -189,7 +189,12 @@ impl Done {
         let lines = result.features().lines[content].iter().rev();
         let mut lines = lines.map(|piece| whole_line(result.features(), piece));
         // A field that is empty and a success tell no outcome.
-        let last = lines.find(|line| !line.ends_with(": (none)") && !only_says_success(line));
+        let tells = |line: &&str| {
+            !line.ends_with(": (none)")
+                && !only_says_success(line)
+                && (tells_outcome(line) || !material.frames.is_footer(line))
+        };
+        let last = lines.find(tells);
         let last = last.filter(|_| !material.frames.is_bare(position));
         let last = last.map(|line| Ending { line, is_all: is_one_line });
         let tool = tool_name(asked.call)?;
@@ -248,7 +253,10 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
     let n_lines = || quantity(result.features().n_text_lines as usize, "line");
     let is_error = matches!(&result.message().body, Body::Tool(result) if result.is_error);
     // A file or a page that was read may speak of failures without being one.
-    let failure = asked.deed.failure(result).filter(|_| is_error || !asked.deed.only_looks);
+    let is_failure = |failure: &&Failure| {
+        is_error || !asked.deed.only_looks || failure.is_stated && failure.line.is_some()
+    };
+    let failure = asked.deed.failure(result).filter(is_failure);
     if let Some(said) = user_words(result.message()).and_then(answer) {
         return Some(format!("refused; the user said: {said}"));
     }
@@ -274,9 +282,9 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
     Some(ending.trim_end().to_owned())
 }
 
-/// Checks whether a line is JSON of which only the beginning would be told.
+/// Checks whether a line is a text in JSON of which only the beginning would be told, with its escapes.
 fn is_cut_json(line: &str) -> bool {
-    line.starts_with(['{', '[']) && line.contains('"') && line.chars().nth(ENDING_CHARS).is_some()
+    line.starts_with(['{', '[']) && line.contains("\\n") && line.chars().nth(ENDING_CHARS).is_some()
 }
 
 /// Checks whether a result says something, but too little to be a line: `ok`, a number.
