@@ -213,10 +213,10 @@ impl Deed {
     pub(crate) fn failure<'a>(&self, result: &'a ContextMessage) -> Option<&'a Failure> {
         let failure = if !self.checks.is_empty() {
             result.report_of_check().failure.as_ref()
-        } else if self.runs {
-            result.failure_of_command()
         } else if self.changes_files() || self.changes.is_some() {
             result.failure_of_change()
+        } else if self.runs {
+            result.failure_of_command()
         } else {
             result.failure_of_call()
         };
