@@ -196,7 +196,7 @@ const LISTS: &[&str] = &[
 ];
 /// Commands that run the one after them.
 const WRAPPERS: &[&str] = &["env", "nice", "nohup", "sudo", "time", "timeout", "xvfb-run"];
-/// Commands that run another one elsewhere, which follows after words of their own.
+/// Commands that run another one elsewhere: it comes after their options and a place.
 const CARRIERS: &[&str] =
     &["bash", "docker", "docker-compose", "kubectl", "podman", "sh", "ssh", "wsl", "zsh"];
 /// Most words of a runner and its task.

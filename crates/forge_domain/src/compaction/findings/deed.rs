@@ -66,7 +66,7 @@ impl CommandLine {
     }
 }
 
-/// The part of a command's output that its result has not.
+/// The part of a command's output that its result lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Missing {
     /// Lines that a filter left out, or all of it: it went into a file or goes on in the background.
@@ -106,7 +106,7 @@ pub(crate) enum FileState {
 /// The end of a check, as far as its result tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Something shows it.
+    /// Its result shows it.
     Passed,
     Failed,
     /// It still ran, it was stopped, or what it wrote does not tell.
@@ -227,7 +227,7 @@ impl Deed {
     /// that failed, so that one without the mark did not.
     pub(crate) fn outcome(&self, result: &ContextMessage, marks_failures: bool) -> Outcome {
         if let Some(failure) = self.failure(result) {
-            // What was stopped has not failed by itself.
+            // A check that was stopped has not failed by itself.
             let is_stopped = !failure.is_read && self.unfinished(result).is_some();
             return if is_stopped { Outcome::Unclear } else { Outcome::Failed };
         }
@@ -251,7 +251,7 @@ impl Deed {
         }
     }
 
-    /// Checks whether the result of a check has the end of what it wrote, and no failure there.
+    /// Checks whether the result of a check shows the end of its output, without a failure.
     pub(crate) fn ends_without_failure(&self, result: &ContextMessage) -> bool {
         self.command_line.missing == Missing::default()
             && self.failure(result).is_none()
@@ -263,14 +263,14 @@ impl Deed {
         result.unfinished().filter(|_| self.runs)
     }
 
-    /// Checks whether a failure that its result reports is one that stands: not if it only looked, or if
-    /// it is no check and something else was to be done then.
+    /// Checks whether a failure that its result reports may stand as an error: not if it only looked, nor if
+    /// it is no check and goes on in another way.
     pub(crate) fn may_stand(&self, result: &ContextMessage) -> bool {
         let is_marked = matches!(&result.message().body, Body::Tool(result) if result.is_error);
         !self.only_looks && (is_marked || !self.command_line.has_other_way || !self.checks.is_empty())
     }
 
-    /// Checks whether its command changed files as it says: no step of it says that it could not.
+    /// Checks whether its command made its changes: none of its steps reports that it could not.
     pub(crate) fn changed_as_told(&self, result: &ContextMessage) -> bool {
         let could_not =
             || result.message().text().lines().any(|line| line.contains(": ") && matches(&COULD_NOT, line));
@@ -548,7 +548,7 @@ fn only_looks(command: &str) -> bool {
                 && words.nth(1).is_some_and(|word| ["view", "list", "checks", "status"].contains(&word))
     };
     let command = without_quiet(command);
-    // What is only put aside changes nothing.
+    // Output in a temporary file changes nothing of the work.
     let command = match ASIDE.as_ref().filter(|_| command.contains("/tmp/")) {
         Some(aside) => aside.replace_all(&command, " "),
         None => Cow::Borrowed(&*command),
@@ -585,7 +585,7 @@ fn file_shown_by(command: &str) -> Option<(String, Extent)> {
     found
 }
 
-/// A redirection into a file for the time being.
+/// A redirection into a temporary file.
 static ASIDE: Pattern = LazyLock::new(|| any_of("", &[r">>?[ \t]*/tmp/[\w./-]+"]));
 /// Redirections that write no file.
 const QUIET: [&str; 5] = ["2>&1", "2>/dev/null", "2> /dev/null", ">/dev/null", "> /dev/null"];
@@ -601,7 +601,7 @@ fn hides_status(command: &str) -> bool {
     outside_quotes(command.trim_end()).any(|(_, c)| matches!(c, '|' | ';' | '\n'))
 }
 
-/// Returns what of the output of a command line its result has not.
+/// Returns the part of a command line's output that its result lacks.
 fn missing_of(command: &str) -> Missing {
     let command = command.replace("2>&1", "").replace("&&", ";").replace("||", ";");
     let mut missing = Missing::default();

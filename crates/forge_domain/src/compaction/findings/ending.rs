@@ -57,7 +57,7 @@ impl Evidence {
 
 /// A command that did not end by itself before its result was sent.
 pub(crate) struct Unfinished {
-    /// True if it still runs, or if its result says so of a session that is closed now.
+    /// True if it still ran, or if its session was closed.
     goes_on: bool,
     /// The id by which later calls ask what it wrote since.
     pub(crate) id: Option<String>,

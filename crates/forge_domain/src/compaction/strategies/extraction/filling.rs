@@ -721,8 +721,8 @@ impl Filling {
 }
 
 impl Record {
-    /// Drops what can be missed most, then the oldest of the most frequent kind; returns false if nothing is
-    /// left.
+    /// Drops the sentence about the request, then the oldest of the most frequent kind; returns false if
+    /// nothing is left.
     fn shed(&mut self) -> bool {
         if self.request_below.take().is_some() {
             true

@@ -56,7 +56,7 @@ impl Frames {
                 let before = &mut contents[position];
                 let start = before.start.max(content.start);
                 let both = start..before.end.min(content.end).max(start);
-                // Where two frames leave nothing, the first one is believed.
+                // If both frames together leave nothing, that of the tool alone counts.
                 if !both.is_empty() || Range::is_empty(before) || content.is_empty() {
                     *before = both;
                 }

@@ -21,7 +21,7 @@ pub(super) struct Ledger<'a> {
     /// The last run of tests and the last other check after it, and how they ended.
     last_test: Option<(&'a str, Outcome)>,
     last_check: Option<(&'a str, Outcome)>,
-    /// True if the results of the tool at hand are marked if they failed.
+    /// True if the tool at hand marks results that failed.
     marks_failures: bool,
     /// The failures.
     open: Vec<Open<'a>>,
@@ -85,7 +85,7 @@ impl<'a> Ledger<'a> {
             self.marks_failures = marking.contains(asked.call.name.as_str());
             let ids = if running.is_empty() { Vec::new() } else { deed.ids_asked_about(asked.call) };
             let id = ids.into_iter().find(|id| running.contains_key(id));
-            // What asks how a command goes on tells how that ended.
+            // A call that asks about a running command tells how that command ended.
             if let Some((id, command)) = id.and_then(|id| running.remove_entry(&id)) {
                 self.take_end(command, result);
                 if command.unfinished(result).is_some() {
@@ -197,7 +197,7 @@ impl<'a> Ledger<'a> {
                 let is_known = self.known.contains(&path);
                 self.set(path, if is_known { FileState::Modified } else { FileState::Created });
             }
-            // What is new is none of what was committed.
+            // A new file was never committed.
             ShellChange::Restores(restored) if restored == "." => {
                 self.files.retain(|_, (state, _)| *state == FileState::Created);
             }
@@ -819,7 +819,7 @@ mod tests {
         // No check of the work shows that something outside of it is mended.
         let pushed = ("Bash", run("git push"), "error: failed to push some refs\nExit code 1");
         assert_eq!(ledger(&[pushed, ("Bash", run("cargo test"), "3 passed")]).errors.len(), 1);
-        // What else was to be done then was done.
+        // The command goes on in another way if it fails.
         let expected =
             ("Bash", run("./a --bad || echo 'refused as it should'"), "error: bad option\nrefused");
         assert_eq!(ledger(&[expected]).errors, []);

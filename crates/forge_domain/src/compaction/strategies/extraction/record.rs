@@ -14,7 +14,7 @@ use crate::compaction::record_tag::{CLOSE, OPEN};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     /// The label of the person's latest message, if that stands below the record although it came before
-    /// something that is told here. Of a record that is read it is unknown: its place may be another one.
+    /// something that is told here. It is not read back from a text: the record may stand elsewhere then.
     pub(crate) request_below: Option<String>,
     /// The words of the person that no message of its own holds any more.
     pub(crate) said: Vec<Entry>,

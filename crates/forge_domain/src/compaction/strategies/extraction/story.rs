@@ -188,7 +188,7 @@ impl Done {
         let is_one_line = content.len() == 1;
         let lines = result.features().lines[content].iter().rev();
         let mut lines = lines.map(|piece| whole_line(result.features(), piece));
-        // A field that is empty and a success tell no outcome.
+        // An empty field and a bare success are no outcome.
         let tells = |line: &&str| {
             !line.ends_with(": (none)")
                 && !only_says_success(line)
