@@ -90,7 +90,7 @@ impl<'a, 'b> Turn<'a, 'b> {
     /// [`RunError`] if a step fails. Everything before that step is in the conversation.
     async fn run(mut self) -> Result<RunReport, RunError> {
         let ended = self.iterate().await;
-        // What was requested ahead is paid for, however the turn ended.
+        // Summaries that were requested ahead have to be paid for, even if the turn failed.
         self.settle_rehearsal(Settled::NotCompacted);
         self.report.stop = match ended {
             Ok(stop) | Err(Halt::Stop(stop)) => stop,

@@ -113,7 +113,7 @@ impl LineEditor {
         if let Some(mut history) = self.history.clone().and_then(open_history)
             && !text.trim().is_empty()
         {
-            // If the history cannot be written, the chat goes on without it.
+            // The chat works without a history if the file cannot be written.
             let _ = history.save(HistoryItem::from_command_line(text));
             let _ = history.sync();
         }

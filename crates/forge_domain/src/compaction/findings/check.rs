@@ -1,7 +1,7 @@
 //! The tests, builds and checks that a command line runs.
 
 use super::MAX_CHARS;
-use super::command_line::{steps, without_folder};
+use super::command_line::{steps, without_folder, without_version};
 
 /// The tests, builds and checks of a command line, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -45,13 +45,11 @@ impl Checks {
 
     /// Returns the check that did not pass, if one is known to be it, or all of them as one: a test, if the
     /// result `names_test` that failed and only one of them runs tests.
-    pub(super) fn not_passed(&self, names_test: bool) -> &[Check] {
+    pub(super) fn not_passed(&self, names_test: impl FnOnce() -> bool) -> &[Check] {
+        let Some(together) = &self.together else { return &self.each };
         let mut tests = self.each.iter().filter(|check| check.is_test);
-        let the_test = tests.next().filter(|_| names_test && tests.next().is_none());
-        match &self.together {
-            Some(together) => std::slice::from_ref(the_test.unwrap_or(together)),
-            None => &self.each,
-        }
+        let the_test = tests.next().filter(|_| tests.next().is_none() && names_test());
+        std::slice::from_ref(the_test.unwrap_or(together))
     }
 }
 
@@ -229,7 +227,7 @@ fn check_of(step: &str) -> Option<Check> {
         return None;
     }
     let is_test = is_one_of(TESTS, runner) || told.iter().any(|word| is_one_of(TESTS, word));
-    // What is left of `2>&1`.
+    // The steps were split at the `&` of `2>&1`: the rest of it is no part of the command.
     let step = [" 2>", " 1>", ">"].iter().find_map(|end| step.strip_suffix(end)).unwrap_or(step).trim_end();
     Some(Check { command: step.chars().take(MAX_CHARS).collect(), is_test })
 }
@@ -255,9 +253,9 @@ fn program(word: &str) -> &str {
     [".bat", ".cmd", ".exe"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
 }
 
-/// Checks for a runner, whatever its version: `python3.12` runs what `python` does.
+/// Checks for a runner, whatever its version.
 fn is_runner(word: &str) -> bool {
-    RUNNERS.contains(&program(word).trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
+    RUNNERS.contains(&without_version(program(word)))
 }
 
 #[cfg(test)]
@@ -296,7 +294,7 @@ mod tests {
         let checks = Checks::of("npm test && npm run lint");
         for (names_test, expected) in [(false, "npm test && npm run lint"), (true, "npm test")] {
             let failed = Check { command: expected.to_owned(), is_test: true };
-            assert_eq!(checks.not_passed(names_test), [failed]);
+            assert_eq!(checks.not_passed(|| names_test), [failed]);
         }
     }
 }

@@ -69,6 +69,11 @@ pub(super) fn without_folder(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
+/// Returns the name of a program without a version: `python3.12` runs what `python` does.
+pub(super) fn without_version(program: &str) -> &str {
+    program.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit())
+}
+
 /// Returns one name for a file of the working folder.
 pub(super) fn without_dot(path: &str) -> &str {
     path.strip_prefix("./").unwrap_or(path)

@@ -6,8 +6,10 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::check::{Check, Checks};
-use super::command_line::{outside_quotes, steps, without_documents, without_dot, without_folder};
-use super::failure::names_failed_test;
+use super::command_line::{
+    outside_quotes, steps, without_documents, without_dot, without_folder, without_version,
+};
+use super::failure::{is_marked_failed, names_failed_test};
 use super::pattern::{Pattern, any_of, matches};
 use super::shell_change::{ShellChange, shell_changes};
 use super::{Evidence, Failure, Unfinished};
@@ -23,7 +25,7 @@ pub(crate) struct Deed {
     /// Files by path, in order.
     pub(crate) touches: Vec<(String, Touch)>,
     /// The effect on a file that only its result names.
-    changes: Option<Touch>,
+    unnamed_change: Option<Touch>,
     /// The changes of files by its command.
     pub(crate) shell_changes: Vec<ShellChange>,
     /// The tests, builds and checks that it runs, in order.
@@ -50,7 +52,7 @@ pub(crate) struct Deed {
 struct CommandLine {
     /// True if its status is not that of each of its steps, as behind a pipe.
     hides_status: bool,
-    /// True if it goes on with something else where a step fails.
+    /// True if something else runs when a step fails.
     has_other_way: bool,
     missing: Missing,
 }
@@ -69,7 +71,7 @@ impl CommandLine {
 /// The part of a command's output that its result lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Missing {
-    /// Lines that a filter left out, or all of it: it went into a file or goes on in the background.
+    /// Lines that a filter left out, or all of it: it went into a file, or the command runs in the background.
     some: bool,
     /// The end.
     end: bool,
@@ -175,7 +177,7 @@ impl Deed {
         let is_named = patch.is_some() || path.is_some() || command.is_some();
         Self {
             call_hash: hash(call.name.as_str()).rotate_left(1) ^ hash(&call.arguments),
-            changes: Some(touch(&name))
+            unnamed_change: Some(touch(&name))
                 .filter(|touch| !is_named && !name.contains("stdin") && *touch != Touch::Looks),
             shell_changes: match moved_by(&verb, &|names| argument(names).map(str::to_owned)) {
                 Some(change) => vec![change],
@@ -213,7 +215,7 @@ impl Deed {
     pub(crate) fn failure<'a>(&self, result: &'a ContextMessage) -> Option<&'a Failure> {
         let failure = if !self.checks.is_empty() {
             result.report_of_check().failure.as_ref()
-        } else if self.changes_files() || self.changes.is_some() {
+        } else if self.changes_files() || self.unnamed_change.is_some() {
             result.failure_of_change()
         } else if self.runs {
             result.failure_of_command()
@@ -246,8 +248,8 @@ impl Deed {
     pub(crate) fn checks_with(&self, outcome: Outcome, result: &ContextMessage) -> &[Check] {
         match (outcome, &result.message().body) {
             (Outcome::Passed, _) => self.checks.passed(),
-            (_, Body::Tool(result)) => self.checks.not_passed(names_failed_test(result)),
-            _ => self.checks.not_passed(false),
+            (_, Body::Tool(result)) => self.checks.not_passed(|| names_failed_test(result)),
+            _ => self.checks.not_passed(|| false),
         }
     }
 
@@ -264,10 +266,12 @@ impl Deed {
     }
 
     /// Checks whether a failure that its result reports may stand as an error: not if it only looked, nor if
-    /// it is no check and goes on in another way.
+    /// it is no check and something else runs when it fails.
     pub(crate) fn may_stand(&self, result: &ContextMessage) -> bool {
-        let is_marked = matches!(&result.message().body, Body::Tool(result) if result.is_error);
-        !self.only_looks && (is_marked || !self.command_line.has_other_way || !self.checks.is_empty())
+        !self.only_looks
+            && (is_marked_failed(result.message())
+                || !self.command_line.has_other_way
+                || !self.checks.is_empty())
     }
 
     /// Checks whether its command made its changes: none of its steps reports that it could not.
@@ -293,7 +297,7 @@ impl Deed {
 
     /// Returns the file that its result names, if it changes one that its arguments do not, and the effect.
     pub(crate) fn named_change(&self, result: &ContextMessage) -> Option<(String, Touch)> {
-        let touch = self.changes?;
+        let touch = self.unnamed_change?;
         Some((file_named_in(&result.message().text())?.to_owned(), touch))
     }
 
@@ -486,9 +490,7 @@ pub(crate) fn identity(command: &str) -> String {
     let head = head(command);
     let sets = |word: &&str| word.contains('=') && !word.contains('/');
     let mut words = head.split_whitespace().skip_while(sets).filter(|word| !word.starts_with('-'));
-    // Of a program, any version is the same.
-    let program =
-        words.next().map(|program| program.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()));
+    let program = words.next().map(without_version);
     program.into_iter().chain(words.next()).collect::<Vec<_>>().join(" ")
 }
 

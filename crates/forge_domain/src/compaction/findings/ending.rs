@@ -2,13 +2,15 @@
 
 use std::sync::LazyLock;
 
-use super::failure::{FOOT_LINES, HEAD_LINES, Status, after_last_count, counts, edges, stated_status};
+use super::failure::{
+    FOOT_LINES, HEAD_LINES, Status, after_last_count, counts, edges, end_of, stated_status,
+};
 use super::pattern::{Pattern, any_of, matches};
 use crate::ToolResult;
 use crate::compaction::envelope::unwrapped;
 
-/// The evidence in a result that reports no failure. Silence is no success: a command may still run, it may
-/// have been stopped, and a filter may hide what it wrote.
+/// The evidence in a result that reports no failure. A result without any does not show a success: the command
+/// may still be running, it may have been stopped, or a filter may hide what it wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
     /// It counts what went well, and no failure.
@@ -26,15 +28,14 @@ pub(super) enum Evidence {
 }
 
 impl Evidence {
-    /// Reads the result of a check that reports no failure.
-    pub(super) fn of(result: &ToolResult) -> Self {
+    /// Reads the result of a check that reports no failure; `unfinished` is what it says if it did not end by
+    /// itself.
+    pub(super) fn of(result: &ToolResult, unfinished: Option<&Unfinished>) -> Self {
         let whole = result.content.text();
         let status = stated_status(&whole);
-        let unfinished = Unfinished::of(&whole).filter(|found| found.goes_on || status.is_none());
         let text = unwrapped(whole);
         let edges = edges(&text);
-        let end = if edges[1].is_empty() { edges[0] } else { edges[1] };
-        if unfinished.as_ref().is_some_and(|unfinished| unfinished.goes_on) {
+        if unfinished.is_some_and(|unfinished| unfinished.goes_on) {
             return Self::Unfinished;
         }
         if let Some(rest) = after_last_count(&edges) {
@@ -43,7 +44,7 @@ impl Evidence {
         }
         if unfinished.is_some() {
             Self::Unfinished
-        } else if end.lines().any(|line| matches(&GOOD_WORDS, line) && !matches(&DENIALS, line)) {
+        } else if end_of(&edges).lines().any(|line| matches(&GOOD_WORDS, line) && !matches(&DENIALS, line)) {
             Self::Said
         } else if status == Some(Status::Passed) {
             Self::Status
@@ -84,7 +85,7 @@ impl Unfinished {
 
 /// Checks quickly whether a line may say that a command did not end by itself: most have none of these signs.
 fn may_say_so(line: &str) -> bool {
-    const SIGNS: [&str; 10] = [
+    const SIGNS: [&str; 11] = [
         "unning",
         "ackground",
         "illed",
@@ -95,6 +96,7 @@ fn may_say_so(line: &str) -> bool {
         "nterrupt",
         "erminated",
         "topped",
+        "due to",
     ];
     line.len() <= NOTE_BYTES && SIGNS.iter().any(|sign| line.contains(sign))
 }

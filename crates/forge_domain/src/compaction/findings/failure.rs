@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use super::MAX_CHARS;
 use super::pattern::{Pattern, any_of, matches};
-use crate::ToolResult;
 use crate::compaction::envelope::unwrapped;
+use crate::{Body, Message, ToolResult};
 
 /// A result that failed, or that reads so.
 #[derive(Debug, PartialEq, Eq)]
@@ -84,10 +84,14 @@ impl Failure {
     }
 }
 
+/// Checks whether a message is a result that its session marks as failed.
+pub(crate) fn is_marked_failed(message: &Message) -> bool {
+    matches!(&message.body, Body::Tool(result) if result.is_error)
+}
+
 /// Checks whether the last line of a result says that it was a success, whatever was said before.
 fn ends_well(edges: &[&str; 2]) -> bool {
-    let end = if edges[1].is_empty() { edges[0] } else { edges[1] };
-    end.trim_end().lines().next_back().is_some_and(|last| last.trim_start().starts_with("Success"))
+    end_of(edges).trim_end().lines().next_back().is_some_and(|last| last.trim_start().starts_with("Success"))
 }
 
 /// Checks whether a line counts what went well or badly.
@@ -111,7 +115,7 @@ pub(super) fn names_failed_test(result: &ToolResult) -> bool {
     edges(&text).iter().any(|edge| matches(&FAILED_TEST, edge))
 }
 
-/// Returns what follows the last count of what went well; `None` if there is no such count.
+/// Returns the text after the last count of passed tests or checks; `None` if nothing is counted so.
 pub(super) fn after_last_count<'a>(edges: &[&'a str; 2]) -> Option<[&'a str; 2]> {
     let after = |text: &'a str| {
         let last = GOOD_COUNTS.as_ref()?.find_iter(text).last()?;
@@ -126,6 +130,11 @@ pub(super) fn edges(text: &str) -> [&str; 2] {
         text.char_indices().nth(START_CHARS).map_or(text, |(at, _)| &text[..at]),
         text.char_indices().rev().nth(END_CHARS).map_or("", |(at, _)| &text[at..]),
     ]
+}
+
+/// Returns the last part of a text that is read.
+pub(super) fn end_of<'a>(edges: &[&'a str; 2]) -> &'a str {
+    if edges[1].is_empty() { edges[0] } else { edges[1] }
 }
 
 /// Most characters at the start and at the end of a result that are read.
@@ -329,7 +338,7 @@ fn place(text: &str) -> Option<&str> {
     places.find(|line| !matches(&LESS, line))
 }
 
-/// Checks whether a line says that the person refused a call: that is no error.
+/// Checks whether a line says that the person refused a call, which is not an error.
 fn is_of_the_person(line: &str) -> bool {
     line.contains("doesn't want to proceed")
 }

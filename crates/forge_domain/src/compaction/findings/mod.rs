@@ -12,7 +12,7 @@ pub(crate) use self::check::Check;
 pub(crate) use self::deed::{Deed, Extent, FileState, Outcome, Touch, identity};
 use self::ending::{Evidence, Unfinished};
 pub(crate) use self::ending::{only_says_success, tells_outcome};
-pub(crate) use self::failure::Failure;
+pub(crate) use self::failure::{Failure, is_marked_failed};
 pub(crate) use self::shell_change::ShellChange;
 use crate::{Body, ContextMessage, Message, ToolResult};
 
@@ -73,9 +73,12 @@ impl ContextMessage {
     }
 
     fn report_of_check(&self) -> &CheckReport {
+        // No form may be asked for while another one is made.
+        let unfinished = self.unfinished();
         self.form(|message| CheckReport {
             failure: read(message, Failure::of_check),
-            evidence: read(message, |result| Some(Evidence::of(result))).unwrap_or(Evidence::None),
+            evidence: read(message, |result| Some(Evidence::of(result, unfinished)))
+                .unwrap_or(Evidence::None),
         })
     }
 }

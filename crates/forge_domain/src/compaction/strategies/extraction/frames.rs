@@ -141,14 +141,18 @@ impl Common {
     }
 }
 
+/// Iterates over the positions of the results.
+fn results<'a>(context: &'a Context, sources: &[ContextMessage]) -> impl Iterator<Item = usize> + use<'a> {
+    (0..sources.len()).filter(|position| answered_call(context, *position).is_some())
+}
+
 /// Fewest results that end with the same line if it is no outcome.
 const LEAST_ENDINGS: usize = 3;
 
 /// Returns the hashes of the lines with which several results end that have other lines.
 fn footers(context: &Context, sources: &[ContextMessage]) -> HashSet<u64, TermHasher> {
     let mut n_results: ByTerm<usize> = ByTerm::default();
-    let results = (0..sources.len()).filter(|position| answered_call(context, *position).is_some());
-    for features in results.map(|position| sources[position].features()) {
+    for features in results(context, sources).map(|position| sources[position].features()) {
         if let [_, .., last] = &features.lines[..] {
             *n_results.entry(hash(features.line(last))).or_default() += 1;
         }
@@ -159,8 +163,7 @@ fn footers(context: &Context, sources: &[ContextMessage]) -> HashSet<u64, TermHa
 /// Returns the results that end with a note which another result ends with, too, and the number of the line
 /// with which it begins: what a harness adds to results stands in a tag.
 fn repeated_notes(context: &Context, sources: &[ContextMessage]) -> Vec<(usize, usize)> {
-    let results = (0..sources.len()).filter(|position| answered_call(context, *position).is_some());
-    let notes: Vec<(usize, usize, &str)> = results
+    let notes: Vec<(usize, usize, &str)> = results(context, sources)
         .filter_map(|position| {
             let (start, text) = note_at_end(&sources[position])?;
             Some((position, start, text))

@@ -6,10 +6,12 @@ use std::collections::{HashMap, HashSet};
 use super::passage::is_omission;
 use super::record::{OpenError, Record};
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::findings::{Check, Deed, Failure, FileState, Outcome, ShellChange, Touch, identity};
+use crate::compaction::findings::{
+    Check, Deed, Failure, FileState, Outcome, ShellChange, Touch, identity, is_marked_failed,
+};
 use crate::compaction::short_text::SHORTEST;
 use crate::compaction::stub::is_stub;
-use crate::{Body, Context, ContextMessage, Message};
+use crate::{Context, ContextMessage, Message};
 
 /// The effects of the exchanges of a span.
 #[derive(Debug, Default)]
@@ -21,8 +23,6 @@ pub(super) struct Ledger<'a> {
     /// The last run of tests and the last other check after it, and how they ended.
     last_test: Option<(&'a str, Outcome)>,
     last_check: Option<(&'a str, Outcome)>,
-    /// True if the tool at hand marks results that failed.
-    marks_failures: bool,
     /// The failures.
     open: Vec<Open<'a>>,
     n_touches: usize,
@@ -75,52 +75,53 @@ impl<'a> Ledger<'a> {
         // A call without an answer, or whose answer is gone, tells nothing.
         let mut answers: Vec<_> = answers.filter(|(_, result)| !is_gone(result.message())).collect();
         answers.sort_unstable_by_key(|(asked, _)| asked.place);
-        let marked = answers.iter().filter(|(_, result)| is_marked(result.message()));
+        let marked = answers.iter().filter(|(_, result)| is_marked_failed(result.message()));
         let marking: HashSet<&str> = marked.map(|(asked, _)| asked.call.name.as_str()).collect();
         let mut running: HashMap<String, &Deed> = HashMap::new();
         for (asked, result) in answers {
             // An argument may have been shortened since.
             let deed =
                 sources[asked.place.message].findings().deeds.get(asked.place.nth).unwrap_or(asked.deed);
-            self.marks_failures = marking.contains(asked.call.name.as_str());
+            let marks_failures = marking.contains(asked.call.name.as_str());
             let ids = if running.is_empty() { Vec::new() } else { deed.ids_asked_about(asked.call) };
             let id = ids.into_iter().find(|id| running.contains_key(id));
             // A call that asks about a running command tells how that command ended.
             if let Some((id, command)) = id.and_then(|id| running.remove_entry(&id)) {
-                self.take_end(command, result);
+                self.take_end(command, result, marks_failures);
                 if command.unfinished(result).is_some() {
                     running.insert(id, command);
                 }
                 continue;
             }
-            self.take(deed, result);
+            self.take(deed, result, marks_failures);
             let unfinished = deed.unfinished(result);
             running.extend(unfinished.and_then(|unfinished| unfinished.id.clone()).map(|id| (id, deed)));
         }
     }
 
-    fn take(&mut self, deed: &'a Deed, result: &'a ContextMessage) {
+    fn take(&mut self, deed: &'a Deed, result: &'a ContextMessage, marks_failures: bool) {
         self.n_exchanges += 1;
         if deed.failure(result).is_none() {
             // Of a path that was shortened, no file is known.
             let is_whole = |path: &str| path.len() <= MAX_PATH && !path.lines().any(is_omission);
             for (path, touch) in deed.touches.iter().filter(|(path, _)| is_whole(path)) {
-                self.touch(path, *touch);
+                self.touch(path.into(), *touch);
             }
             if let Some((path, touch)) = deed.named_change(result) {
-                self.touch_named(path, touch);
+                self.touch(self.file_at(path), touch);
             }
             if deed.changed_as_told(result) {
                 deed.shell_changes.iter().for_each(|change| self.take_change(change));
             }
         }
-        self.take_end(deed, result);
+        self.take_end(deed, result, marks_failures);
     }
 
-    /// Takes in how a call ended: what that says of checks and errors.
-    fn take_end(&mut self, deed: &'a Deed, result: &'a ContextMessage) {
+    /// Takes in how a call ended: what that says of checks and errors. `marks_failures` is true if its tool
+    /// marks results that failed.
+    fn take_end(&mut self, deed: &'a Deed, result: &'a ContextMessage, marks_failures: bool) {
         if !deed.checks.is_empty() {
-            let outcome = deed.outcome(result, self.marks_failures);
+            let outcome = deed.outcome(result, marks_failures);
             for check in deed.checks_with(outcome, result) {
                 self.take_check(check, outcome);
             }
@@ -153,33 +154,24 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    fn touch(&mut self, path: &'a str, touch: Touch) {
+    fn touch(&mut self, path: Cow<'a, str>, touch: Touch) {
         match touch {
-            Touch::Leaves(state) => self.set(path.into(), state),
+            Touch::Leaves(state) => self.set(path, state),
             // What was removed may have been made here.
-            Touch::Writes if matches!(self.files.get(path), Some((FileState::Deleted, _))) => {
-                self.set(path.into(), FileState::Created);
+            Touch::Writes if matches!(self.files.get(&path), Some((FileState::Deleted, _))) => {
+                self.set(path, FileState::Created);
             }
-            Touch::Writes if self.known.contains(path) => self.set(path.into(), FileState::Modified),
-            Touch::Writes => self.set(path.into(), FileState::Created),
-            Touch::Looks => drop(self.known.insert(path.into())),
+            Touch::Writes if self.known.contains(&path) => self.set(path, FileState::Modified),
+            Touch::Writes => self.set(path, FileState::Created),
+            Touch::Looks => drop(self.known.insert(path)),
         }
     }
 
-    /// Takes in what a call did to a file that its result names.
-    fn touch_named(&mut self, path: String, touch: Touch) {
-        // It may have been known by a part of its path.
-        let ends = |known: &&Cow<'a, str>| {
-            path.strip_suffix(&***known).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
-        };
-        let mut found = self.known.iter().filter(ends);
+    /// Returns the file of a path, which may have been known by a part of it.
+    fn file_at(&self, path: String) -> Cow<'a, str> {
+        let mut found = self.known.iter().filter(|known| is_end(&path, known));
         let known = found.next().filter(|_| found.next().is_none()).cloned();
-        let state = match touch {
-            Touch::Leaves(state) => state,
-            _ if known.is_some() => FileState::Modified,
-            _ => FileState::Created,
-        };
-        self.set(known.unwrap_or_else(|| path.into()), state);
+        known.unwrap_or_else(|| path.into())
     }
 
     /// Takes in what a command did to files.
@@ -225,10 +217,7 @@ impl<'a> Ledger<'a> {
 
     /// Returns the known file that a command names, which may be relative to where it ran, or that name.
     fn known_file(&self, name: &'a str) -> Cow<'a, str> {
-        let is_it = |path: &&Cow<'a, str>| {
-            path.strip_suffix(name).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
-        };
-        let mut found = self.known.iter().filter(is_it);
+        let mut found = self.known.iter().filter(|path| is_end(path, name));
         match (found.next(), found.next()) {
             (Some(path), None) => path.clone(),
             _ => name.into(),
@@ -240,7 +229,7 @@ impl<'a> Ledger<'a> {
     fn changed_files(&self, name: &str) -> Vec<Cow<'a, str>> {
         let is_in =
             |path: &str| path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        let ends_so = |path: &str| path.strip_suffix(name).is_some_and(|folder| folder.ends_with('/'));
+        let ends_so = |path: &str| is_end(path, name);
         let found = |is_it: &dyn Fn(&str) -> bool| -> Vec<Cow<'a, str>> {
             self.files.keys().filter(|path| is_it(path)).cloned().collect()
         };
@@ -285,6 +274,11 @@ impl<'a> Ledger<'a> {
     }
 }
 
+/// Checks whether a path ends in the names of another one, or is that.
+fn is_end(path: &str, end: &str) -> bool {
+    path.strip_suffix(end).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
+}
+
 /// Checks whether a key is of a command that does something outside of the work: no check of the work shows
 /// that it is mended.
 fn is_outside(key: &str) -> bool {
@@ -313,11 +307,6 @@ fn is_outside(key: &str) -> bool {
         "wget",
     ];
     key.split_whitespace().next().is_some_and(|program| OUTSIDE.contains(&program))
-}
-
-/// Checks whether a result is marked as failed.
-fn is_marked(message: &Message) -> bool {
-    matches!(&message.body, Body::Tool(result) if result.is_error)
 }
 
 /// Checks whether compaction cleared or cut a result, so that it no longer tells whether it failed.
@@ -369,6 +358,11 @@ mod tests {
         let mut record = Record::default();
         ledger.write_into(&mut record);
         record
+    }
+
+    /// Returns the outcome of the last test or, without one, of the last other check.
+    fn last_outcome(record: &Record) -> Option<Outcome> {
+        record.last_test.as_ref().or(record.last_check.as_ref()).map(|(_, outcome)| *outcome)
     }
 
     /// Returns the files of the record of calls, in a line each.
@@ -609,7 +603,7 @@ mod tests {
     fn check_outcomes(table: &[(&str, &str, bool)]) {
         for (command, result, passed) in table {
             let record = ledger(&[("Bash", json!({"command": command}), *result)]);
-            let last = record.last_test.or(record.last_check).map(|(_, outcome)| outcome);
+            let last = last_outcome(&record);
             let expected = if *passed { Outcome::Passed } else { Outcome::Failed };
             assert_eq!(last, Some(expected), "{command}: {result}");
             assert_eq!(record.errors.is_empty(), *passed, "{command}: {result}");
@@ -714,6 +708,7 @@ mod tests {
             ),
             ("npm test", "<status>running</status>\n<stdout>\nall good\n</stdout>"),
             ("npm test", "Successfully killed shell: bash_1"),
+            ("npm test", "3 passing\nEnded due to a signal"),
             ("pytest -q", "8 passed in 0.12s\nCommand timed out after 120000ms"),
             (
                 "npm test",
@@ -732,7 +727,7 @@ mod tests {
         ] {
             let failed = ("Bash", json!({"command": "deploy now"}), "error: no such target\nExit code 2");
             let record = ledger(&[failed, ("Bash", json!({"command": command}), result)]);
-            let last = record.last_test.or(record.last_check).map(|(_, outcome)| outcome);
+            let last = last_outcome(&record);
             assert_eq!(last, Some(Outcome::Unclear), "{command}: {result}");
             assert_eq!(record.errors.len(), 1, "{command}: {result}");
         }
@@ -744,7 +739,7 @@ mod tests {
         ] {
             let failed = ("Bash", json!({"command": "python a.py"}), "error: no such target\nExit code 2");
             let record = ledger(&[failed, ("Bash", json!({"command": command}), result)]);
-            let last = record.last_test.or(record.last_check).map(|(_, outcome)| outcome);
+            let last = last_outcome(&record);
             assert_eq!((last, record.errors.len()), (Some(Outcome::Unclear), 0), "{command}: {result}");
         }
         let passed = ("Bash", json!({"command": "cargo test | grep result"}), "test result: ok. 3 passed");

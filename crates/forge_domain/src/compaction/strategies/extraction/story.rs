@@ -9,9 +9,9 @@ use super::tasks::is_about_tasks;
 use super::worth::Worth;
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
 use crate::compaction::features::{Features, Line, is_line_break};
-use crate::compaction::findings::{Deed, Failure, only_says_success, tells_outcome};
+use crate::compaction::findings::{Deed, Failure, is_marked_failed, only_says_success, tells_outcome};
 use crate::compaction::names::{call_lines, is_outermost, names_written};
-use crate::{Body, CallPlace, ContextMessage, MessageId, ToolCall, quantity, tool_twin, user_words};
+use crate::{CallPlace, ContextMessage, MessageId, ToolCall, quantity, tool_twin, user_words};
 
 /// Most characters of a tool's name: as many as providers allow.
 const TOOL_CHARS: usize = 128;
@@ -251,7 +251,7 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
         return None;
     }
     let n_lines = || quantity(result.features().n_text_lines as usize, "line");
-    let is_error = matches!(&result.message().body, Body::Tool(result) if result.is_error);
+    let is_error = is_marked_failed(result.message());
     // A file or a page that was read may speak of failures without being one.
     let is_failure = |failure: &&Failure| {
         is_error || !asked.deed.only_looks || failure.is_stated && failure.line.is_some()
