@@ -71,7 +71,7 @@ impl CommandLine {
 /// The part of a command's output that its result lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Missing {
-    /// Lines that a filter left out, or all of it: it went into a file, or the command runs in the background.
+    /// Lines that a filter left out, or all of it: it went into a file, or the command is in the background.
     some: bool,
     /// The end.
     end: bool,

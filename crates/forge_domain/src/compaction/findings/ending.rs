@@ -9,8 +9,8 @@ use super::pattern::{Pattern, any_of, matches};
 use crate::ToolResult;
 use crate::compaction::envelope::unwrapped;
 
-/// The evidence in a result that reports no failure. A result without any does not show a success: the command
-/// may still be running, it may have been stopped, or a filter may hide what it wrote.
+/// The evidence in a result that reports no failure. A result without any shows no success: the command may
+/// still be running, it may have been stopped, or a filter may hide what it wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
     /// It counts what went well, and no failure.
