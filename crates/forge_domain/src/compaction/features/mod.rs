@@ -119,6 +119,13 @@ impl Features {
         &self.places[line.range()]
     }
 
+    /// Iterates over those of the places of `line` whose word begins before `end`, a byte of the text.
+    pub(crate) fn places_before(&self, line: &Line, end: u32) -> impl Iterator<Item = u32> {
+        let words = &self.words[line.range()];
+        let places = self.places(line).iter().zip(words);
+        places.filter(move |(_, word)| line.start + u32::from(word.at) < end).map(|(place, _)| *place)
+    }
+
     /// Returns the word for the term of `line` at `nth` of its places.
     pub(crate) fn word(&self, line: &Line, nth: usize) -> &str {
         let word = self.words[line.range()][nth];

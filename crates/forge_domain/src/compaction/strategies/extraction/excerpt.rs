@@ -230,7 +230,8 @@ pub(super) fn source_of(
     format!("{} {of}", source.label())
 }
 
-/// Returns the source of what the agent wrote in a call: the last one that begins before the passage.
+/// Returns the source of what the agent wrote in a call: the last one that begins before the passage. What the
+/// passage begins with needs no label.
 fn call(passage: &Passage, source: &ContextMessage, folder: &Folder) -> String {
     let features = source.features();
     let begins = features.lines.iter().take_while(|line| line.start <= passage.start);
@@ -239,10 +240,20 @@ fn call(passage: &Passage, source: &ContextMessage, folder: &Folder) -> String {
     match (source.message().calls().get(nth), source.findings().deeds.get(nth)) {
         (Some(call), Some(deed)) => {
             let tool = tool_name(call).unwrap_or_default();
-            format!("call {tool}{}", folder.subject(deed))
+            let subject = folder.subject(deed);
+            let text = &features.text[passage.start as usize..passage.end as usize];
+            let shown = if begins_with(text, subject.trim_end_matches('…')) { "" } else { &subject };
+            format!("call {tool}{shown}")
         }
         _ => "call".to_owned(),
     }
+}
+
+/// Checks whether a text begins with the words of a subject, of which the last may be shortened.
+fn begins_with(text: &str, subject: &str) -> bool {
+    let mut words = text.split_whitespace();
+    let mut is_next = |word: &str| words.next().is_some_and(|next| next.starts_with(word));
+    !subject.trim().is_empty() && subject.split_whitespace().all(|word| is_next(word))
 }
 
 /// Returns the first and the last number of lines that all have one in front, and the lines without them;
@@ -340,6 +351,19 @@ mod tests {
             ),
         ] {
             assert_eq!(short_label(label), expected);
+        }
+    }
+
+    #[test]
+    fn a_label_does_not_repeat_what_its_text_begins_with() {
+        for (text, subject, expected) in [
+            ("Go on with the list\nof all series.", " Go on with the list of all se…", true),
+            ("Go on with the list", " Go on with", true),
+            ("Go on", " Go on with", false),
+            ("fn a() {}", " src/a.rs", false),
+            ("fn a() {}", "", false),
+        ] {
+            assert_eq!(begins_with(text, subject.trim_end_matches('…')), expected, "{subject}");
         }
     }
 

@@ -68,6 +68,8 @@ const SHORT_ANSWER_CHARS: usize = 16;
 const LEAST_COUNTED: Tokens = Tokens::new(800);
 /// A record with less room does not say that the request below it came earlier.
 const LEAST_NOTED: Tokens = Tokens::new(400);
+/// Fewer terms before an announcement say nothing.
+const LEAST_SAID: usize = 4;
 /// The fewest terms of a call that a passage repeats if it says nothing else, and for each of its own.
 const LEAST_REPEATED: usize = 4;
 const REPEATED_TO_NEW: usize = 4;
@@ -81,6 +83,8 @@ pub(super) struct Folding<'a> {
     pub(super) leaves: &'a [bool],
     /// The text that stays of each message that is shortened.
     pub(super) left: &'a [(usize, String)],
+    /// True for each message whose calls stay as they were, even if its text is shortened.
+    pub(super) calls_stay: &'a [bool],
     /// The label of the person's latest message, if the record comes before it and something else after it
     /// leaves.
     pub(super) request_below: Option<String>,
@@ -163,7 +167,7 @@ impl Folding<'_> {
         ledger.write_into(&mut record);
         let known = earlier.into_iter().next_back().map(|earlier| earlier.tasks).unwrap_or_default();
         record.tasks = match tasks(self.material.context, self.material.sources, &known) {
-            Some(list) if list.told_at.is_none_or(|position| self.leaves[position]) => list.tasks,
+            Some(list) if list.told_at.is_none_or(|position| !self.calls_stay[position]) => list.tasks,
             Some(_) => Vec::new(),
             None => known,
         };
@@ -349,6 +353,9 @@ impl Folding<'_> {
                 code.for_each(|passage| passage.origin = Origin::Agent);
             }
             move_introductions(&mut found, source.features(), is_newest);
+            if let Some(end) = self.material.announcements.end_before(source).filter(|_| !is_newest) {
+                found = found.into_iter().filter_map(|passage| said_before(passage, source, end)).collect();
+            }
             // The newest list of tasks stands in its own section, and older ones are out of date.
             if message.calls().iter().any(is_about_tasks) {
                 found.retain(|passage| passage.origin != Origin::Work);
@@ -490,6 +497,19 @@ fn repeats(passage: &Passage, features: &Features, called: &HashSet<u64, TermHas
         }
     }
     n_called >= LEAST_REPEATED && n_called >= n_new * REPEATED_TO_NEW
+}
+
+/// Returns as much of a passage of what the agent says as stands before `end`; `None` if that says hardly
+/// anything.
+fn said_before(mut passage: Passage, source: &ContextMessage, end: u32) -> Option<Passage> {
+    if passage.origin != Origin::Agent || passage.end <= end {
+        return Some(passage);
+    }
+    let features = source.features();
+    let before = passage.lines(features).iter().take_while(|line| line.start < end);
+    let n_terms = before.clone().flat_map(|line| features.places_before(line, end)).count();
+    (passage.end, passage.lines_to) = (end, passage.lines_from + before.count() as u32);
+    (n_terms >= LEAST_SAID).then_some(passage)
 }
 
 /// Checks whether a passage is all that the person says in a message, or an entry of one line.

@@ -1,5 +1,6 @@
 //! Combines earlier messages into one bounded record without a model.
 
+mod announcements;
 mod contents;
 mod excerpt;
 mod filling;
@@ -24,6 +25,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::announcements::Announcements;
 use self::filling::{Folding, is_summary};
 use self::frames::Frames;
 use self::outdated::Changes;
@@ -89,12 +91,14 @@ impl CompactionStrategy for Extraction {
         }
         let sources = originals(&context, services);
         let frames = Frames::of(&context, &sources, &question);
+        let announcements = Announcements::of(&sources);
         let changes = Changes::of(&context, &sources);
         let material = Material {
             context: &context,
             sources: &sources,
             question: &question,
             frames: &frames,
+            announcements: &announcements,
             changes: &changes,
             is_talk,
         };
@@ -152,6 +156,7 @@ struct Material<'a> {
     sources: &'a [ContextMessage],
     question: &'a Question,
     frames: &'a Frames,
+    announcements: &'a Announcements,
     changes: &'a Changes<'a>,
     /// True if hardly any tool is used.
     is_talk: bool,
@@ -513,15 +518,18 @@ impl Plan {
                 leaves[group.range()].fill(true);
             }
         }
+        let mut calls_stay: Vec<bool> = leaves.iter().map(|leaves| !leaves).collect();
         let mut left = Vec::new();
         for cut in &cuts {
             if let Edit::Shorten { position, with } = cut {
                 leaves[*position] = true;
+                calls_stay[*position] = with.message().calls() == sources[*position].message().calls();
                 left.push((*position, text_of(with.message())));
             }
         }
         let request_below = self.request_below(&runs, at, context);
-        let folding = Folding { material, leaves: &leaves, left: &left, request_below };
+        let folding =
+            Folding { material, leaves: &leaves, left: &left, calls_stay: &calls_stay, request_below };
         // The messages that stay are counted exactly. The record may fill the rest of the target, as long as
         // it is smaller than what it replaces; no larger, if there are only too many messages or turns.
         let (before, without) = (context.size().tokens, edited(None).size().tokens);
@@ -1264,6 +1272,32 @@ mod tests {
         for gone in ["read_line", "check(was", "The file now has"] {
             assert!(!record.contains(gone), "{gone}: {record}");
         }
+    }
+
+    #[test]
+    fn what_only_announces_a_call_takes_no_room() {
+        let mut conversation = Conversation::new();
+        let mut append = |message: Message| {
+            conversation.append(ContextMessage::count(message, &Characters));
+        };
+        append(Message::user("Find out why the doors of the harbour do not open."));
+        for (n, door) in ["north", "south", "east", "west"].into_iter().enumerate() {
+            let arguments = serde_json::json!({"path": format!("doors/{door}.txt")}).to_string();
+            let call = ToolCall { id: "c".into(), name: ToolName::new("read").unwrap(), arguments };
+            let found = format!("The lock number {n} of that door turns the wrong way round.");
+            let said = format!("{found} Now I look at the next door of them.");
+            append(Message::calling(vec![call.clone()]).with_content(said));
+            let lines: Vec<String> = (0..20).map(|line| format!("hinge {line} of {door}: fast")).collect();
+            append(Message::tool(ToolResult::answer(&call, lines.join("\n"))));
+        }
+        for n in 0..4 {
+            append(Message::assistant(format!("Step {n} is done. {}", "And more of it. ".repeat(30))));
+        }
+        append(Message::user("Go on."));
+        let _ = fit_again(EXTRACT, 3_600, &mut conversation, &Script::new(Vec::new()));
+        let record = records(&conversation).join("\n");
+        assert!(record.contains("of that door turns the wrong way round.\n"), "{record}");
+        assert!(!record.contains("Now I look"), "{record}");
     }
 
     #[test]

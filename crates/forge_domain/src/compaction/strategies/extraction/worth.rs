@@ -389,8 +389,8 @@ impl<'a> Worth<'a> {
             let mut asked_by = 0;
             candidates.n_lines += passage.n_lines();
             for (line, nth) in passage.lines(features).iter().zip(passage.lines_from..) {
-                for place in features.places(line) {
-                    let number = numbers[*place as usize];
+                for place in features.places_before(line, passage.end) {
+                    let number = numbers[place as usize];
                     let is_first = std::mem::replace(&mut last_in[number as usize], stamp) != stamp;
                     if is_first {
                         candidates.terms.push(number);

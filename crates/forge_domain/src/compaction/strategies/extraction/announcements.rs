@@ -1,0 +1,189 @@
+//! The sentences in which the agent only announces the call that it makes next.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::compaction::features::{ByTerm, Features, SENTENCE_ENDS, hash, is_line_break};
+use crate::conversation::is_word_by_itself;
+use crate::{ContextMessage, Role};
+
+/// An agent announces with such an opening if so many of its announcements have it, and so many times as many
+/// as other sentences.
+const LEAST_OPENED: usize = 3;
+const TO_OTHERS: usize = 2;
+/// The characters of an opening in a script that writes words without blanks.
+const OPENING_CHARS: usize = 2;
+
+/// The openings by which an agent announces calls. They are learned from where its sentences stand, so that
+/// they are those of its language and manner.
+#[derive(Default)]
+pub(super) struct Announcements {
+    /// How often a sentence with the opening stands last before a call, and how often elsewhere.
+    openings: ByTerm<[usize; 2]>,
+}
+
+impl Announcements {
+    pub(super) fn of(sources: &[ContextMessage]) -> Self {
+        let mut openings: ByTerm<[usize; 2]> = HashMap::default();
+        for source in sources {
+            let message = source.message();
+            if message.role() != Role::Assistant || message.is_compacted {
+                continue;
+            }
+            let mut before = sentences(said(source.features())).rev().peekable();
+            let last = before.next_if(|_| !message.calls().is_empty());
+            let opened = last.map(|last| (last, 0)).into_iter().chain(before.map(|other| (other, 1)));
+            for (sentence, place) in opened {
+                if let Some(opening) = opening(&source.features().text[sentence]) {
+                    openings.entry(opening).or_default()[place] += 1;
+                }
+            }
+        }
+        Self { openings }
+    }
+
+    /// Returns the end of what the agent says in a message beside the announcement of its calls; `None` if it
+    /// announces nothing.
+    pub(super) fn end_before(&self, source: &ContextMessage) -> Option<u32> {
+        if source.message().calls().is_empty() {
+            return None;
+        }
+        let features = source.features();
+        let mut all: Vec<Range<usize>> = sentences(said(features)).collect();
+        let n_all = all.len();
+        while all.pop_if(|last| self.is_announcement(last, features)).is_some() {}
+        (all.len() < n_all).then(|| all.last().map_or(0, |last| last.end as u32))
+    }
+
+    /// Checks whether a sentence begins as announcements do, and names nothing that the calls do not.
+    fn is_announcement(&self, sentence: &Range<usize>, features: &Features) -> bool {
+        let opening = opening(&features.text[sentence.clone()]);
+        let counts = opening.and_then(|opening| self.openings.get(&opening));
+        counts.is_some_and(|[last, others]| *last >= LEAST_OPENED && *last >= others * TO_OTHERS)
+            && !names_of_its_own(sentence, features)
+    }
+}
+
+/// Checks whether a sentence has a name that no call beside it has.
+fn names_of_its_own(sentence: &Range<usize>, features: &Features) -> bool {
+    let text = &features.text[sentence.clone()];
+    let is_in = |start: u32, end: u32| (start as usize) < sentence.end && sentence.start < end as usize;
+    features.lines.iter().filter(|line| is_in(line.start, line.end)).any(|line| {
+        features.places(line).iter().enumerate().any(|(nth, place)| {
+            let term = features.terms[*place as usize];
+            term.kind().is_a_name_given() && !term.is_called() && text.contains(features.word(line, nth))
+        })
+    })
+}
+
+/// Returns what the agent says beside its calls.
+fn said(features: &Features) -> &str {
+    let calls = features.lines.iter().find(|line| line.is_call);
+    &features.text[..calls.map_or(features.text.len(), |call| call.start as usize)]
+}
+
+/// Returns the sentences of a text in order, without the blanks around them.
+fn sentences(text: &str) -> impl DoubleEndedIterator<Item = Range<usize>> {
+    let mut all = Vec::new();
+    let mut start = 0;
+    let mut end_at = |end: usize| {
+        let sentence = &text[start..end];
+        let from = start + sentence.len() - sentence.trim_start().len();
+        if !sentence.trim().is_empty() {
+            all.push(from..from + sentence.trim().len());
+        }
+        start = end;
+    };
+    for (at, c) in text.char_indices() {
+        let after = &text[at + c.len_utf8()..];
+        if is_line_break(c) || SENTENCE_ENDS.contains(&c) && (!c.is_ascii() || begins_another(after)) {
+            end_at(at + c.len_utf8());
+        }
+    }
+    end_at(text.len());
+    all.into_iter()
+}
+
+/// Checks whether what follows the end of a sentence is another one, and not the rest of it after a short
+/// form.
+fn begins_another(after: &str) -> bool {
+    after.starts_with(char::is_whitespace) && !after.trim_start().starts_with(char::is_lowercase)
+}
+
+/// Returns the first word of a sentence, as a hash.
+fn opening(sentence: &str) -> Option<u64> {
+    let sentence = sentence.trim_start_matches(|c: char| !c.is_alphanumeric());
+    let first = sentence.chars().next()?;
+    let opening: String = match is_word_by_itself(first) {
+        true => sentence.chars().take(OPENING_CHARS).collect(),
+        false => sentence.chars().take_while(|c| !c.is_whitespace()).flat_map(char::to_lowercase).collect(),
+    };
+    Some(hash(&opening))
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::compaction::fixture::Characters;
+    use crate::{Message, ToolCall, ToolName};
+
+    /// What an agent says before a call of `search` with an argument.
+    fn before_call(said: &str, sought: &str) -> ContextMessage {
+        let arguments = serde_json::json!({ "text": sought }).to_string();
+        let call = ToolCall { id: "call_1".into(), name: ToolName::new("search").unwrap(), arguments };
+        ContextMessage::count(Message::calling(vec![call]).with_content(said), &Characters)
+    }
+
+    #[test]
+    fn sentences_that_only_announce_a_call_are_known_by_where_they_stand() {
+        for (announcements, findings, expected) in [
+            (
+                ["Let me look at the door.", "Let me run it.", "It is shut. Let me see the window."],
+                ["The lock is in open_lock. It never turns.", "It is the hinge. The rest is fine."],
+                vec![Some(0), Some(0), Some(11), None, None],
+            ),
+            (
+                ["Ich sehe mir die Tür an.", "Ich prüfe das.", "Sie ist zu. Ich suche das Fenster."],
+                ["Das Schloss klemmt. Es dreht nie.", "Es liegt am Scharnier."],
+                vec![Some(0), Some(0), Some(11), None, None],
+            ),
+            (
+                ["让我看看这扇门。", "让我运行它。", "门是关着的。让我看看窗户。"],
+                ["锁从来不转。原因是弹簧。", "问题在铰链。"],
+                vec![Some(0), Some(0), Some(18), None, None],
+            ),
+            // Too few of one manner.
+            (
+                ["Let me look at the door.", "I run it.", "It is shut. Now the window."],
+                ["The lock is broken.", "It is the hinge."],
+                vec![None; 5],
+            ),
+        ] {
+            let said = announcements.iter().chain(&findings);
+            let sources: Vec<ContextMessage> = said.map(|said| before_call(said, "door")).collect();
+            let learned = Announcements::of(&sources);
+            let actual: Vec<Option<u32>> = sources.iter().map(|source| learned.end_before(source)).collect();
+            assert_eq!(actual, expected, "{announcements:?}");
+        }
+    }
+
+    #[test]
+    fn an_announcement_that_names_what_no_call_does_is_told() {
+        let said = ["Let me look.", "Let me see.", "Let me read `open_door`.", "Let me undo `turn_key`."];
+        let sources = said.map(|said| before_call(said, "open_door"));
+        let learned = Announcements::of(&sources);
+        assert_eq!(
+            sources.each_ref().map(|source| learned.end_before(source)),
+            [Some(0), Some(0), Some(0), None]
+        );
+    }
+
+    #[test]
+    fn a_short_form_ends_no_sentence() {
+        let text = "It is e.g. the hinge of v1.2. Fine!\nDone. ";
+        let actual: Vec<&str> = sentences(text).map(|sentence| &text[sentence]).collect();
+        assert_eq!(actual, ["It is e.g. the hinge of v1.2.", "Fine!", "Done."]);
+    }
+}
