@@ -252,8 +252,8 @@ fn call(passage: &Passage, source: &ContextMessage, folder: &Folder) -> String {
 /// Checks whether a text begins with the words of a subject, of which the last may be shortened.
 fn begins_with(text: &str, subject: &str) -> bool {
     let mut words = text.split_whitespace();
-    let mut is_next = |word: &str| words.next().is_some_and(|next| next.starts_with(word));
-    !subject.trim().is_empty() && subject.split_whitespace().all(|word| is_next(word))
+    let is_next = |word: &str| words.next().is_some_and(|next| next.starts_with(word));
+    !subject.trim().is_empty() && subject.split_whitespace().all(is_next)
 }
 
 /// Returns the first and the last number of lines that all have one in front, and the lines without them;
