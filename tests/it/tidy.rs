@@ -25,7 +25,8 @@ const EDGES: [(&str, &str); 10] = [
 /// All that the domain may depend on: plain data, async without a runtime, `regex` for `compact.pin` (a pattern is compiled
 /// when it is read, so that one that does not compile cannot exist, and matches in linear time), and `schemars`: the schema of
 /// what YAML says is derived where YAML is read into types, or it would be a second copy of them. `imagesize` reads the size of an image from its bytes, and has no dependencies.
-const DOMAIN_DEPENDENCIES: [&str; 15] = [
+const DOMAIN_DEPENDENCIES: [&str; 16] = [
+    "anstream",
     "async-trait",
     "base64",
     "derive_setters",

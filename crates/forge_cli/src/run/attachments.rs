@@ -40,8 +40,7 @@ fn attach_from(task: &str, folder: &Path, home: Option<&Path>) -> Attached {
         if seen.contains(&name) || is_image(&name) {
             continue;
         }
-        let by_name = secret_by_name(&name).filter(|_| path.is_file());
-        let text = match by_name {
+        let text = match secret_at(&name, &path) {
             Some(kind) => Err(format!("it is {kind}; let the agent read it, which asks you first")),
             None => text_of(&path, room.min(MOST_OF_ONE)),
         };
@@ -59,6 +58,16 @@ fn attach_from(task: &str, folder: &Path, home: Option<&Path>) -> Attached {
         seen.push(name);
     }
     attached
+}
+
+/// Returns the kind of secrets that the file at `path` holds, by its `name` or by that of the file that it leads
+/// to: a folder of somebody else's may have links of any name.
+fn secret_at(name: &str, path: &Path) -> Option<&'static str> {
+    if !path.is_file() {
+        return None;
+    }
+    let leads_to = || secret_by_name(&fs::canonicalize(path).ok()?.to_string_lossy());
+    secret_by_name(name).or_else(leads_to)
 }
 
 /// Returns the path that a word names, and the word without the punctuation after it; `None` if there is no
@@ -173,6 +182,16 @@ mod tests {
             let Attached { added, notes } = attach(task);
             assert_eq!(added, "");
             assert!(notes[0].starts_with(note), "{notes:?}");
+        }
+        #[cfg(unix)]
+        for (link, target) in [("readme.md", ".env"), ("folder", ".")] {
+            std::os::unix::fs::symlink(target, folder.path().join(link)).unwrap();
+        }
+        #[cfg(unix)]
+        for named in ["readme.md", "folder/readme.md", "folder/.env"] {
+            let Attached { added, notes } = attach(&format!("@{named}"));
+            assert_eq!(added, "", "{named}");
+            assert!(notes[0].contains("it is an environment file"), "{notes:?}");
         }
         let long = attach("@long");
         assert!(

@@ -1,7 +1,8 @@
-//! The JSON or the tags that some harnesses put around the output of a tool.
+//! What is around the output of a tool: the JSON or the tags of a harness, its notes, and a terminal's colours.
 
 use std::borrow::Cow;
 
+use anstream::adapter::strip_str;
 use serde_json::Value;
 
 /// The names under which harnesses put the output of a tool, and how its call went.
@@ -12,18 +13,32 @@ const COURSES: &[&str] =
 /// The marks before and after a text that a tag holds as it is.
 const TEXT: [&str; 2] = ["<![CDATA[", "]]>"];
 
-/// Returns the text in a JSON envelope; the envelope's other values follow it, a line each. JSON counts as an
-/// envelope if a text of several lines makes up most of it, or if one of its fields is named as the output.
-/// Of tags around marked texts, the texts are left. Anything else is returned unchanged.
+/// The character that begins a sequence for a terminal.
+const ESCAPE: char = '\x1b';
+
+/// Returns the text in an envelope, without colours and other sequences for a terminal.
 pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
+    let text = inside(text);
+    if text.contains(ESCAPE) { Cow::Owned(strip_str(&text).to_string()) } else { text }
+}
+
+/// Returns the text in a JSON envelope; the envelope's other values follow it, a line each. JSON counts as an
+/// envelope if it is a list of texts, if a text of several lines makes up most of it, or if one of its fields
+/// is named as the output. Of tags around marked texts, the texts are left. Anything else is returned
+/// unchanged.
+fn inside(text: Cow<'_, str>) -> Cow<'_, str> {
     if text.trim_start().starts_with('<') && text.contains(TEXT[0]) {
         return in_tags(&text).map_or(text, Cow::Owned);
     }
-    let names_output = || OUTPUTS.iter().any(|name| text.contains(&format!("\"{name}\"")));
+    let names = |name: &str| text.contains(&format!("\"{name}\""));
+    let names_output = || OUTPUTS.iter().any(|name| names(name)) || names(TEXT_KEY) && names("type");
     if !text.trim_start().starts_with(['{', '[']) || !text.contains("\\n") && !names_output() {
         return text;
     }
     let Ok(value) = serde_json::from_str::<Value>(&text) else { return text };
+    if let Some(said) = said_in_blocks(&value) {
+        return Cow::Owned(said);
+    }
     let has_output = OUTPUTS.iter().any(|name| value.get(name).is_some_and(Value::is_string));
     let mut inside = Inside { has_output, ..Inside::default() };
     inside.take("", &value);
@@ -32,6 +47,52 @@ pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
     }
     Cow::Owned(inside.blocks + &inside.rest)
 }
+
+/// The key of a block's text.
+const TEXT_KEY: &str = "text";
+
+/// Returns what a list of texts says, as servers of tools answer: alone, or as the content of an answer.
+fn said_in_blocks(value: &Value) -> Option<String> {
+    let blocks = value.as_array().or_else(|| value.get("content")?.as_array())?;
+    let said: Vec<&str> = blocks.iter().map(said_in_block).collect::<Option<_>>()?;
+    (!said.is_empty()).then(|| said.join("\n"))
+}
+
+/// Returns the text of a block that is nothing else.
+fn said_in_block(block: &Value) -> Option<&str> {
+    let fields = block.as_object()?;
+    let is_plain =
+        fields.keys().all(|key| ["type", TEXT_KEY, "annotations", "_meta"].contains(&key.as_str()));
+    let text = fields.get(TEXT_KEY)?.as_str()?;
+    (is_plain && fields.get("type")? == TEXT_KEY).then_some(text)
+}
+
+/// Returns a text without the notes that a harness adds to the end of a result, each in tags of its own. A
+/// document in tags has none.
+pub(crate) fn without_notes(text: &str) -> &str {
+    let mut left = text.trim_end();
+    while let Some(before) = before_note(left) {
+        left = before.trim_end();
+    }
+    if left.len() < text.trim_end().len() { left } else { text }
+}
+
+/// Returns what stands before the block in tags with which a text ends; `None` if it ends with none. Programs
+/// write tags without such marks in their names.
+fn before_note(text: &str) -> Option<&str> {
+    let (_, tag) = text.strip_suffix('>')?.rsplit_once("</")?;
+    let is_of_name = |c: char| c.is_ascii_lowercase() || matches!(c, '-' | '_');
+    if !tag.contains(['-', '_']) || !tag.chars().all(is_of_name) || text.trim_start().starts_with('<') {
+        return None;
+    }
+    let (before, note) = text.rsplit_once(&format!("\n<{tag}>"))?;
+    // What a note of a command tells, such as its status, is a line of its own.
+    let is_prose = note.split_whitespace().nth(LEAST_OF_NOTE).is_some();
+    is_prose.then_some(before)
+}
+
+/// A note has more words.
+const LEAST_OF_NOTE: usize = 3;
 
 /// Returns the marked texts in tags; `None` if anything but tags is around them.
 fn in_tags(text: &str) -> Option<String> {
@@ -92,6 +153,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn notes_at_the_end_of_a_result_are_none_of_it() {
+        let note = "<system-reminder>\nThe list of tasks was not used for a while.\n</system-reminder>";
+        for (text, expected) in [
+            (format!("12 passed\n\n{note}\n{note}\n"), "12 passed"),
+            (format!("12 passed {note}"), &format!("12 passed {note}")),
+            (note.to_owned(), note),
+            ("one\n<exit_code>1</exit_code>\n".to_owned(), "one\n<exit_code>1</exit_code>\n"),
+            (format!("<?xml version=\"1\"?>\n{note}"), &format!("<?xml version=\"1\"?>\n{note}")),
+            ("plain\n".to_owned(), "plain\n"),
+        ] {
+            assert_eq!(without_notes(&text), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn the_text_in_an_envelope_is_read_and_data_stays_data() {
         for (text, expected) in [
             (
@@ -118,6 +194,11 @@ mod tests {
             ("<file><![CDATA[cut off", "cut off\n"),
             ("<p>See <![CDATA[a]]> here</p>", "<p>See <![CDATA[a]]> here</p>"),
             ("plain\ntext", "plain\ntext"),
+            (r#"{"content":[{"type":"text","text":"No rights."}],"isError":true}"#, "No rights."),
+            (r#"[{"type":"text","text":"one"},{"type":"text","text":"two"}]"#, "one\ntwo"),
+            (r#"[{"type":"text","text":"one","size":3}]"#, r#"[{"type":"text","text":"one","size":3}]"#),
+            ("\x1b[31m1 failed\x1b[0m,\t\x1b[1m2 passed\x1b[0m\r\n", "1 failed,\t2 passed\r\n"),
+            (r#"{"output":"\u001b[32mok\u001b[0m"}"#, "ok\n"),
         ] {
             assert_eq!(unwrapped(Cow::Borrowed(text)), expected, "{text}");
         }

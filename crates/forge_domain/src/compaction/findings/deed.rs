@@ -222,7 +222,9 @@ impl Deed {
         } else {
             result.failure_of_call()
         };
-        failure.filter(|failure| self.command_line.hides_status || !failure.is_denied)
+        // A file that was read may have such a field, too.
+        let is_own = |failure: &&Failure| self.reads.is_none() || !failure.is_of_data;
+        failure.filter(|failure| self.command_line.hides_status || !failure.is_denied).filter(is_own)
     }
 
     /// Returns how the check ended whose result it is; `marks_failures` is true if the session marks results

@@ -3,8 +3,9 @@
 use std::sync::LazyLock;
 
 use super::MAX_CHARS;
+use super::answer::FailedAnswer;
 use super::pattern::{Pattern, any_of, matches};
-use crate::compaction::envelope::unwrapped;
+use crate::compaction::envelope::{unwrapped, without_notes};
 use crate::{Body, Message, ToolResult};
 
 /// A result that failed, or that reads so.
@@ -19,6 +20,8 @@ pub(crate) struct Failure {
     pub(crate) is_stated: bool,
     /// True if it reads so.
     pub(super) is_read: bool,
+    /// True if the result is an object in JSON, which tells of it in a field of its own.
+    pub(super) is_of_data: bool,
 }
 
 impl Failure {
@@ -72,11 +75,16 @@ impl Failure {
     fn read(result: &ToolResult, reads_failed: impl Fn(&[&str; 2]) -> bool) -> Option<Self> {
         let whole = result.content.text();
         let status = stated_status(&whole);
+        let answer = FailedAnswer::of(&whole);
         let text = unwrapped(whole);
-        let is_stated = result.is_error || status == Some(Status::Failed);
-        let is_read = reads_failed(&edges(&text));
+        let text = without_notes(&text);
+        let is_stated = result.is_error || status == Some(Status::Failed) || answer.is_some();
+        let is_read = reads_failed(&edges(text));
         (is_stated || is_read).then(|| Self {
-            line: error_line(&text),
+            is_of_data: answer.is_some() && !result.is_error,
+            line: answer
+                .and_then(|answer| answer.why.as_deref().and_then(shown))
+                .or_else(|| error_line(text)),
             is_denied: !is_stated && status == Some(Status::Passed),
             is_stated,
             is_read,
@@ -112,7 +120,7 @@ fn counts_failures(text: &str) -> bool {
 /// Checks whether a result tells of tests that failed.
 pub(super) fn names_failed_test(result: &ToolResult) -> bool {
     let text = unwrapped(result.content.text());
-    edges(&text).iter().any(|edge| matches(&FAILED_TEST, edge))
+    edges(without_notes(&text)).iter().any(|edge| matches(&FAILED_TEST, edge))
 }
 
 /// Returns the text after the last count of passed tests or checks; `None` if nothing is counted so.
@@ -372,6 +380,11 @@ fn is_ruler(text: &str) -> bool {
 
 /// Fewer characters name no error.
 const LEAST_CHARS: usize = 8;
+
+/// Returns the first line of what says why something failed.
+fn shown(why: &str) -> Option<String> {
+    Some(first_line(why).chars().take(MAX_CHARS).collect()).filter(|line: &String| !line.is_empty())
+}
 
 /// Returns the first line of a failed result that names the error.
 fn error_line(text: &str) -> Option<String> {

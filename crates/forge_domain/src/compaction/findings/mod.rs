@@ -1,5 +1,6 @@
 //! The findings in a message for a record, computed once, when they are first needed.
 
+mod answer;
 mod check;
 mod command_line;
 mod deed;

@@ -272,9 +272,11 @@ fn label_in_brackets(line: &str) -> Option<&str> {
 /// Checks whether a line stands in brackets, from end to end.
 fn is_in_brackets(line: &str) -> bool {
     let line = line.trim();
-    [('(', ')'), ('[', ']'), ('<', '>')]
-        .iter()
-        .any(|(open, close)| line.starts_with(*open) && line.ends_with(*close))
+    // In quotes or braces, it is data.
+    !line.contains(['"', '{'])
+        && [('(', ')'), ('[', ']'), ('<', '>')]
+            .iter()
+            .any(|(open, close)| line.starts_with(*open) && line.ends_with(*close))
 }
 
 /// Returns a hash of a line that is the same whatever its numbers and codes are.

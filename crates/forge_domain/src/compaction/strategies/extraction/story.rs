@@ -8,6 +8,7 @@ use super::record::Entry;
 use super::tasks::is_about_tasks;
 use super::worth::Worth;
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
+use crate::compaction::envelope::without_notes;
 use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::{Deed, Failure, is_marked_failed, only_says_success, tells_outcome};
 use crate::compaction::names::{call_lines, is_outermost, names_written};
@@ -186,7 +187,9 @@ impl Done {
         let result = &material.sources[position];
         let content = material.frames.content(position);
         let is_one_line = content.len() == 1;
+        let output = without_notes(&result.features().text).len();
         let lines = result.features().lines[content].iter().rev();
+        let lines = lines.filter(|piece| (piece.start as usize) < output);
         let mut lines = lines.map(|piece| whole_line(result.features(), piece));
         // An empty field and a bare success are no outcome.
         let tells = |line: &&str| {
@@ -271,7 +274,7 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
         None if asked.deed.changes_files() => DONE.to_owned(),
         // The last line of a page, or of an answer of many lines, does not tell how the call ended.
         None if !asked.deed.runs && result.features().n_text_lines > LONG_ANSWER => n_lines(),
-        None if last.is_none() && is_short(result) => DONE.to_owned(),
+        None if last.is_none() && is_short(result) => number_in(result).unwrap_or_else(|| DONE.to_owned()),
         None if last.is_none() => "no output".to_owned(),
         None => last
             .filter(|last| last.is_all || last.line.split_whitespace().count() > 1)
@@ -291,6 +294,12 @@ fn is_cut_json(line: &str) -> bool {
 fn is_short(result: &ContextMessage) -> bool {
     let features = result.features();
     features.lines.is_empty() && features.text.contains(char::is_alphanumeric)
+}
+
+/// Returns the number that a result is.
+fn number_in(result: &ContextMessage) -> Option<String> {
+    let text = result.features().text.trim();
+    text.contains(|c: char| c.is_ascii_digit()).then(|| text.to_owned())
 }
 
 /// Returns what the person said to a call in one line; `None` if that is nothing.
