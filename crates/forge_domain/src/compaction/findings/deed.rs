@@ -241,7 +241,7 @@ impl Deed {
             Evidence::Status => !self.command_line.hides_status,
             Evidence::Empty => !self.command_line.missing.some,
             Evidence::None => marks_failures && !self.command_line.hides_status,
-            Evidence::Unfinished => false,
+            Evidence::Unfinished | Evidence::NothingRan => false,
         };
         if is_shown { Outcome::Passed } else { Outcome::Unclear }
     }

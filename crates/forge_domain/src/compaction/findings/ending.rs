@@ -23,6 +23,8 @@ pub(super) enum Evidence {
     Empty,
     /// It says that the command did not end, or not by itself.
     Unfinished,
+    /// It says that no test ran.
+    NothingRan,
     /// It says none of these.
     None,
 }
@@ -38,6 +40,9 @@ impl Evidence {
         let edges = edges(text);
         if unfinished.is_some_and(|unfinished| unfinished.goes_on) {
             return Self::Unfinished;
+        }
+        if ran_nothing(&edges) {
+            return Self::NothingRan;
         }
         if let Some(rest) = after_last_count(&edges) {
             let is_stopped = status.is_none() && rest.iter().any(|rest| Unfinished::of(rest).is_some());
@@ -105,6 +110,12 @@ fn may_say_so(line: &str) -> bool {
 /// A note of a harness about a command takes a line of so many bytes at most.
 const NOTE_BYTES: usize = 1_000;
 
+/// Checks whether a result says that no test ran, and of none that one did.
+fn ran_nothing(edges: &[&str; 2]) -> bool {
+    let any = |pattern: &Pattern| edges.iter().any(|edge| matches(pattern, edge));
+    any(&NO_TESTS) && !any(&SOME_TESTS)
+}
+
 /// Checks whether a line says no more than that a command ended well.
 pub(crate) fn only_says_success(line: &str) -> bool {
     line.len() <= STATUS_BYTES && stated_status(line) == Some(Status::Passed)
@@ -155,6 +166,22 @@ static BROKEN_OFF: Pattern = LazyLock::new(|| {
     ];
     any_of("(?i)", &forms)
 });
+/// The forms by which runners say that no test ran, and that one did.
+static NO_TESTS: Pattern = LazyLock::new(|| {
+    let forms = [
+        r"\bno tests? (?:to run|ran|found|were (?:run|found|executed)|collected|executed)\b",
+        r"\bcollected 0 items\b|\b0 passed\b|\bran 0 tests\b",
+    ];
+    any_of("(?i)", &forms)
+});
+static SOME_TESTS: Pattern = LazyLock::new(|| {
+    let forms = [
+        r"\b[1-9]\d* (?:\w+ )?(?:passed|passing|tests?|pass)\b",
+        r"^ok\s+\S+\s+(?:[\d.]+s|\(cached\))[ \t\r]*$",
+    ];
+    any_of("(?im)", &forms)
+});
+
 static RUNNING_ID: Pattern =
     LazyLock::new(|| any_of("", &[r"(?:\b[iI][dD]|[a-z]Id|_id)\b\W{0,4}([\w-]*\d[\w-]*)"]));
 
@@ -172,7 +199,8 @@ mod tests {
 
     #[test]
     fn every_pattern_is_one() {
-        let patterns = [&GOOD_WORDS, &DENIALS, &GOES_ON, &BROKEN_OFF, &RUNNING_ID, &NOTHING];
+        let patterns =
+            [&GOOD_WORDS, &DENIALS, &GOES_ON, &BROKEN_OFF, &RUNNING_ID, &NOTHING, &NO_TESTS, &SOME_TESTS];
         assert!(patterns.into_iter().all(|pattern| pattern.is_some()));
     }
 }

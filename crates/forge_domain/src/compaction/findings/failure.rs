@@ -6,7 +6,7 @@ use super::MAX_CHARS;
 use super::answer::FailedAnswer;
 use super::pattern::{Pattern, any_of, matches};
 use crate::compaction::envelope::{unwrapped, without_notes};
-use crate::{Body, Message, ToolResult};
+use crate::{Body, Message, ToolResult, user_words};
 
 /// A result that failed, or that reads so.
 #[derive(Debug, PartialEq, Eq)]
@@ -97,9 +97,22 @@ pub(crate) fn is_marked_failed(message: &Message) -> bool {
     matches!(&message.body, Body::Tool(result) if result.is_error)
 }
 
-/// Checks whether the last line of a result says that it was a success, whatever was said before.
+/// Checks whether a message is the result of a call that was refused: by the person's words, or by a sentence
+/// that is all of it.
+pub(crate) fn is_refused(message: &Message) -> bool {
+    let Body::Tool(result) = &message.body else { return false };
+    let text = result.content.text();
+    let text = text.trim();
+    let is_sentence = text.len() <= SENTENCE_BYTES && !text.contains('\n');
+    user_words(message).is_some()
+        || is_of_the_person(first_line(text))
+        || is_sentence && matches(&REFUSED, text) && !matches(&SUCCESSES, text)
+}
+
+/// Checks whether the last line of a result says that it was a success: an attempt before it may have failed.
 fn ends_well(edges: &[&str; 2]) -> bool {
-    end_of(edges).trim_end().lines().next_back().is_some_and(|last| last.trim_start().starts_with("Success"))
+    let last = end_of(edges).trim_end().lines().next_back().unwrap_or_default();
+    matches(&ENDS_WELL, last) && !matches(&REFUSALS, last) && !matches(&SIGNS, last)
 }
 
 /// Checks whether a line counts what went well or badly.
@@ -205,7 +218,12 @@ static UNSUCCESSFUL: Pattern = LazyLock::new(|| {
 /// Texts of which at least one is in every text that names a failure: most results have none, which one quick
 /// search shows.
 static SIGNS: Pattern = LazyLock::new(|| {
-    any_of("", &["FAIL|rror|ERR|xception:|Traceback|fatal:|panic:|not ok |<tool_use_error>| failed| failing"])
+    any_of(
+        "",
+        &[
+            "FAIL|rror|ERR|xception|Traceback|fatal:|panic|not ok |<tool_use_error>| failed| failing|E[A-Z]{3,}: ",
+        ],
+    )
 });
 
 /// The forms of lines by which runners, compilers and interpreters name a failure.
@@ -215,10 +233,23 @@ static FAILURES: Pattern = LazyLock::new(|| {
         r"(?:^|[:=] ?)FAIL(?:ED|URES?)?\b",
         r"(?:^|[:)] ?)error(?: [A-Z]{1,6}\d+|\[\w+\])?:",
         r"^(?:Uncaught )?(?:[A-Z]\w*)?(?:Error|Exception): ",
+        r"^(?:Exception in thread |Unhandled exception|(?:PHP )?(?:Fatal|Parse) error:|\*\* \(\w+Error\)|│ +Error: )",
+        r"^(?:\w+\.)+[A-Z]\w*(?:Error|Exception)\b|^\S+:\d+:in .{0,120}(?:Error|Exception)\)",
+        r"\bpanicked at |:\d+: (?:ERROR|FATAL|PANIC):|\bBUILD FAIL(?:ED|URE)\b|^[ \t]+error: \w+ \w+",
+        r"^E[A-Z]{3,}: \w",
         r"<tool_use_error>",
         r"\b[1-9]\d* (?:failed|failing)\b",
     ];
     any_of("(?m)", &forms)
+});
+
+/// The last line of what went well.
+static ENDS_WELL: Pattern = LazyLock::new(|| {
+    let forms = [
+        r"^\W{0,3}(?:success\w*|completed|deployed|published|released|uploaded|installed|saved|wrote|created|updated)\b",
+        r"^\W{0,3}(?:done|finished|ok)\W*$|\bsuccessfully\b|\b(?:is|are) (?:now )?(?:ready|up|healthy)\b",
+    ];
+    any_of("(?i)", &forms)
 });
 
 /// A text that begins like this is nothing but an error.
@@ -231,7 +262,7 @@ static BAD_COUNTS: Pattern = LazyLock::new(|| {
         r"\b[1-9]\d* (?:\w+ )?(?:failed|failing|failures?|errors?)\b",
         r"\b(?:failures?|errors?|failed)[:=][ \t]*[1-9]",
         // A line for each count.
-        r"^\S{0,3}[ \t]*fail(?:ed|ures?)?:?[ \t]+[1-9]",
+        r"^\S{0,3}[ \t]*fail(?:ed|ures?)?:?[ \t]+[1-9]|^[ \t]*[1-9]\d* fail\r?$",
     ];
     any_of("(?im)", &forms)
 });
@@ -239,7 +270,7 @@ pub(super) static GOOD_COUNTS: Pattern = LazyLock::new(|| {
     any_of(
         "(?im)",
         &[
-            r"\b0 (?:failed|failing|failures?|errors?|issues|problems)\b|\b[1-9]\d* (?:passed|passing)\b|^\S{0,3}[ \t]*fail(?:ed|ures?)?:?[ \t]+0\b",
+            r"\b0 (?:tests? )?(?:failed|failing|failures?|errors?|issues|problems)\b|\b[1-9]\d* (?:passed|passing)\b|^\S{0,3}[ \t]*fail(?:ed|ures?)?:?[ \t]+0\b|^[ \t]*0 fail\r?$",
         ],
     )
 });
@@ -289,6 +320,15 @@ static REFUSALS: Pattern = LazyLock::new(|| {
         r"syntax errors?|(?:multiple|several|more than one) (?:matches|occurrences)",
     ];
     any_of("(?i)", &[&format!(r"\b(?:{})\b", forms.join("|"))])
+});
+/// Words for what a person or a rule did not allow.
+static REFUSED: Pattern = LazyLock::new(|| {
+    any_of(
+        "(?i)",
+        &[
+            r"\b(?:rejected|refused|denied|declined|cancell?ed|(?:did|does|was|is)(?: not|n't) allow(?:ed)?)\b",
+        ],
+    )
 });
 static SUCCESSES: Pattern = LazyLock::new(|| {
     let forms = [
@@ -400,6 +440,9 @@ fn error_line(text: &str) -> Option<String> {
         "undefined reference",
         "undefined:",
         "parse error",
+        "panicked at ",
+        "Error)",
+        "BUILD FAIL",
         "unknown command",
         "unknown option",
         "unknown flag",
@@ -438,8 +481,13 @@ fn error_line(text: &str) -> Option<String> {
         .or_else(|| count(text))
         .or_else(breaks)
         .or_else(first)
-        .or_else(fails)?;
-    Some(line).filter(says_something).map(|line| line.trim().chars().take(MAX_CHARS).collect())
+        .or_else(fails)
+        .filter(says_something)?;
+    let line = line.trim_start_matches(['│', ' ', '\t']).trim_end();
+    // Rust says why in the line below the place.
+    let why = text.split_once(line).filter(|_| line.contains("panicked at ") && line.ends_with(':'));
+    let why = why.and_then(|(_, after)| after.lines().nth(1)).map(|why| format!(" {}", why.trim()));
+    Some(line.chars().chain(why.unwrap_or_default().chars()).take(MAX_CHARS).collect())
 }
 
 #[cfg(test)]
@@ -463,6 +511,8 @@ mod tests {
             &STOPS,
             &CONDITIONS,
             &REFUSALS,
+            &REFUSED,
+            &ENDS_WELL,
             &SUCCESSES,
             &NAMED,
             &PLACE,
@@ -490,6 +540,11 @@ mod tests {
                 Some("sbatch: error: no such account"),
             ),
             ("error: none\nall is well", None),
+            (
+                "thread 'main' panicked at src/a.rs:5:9:\nno rates\nnote: run with a backtrace",
+                Some("thread 'main' panicked at src/a.rs:5:9: no rates"),
+            ),
+            ("│ Error: no such region\n│\n", Some("Error: no such region")),
         ] {
             assert_eq!(error_line(text).as_deref(), expected, "{text}");
         }

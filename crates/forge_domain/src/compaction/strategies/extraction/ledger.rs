@@ -7,7 +7,7 @@ use super::passage::is_omission;
 use super::record::{OpenError, Record};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::findings::{
-    Check, Deed, Failure, FileState, Outcome, ShellChange, Touch, identity, is_marked_failed,
+    Check, Deed, Failure, FileState, Outcome, ShellChange, Touch, identity, is_marked_failed, is_refused,
 };
 use crate::compaction::short_text::SHORTEST;
 use crate::compaction::stub::is_stub;
@@ -101,7 +101,7 @@ impl<'a> Ledger<'a> {
 
     fn take(&mut self, deed: &'a Deed, result: &'a ContextMessage, marks_failures: bool) {
         self.n_exchanges += 1;
-        if deed.failure(result).is_none() {
+        if deed.failure(result).is_none() && !is_refused(result.message()) {
             // Of a path that was shortened, no file is known.
             let is_whole = |path: &str| path.len() <= MAX_PATH && !path.lines().any(is_omission);
             for (path, touch) in deed.touches.iter().filter(|(path, _)| is_whole(path)) {
