@@ -1,7 +1,7 @@
 //! The tests, builds and checks that a command line runs.
 
 use super::MAX_CHARS;
-use super::command_line::{steps, without_folder, without_version};
+use super::command_line::{Step, Walk, without_folder, without_version};
 
 /// The tests, builds and checks of a command line, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -15,19 +15,22 @@ pub(crate) struct Checks {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Check {
     pub(crate) command: String,
+    /// The folder in which it runs, if its command line tells.
+    pub(crate) folder: Option<String>,
     /// True if it runs tests: what only builds or reads the code shows less.
     pub(crate) is_test: bool,
 }
 
 impl Checks {
-    /// Finds the checks of a command line without here-documents.
-    pub(super) fn of(command: &str) -> Self {
-        let mut each: Vec<Check> = steps(command).into_iter().filter_map(check_of).collect();
+    /// Finds the checks of the steps of a command line without here-documents.
+    pub(super) fn of(walk: &Walk<'_>) -> Self {
+        let mut each: Vec<Check> = walk.steps.iter().filter_map(check_of).collect();
         each.dedup();
         let together = (each.len() > 1).then(|| {
             let commands: Vec<&str> = each.iter().map(|check| check.command.as_str()).collect();
             Check {
                 command: commands.join(" && ").chars().take(MAX_CHARS).collect(),
+                folder: each.first().and_then(|check| check.folder.clone()),
                 is_test: each.iter().any(|check| check.is_test),
             }
         });
@@ -165,6 +168,10 @@ const CHECKS: &[&str] = &[
     "e2e",
     "validate",
     "ci",
+    "assemble",
+    "compile",
+    "package",
+    "verify",
     "nextest",
     "credo",
     "--test",
@@ -201,7 +208,7 @@ const CARRIERS: &[&str] =
 const MOST_WORDS: usize = 5;
 
 /// Returns the check that a step of a command line is.
-fn check_of(step: &str) -> Option<Check> {
+fn check_of(Step { command: step, folder }: &Step<'_>) -> Option<Check> {
     // Assignments, and what runs the command; only behind that may an option or a number come first.
     let is_before = |word: &&str| {
         word.contains('=')
@@ -229,7 +236,8 @@ fn check_of(step: &str) -> Option<Check> {
     let is_test = is_one_of(TESTS, runner) || told.iter().any(|word| is_one_of(TESTS, word));
     // The steps were split at the `&` of `2>&1`: the rest of it is no part of the command.
     let step = [" 2>", " 1>", ">"].iter().find_map(|end| step.strip_suffix(end)).unwrap_or(step).trim_end();
-    Some(Check { command: step.chars().take(MAX_CHARS).collect(), is_test })
+    let command = step.chars().take(MAX_CHARS).collect();
+    Some(Check { command, folder: folder.clone(), is_test })
 }
 
 /// Checks whether a word is one of `tasks`, alone or of a part: `test:unit`, `test-unit`.
@@ -286,14 +294,14 @@ mod tests {
             ("npm run ci", &[("npm run ci", false)]),
             ("pytest --version; cargo test --help; cargo test --no-run", &[]),
         ] {
-            let checks = Checks::of(command);
+            let checks = Checks::of(&Walk::of(command, None));
             let each = checks.passed().iter();
             let each: Vec<_> = each.map(|check| (check.command.as_str(), check.is_test)).collect();
             assert_eq!(each, expected, "{command}");
         }
-        let checks = Checks::of("npm test && npm run lint");
+        let checks = Checks::of(&Walk::of("npm test && npm run lint", None));
         for (names_test, expected) in [(false, "npm test && npm run lint"), (true, "npm test")] {
-            let failed = Check { command: expected.to_owned(), is_test: true };
+            let failed = Check { command: expected.to_owned(), folder: None, is_test: true };
             assert_eq!(checks.not_passed(|| names_test), [failed]);
         }
     }

@@ -5,12 +5,28 @@ use std::collections::VecDeque;
 
 /// Returns a command line without the contents and the marks of its here-documents.
 pub(super) fn without_documents(command: &str) -> Cow<'_, str> {
-    if !command.contains("<<") {
+    if !command.contains("<<") && !command.contains("@'") && !command.contains("@\"") {
         return command.into();
     }
     let mut kept = String::new();
     let mut ends: VecDeque<&str> = VecDeque::new();
+    // The end of a text of several lines in PowerShell, behind which the command goes on.
+    let mut text_end: Option<&str> = None;
     for line in command.split_inclusive('\n') {
+        if let Some(end) = text_end {
+            if let Some(rest) = line.strip_prefix(end) {
+                text_end = None;
+                kept.push_str(rest);
+            }
+            continue;
+        }
+        let begins = [("@'", "'@"), ("@\"", "\"@")];
+        let begun = begins.iter().find_map(|(begin, end)| Some((line.trim_end().strip_suffix(begin)?, *end)));
+        if let Some((before, end)) = begun.filter(|_| ends.is_empty()) {
+            kept.push_str(before);
+            text_end = Some(end);
+            continue;
+        }
         if let Some(end) = ends.front() {
             if line.trim() == *end {
                 ends.pop_front();
@@ -38,6 +54,110 @@ pub(super) fn without_documents(command: &str) -> Cow<'_, str> {
         kept.push_str(rest);
     }
     kept.into()
+}
+
+/// A step of a command line, and the folder in which it runs, if the line tells: relative to where the line
+/// runs, or absolute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Step<'a> {
+    pub(super) command: &'a str,
+    pub(super) folder: Option<String>,
+}
+
+/// The steps of a command line without its changes of folder, and the folder that it ends in.
+#[derive(Debug, Default)]
+pub(super) struct Walk<'a> {
+    pub(super) steps: Vec<Step<'a>>,
+    pub(super) end: Option<String>,
+}
+
+impl<'a> Walk<'a> {
+    /// Follows a command line without here-documents that begins in `folder`.
+    pub(super) fn of(command: &'a str, folder: Option<&str>) -> Self {
+        let mut walk = Self { steps: Vec::new(), end: folder.map(str::to_owned) };
+        // A change of folder in brackets ends with them.
+        let mut before: Vec<Option<String>> = Vec::new();
+        for step in steps(command).into_iter().filter(|step| !step.is_empty()) {
+            let inner = step.trim_start_matches(['(', ' ']);
+            let n_opened = step[..step.len() - inner.len()].matches('(').count();
+            before.extend(std::iter::repeat_n(walk.end.clone(), n_opened));
+            let command = if before.is_empty() { inner } else { inner.trim_end_matches([')', ' ']) };
+            match folder_entered(command) {
+                Some(Some(folder)) => walk.end = Some(join(walk.end.as_deref(), &folder)),
+                // Somewhere, by a variable.
+                Some(None) => walk.end = None,
+                None => walk.steps.push(Step { command, folder: walk.end.clone() }),
+            }
+            for _ in 0..inner[command.len()..].matches(')').count() {
+                walk.end = before.pop().unwrap_or_default();
+            }
+        }
+        walk
+    }
+}
+
+/// Returns the folder that a step enters; `None` if it enters none, and nothing in it if that is not known.
+fn folder_entered(step: &str) -> Option<Option<String>> {
+    let rest = ["cd ", "pushd ", "Set-Location "].iter().find_map(|enter| step.strip_prefix(enter));
+    let rest = rest.or_else(|| (step == "popd" || step == "cd").then_some(""))?;
+    let words = words_of(rest);
+    let folder = words.iter().find(|word| !matches!(word.as_str(), "--" | "/d" | "-Path"));
+    let is_plain =
+        |folder: &&String| !folder.starts_with(['$', '~', '-']) && !folder.contains(['$', '`', '*']);
+    Some(folder.filter(is_plain).cloned())
+}
+
+/// Returns the words of a step, without their quotes. Behind the letter of a drive or a name, a backslash is
+/// that of a path of Windows.
+pub(super) fn words_of(step: &str) -> Vec<String> {
+    if !is_of_windows(step) {
+        return shlex::split(step).unwrap_or_default();
+    }
+    let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+    for c in step.chars() {
+        match quote {
+            Some(open) if open == c => quote = None,
+            None if matches!(c, '"' | '\'') => quote = Some(c),
+            None if c.is_whitespace() => {
+                words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty()))
+            }
+            _ => word.push(c),
+        }
+    }
+    words.extend(Some(word).filter(|word| !word.is_empty()));
+    words
+}
+
+/// Checks whether a backslash stands between two parts of a path.
+fn is_of_windows(step: &str) -> bool {
+    let is_of_name = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | ':'));
+    step.match_indices('\\').any(|(at, slash)| {
+        is_of_name(step[..at].chars().next_back()) && is_of_name(step[at + slash.len()..].chars().next())
+    })
+}
+
+/// Returns the path of a name that is relative to a folder, or absolute, with the parts that mean no more
+/// than others do.
+pub(crate) fn join(folder: Option<&str>, name: &str) -> String {
+    let whole = match folder {
+        Some(folder) if !is_absolute(name) => format!("{folder}/{name}"),
+        _ => name.to_owned(),
+    };
+    let slashes = if is_of_windows(&whole) { whole.replace('\\', "/") } else { whole };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in slashes.split('/').filter(|part| !matches!(*part, "" | ".")) {
+        match parts.last() {
+            Some(last) if part == ".." && *last != ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    let root = if slashes.starts_with('/') { "/" } else { "" };
+    format!("{root}{}", parts.join("/"))
+}
+
+/// Checks whether a path begins at a root, a home or a drive.
+pub(crate) fn is_absolute(path: &str) -> bool {
+    path.starts_with(['/', '~']) || path.get(1..3).is_some_and(|drive| matches!(drive, ":\\" | ":/"))
 }
 
 /// Returns the steps of a command line without here-documents, split outside quotes.
@@ -77,4 +197,64 @@ pub(super) fn without_version(program: &str) -> &str {
 /// Returns one name for a file of the working folder.
 pub(super) fn without_dot(path: &str) -> &str {
     path.strip_prefix("./").unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn each_step_runs_in_the_folder_that_was_entered_last() {
+        for (command, folder, expected, end) in [
+            (
+                "cd /w/api && make; ls",
+                None,
+                vec![("make", Some("/w/api")), ("ls", Some("/w/api"))],
+                Some("/w/api"),
+            ),
+            (
+                "cd api; rm a; cd ../web && rm b",
+                Some("/w"),
+                vec![("rm a", Some("/w/api")), ("rm b", Some("/w/web"))],
+                Some("/w/web"),
+            ),
+            ("(cd api && make) && ls", None, vec![("make", Some("api")), ("ls", None)], None),
+            ("cd \"$X\" && make", Some("/w"), vec![("make", None)], None),
+            ("cd 'my notes'", None, vec![], Some("my notes")),
+            ("cd C:\\proj\\src", None, vec![], Some("C:/proj/src")),
+        ] {
+            let walk = Walk::of(command, folder);
+            let steps: Vec<_> =
+                walk.steps.iter().map(|step| (step.command, step.folder.as_deref())).collect();
+            assert_eq!((steps, walk.end.as_deref()), (expected, end), "{command}");
+        }
+    }
+
+    #[test]
+    fn a_text_of_several_lines_is_no_command() {
+        for (command, expected) in [
+            ("@'\nrm a\n'@ | Set-Content b.txt\nls", " | Set-Content b.txt\nls"),
+            ("cat <<E\nrm a\nE\nls", "cat \nls"),
+            ("ls @('a')", "ls @('a')"),
+        ] {
+            assert_eq!(without_documents(command), expected);
+        }
+    }
+
+    #[test]
+    fn a_path_has_one_form() {
+        for (folder, name, expected) in [
+            (None, "./a/../b.rs", "b.rs"),
+            (Some("/w/api"), "../web/b.rs", "/w/web/b.rs"),
+            (Some("/w"), "/a.rs", "/a.rs"),
+            (Some("api"), "../../b.rs", "../b.rs"),
+            (None, "C:\\proj\\a.cs", "C:/proj/a.cs"),
+            (Some("C:/proj"), "src\\a.cs", "C:/proj/src/a.cs"),
+            (Some("/w"), ".", "/w"),
+        ] {
+            assert_eq!(join(folder, name), expected, "{name}");
+        }
+    }
 }

@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::check::{Check, Checks};
 use super::command_line::{
-    outside_quotes, steps, without_documents, without_dot, without_folder, without_version,
+    Walk, outside_quotes, steps, without_documents, without_dot, without_folder, without_version,
 };
 use super::failure::{is_marked_failed, names_failed_test};
 use super::pattern::{Pattern, any_of, matches};
-use super::shell_change::{ShellChange, shell_changes};
+use super::shell_change::{ShellChange, ShellStep, sets, shell_changes};
 use super::{Evidence, Failure, Unfinished};
 use crate::compaction::arguments::{PATCH_START, PATHS, SOUGHT, SUBJECTS};
 use crate::compaction::features::{hash, is_line_break};
@@ -27,12 +27,16 @@ pub(crate) struct Deed {
     /// The effect on a file that only its result names.
     unnamed_change: Option<Touch>,
     /// The changes of files by its command.
-    pub(crate) shell_changes: Vec<ShellChange>,
+    pub(crate) shell_changes: Vec<ShellStep>,
     /// The tests, builds and checks that it runs, in order.
     pub(crate) checks: Checks,
-    /// The identities of a call, of each of its commands one: a success resolves the errors of others whose
-    /// last one is among them.
-    pub(crate) keys: Vec<String>,
+    /// The identities of a call, of each of its commands one, and the folder in which that runs: a success
+    /// resolves the errors of others whose last one is among them.
+    pub(crate) keys: Vec<(String, Option<String>)>,
+    /// The folder in which its command begins, and the one that it enters if it does nothing else, as far as
+    /// that is told.
+    pub(crate) folder: Option<String>,
+    pub(crate) enters: Option<String>,
     /// True if it only looks: something that it does not find is not an unresolved error.
     pub(crate) only_looks: bool,
     /// The extent of the file that it reads; `None` if it reads none.
@@ -150,6 +154,8 @@ impl Deed {
         let command = command.filter(|_| path.is_none());
         let without_documents = command.map(without_documents);
         let commands = without_documents.as_deref();
+        let place = argument(FOLDERS).filter(|_| command.is_some());
+        let walk = commands.map(|commands| Walk::of(commands, place)).unwrap_or_default();
         let told = argument(&["command"]).filter(|_| path.is_some());
         let described = argument(&["description"]).filter(|text| !text.trim().is_empty());
         let fields = || arguments.as_object().into_iter().flat_map(|fields| fields.values());
@@ -180,14 +186,17 @@ impl Deed {
             unnamed_change: Some(touch(&name))
                 .filter(|touch| !is_named && !name.contains("stdin") && *touch != Touch::Looks),
             shell_changes: match moved_by(&verb, &|names| argument(names).map(str::to_owned)) {
-                Some(change) => vec![change],
-                None => commands.filter(|_| patch.is_none()).map(shell_changes).unwrap_or_default(),
+                Some(change) => vec![ShellStep { change, folder: None }],
+                None if patch.is_some() => Vec::new(),
+                None => shell_changes(&walk),
             },
-            checks: commands.map(Checks::of).unwrap_or_default(),
+            checks: Checks::of(&walk),
             keys: match path {
-                Some(path) => vec![format!("{name} {path}")],
-                None => command.into_iter().flat_map(|command| command.split("&&")).map(identity).collect(),
+                Some(path) => vec![(format!("{name} {path}"), None)],
+                None => keys_of(command, &walk),
             },
+            enters: walk.end.clone().filter(|_| walk.steps.is_empty() && command.is_some()),
+            folder: walk.steps.first().and_then(|step| step.folder.clone()),
             only_looks: reads.is_some() || command.is_some_and(only_looks),
             runs: command.or_else(|| argument(&["code"])).is_some(),
             command_line: commands.map(CommandLine::of).unwrap_or_default(),
@@ -313,6 +322,22 @@ impl Deed {
         let changed = self.touches.iter().filter(|(_, touch)| *touch != Touch::Looks);
         changed.map(|(path, touch)| (without_dot(path), *touch))
     }
+}
+
+/// The arguments in which tools take the folder of a command.
+const FOLDERS: &[&str] =
+    &["workdir", "cwd", "working_directory", "workingDirectory", "dir_path", "directory"];
+
+/// Returns the identities of a command's parts, which run one after the other as long as all goes well.
+fn keys_of(command: Option<&str>, walk: &Walk<'_>) -> Vec<(String, Option<String>)> {
+    let Some(command) = command else { return Vec::new() };
+    let folder_of = |key: &str| {
+        let is_it = |step: &&super::command_line::Step<'_>| identity(step.command) == key;
+        let step = walk.steps.iter().find(is_it).or_else(|| walk.steps.last());
+        step.and_then(|step| step.folder.clone())
+    };
+    let keys = command.split("&&").map(identity);
+    keys.map(|key| (folder_of(&key), key)).map(|(folder, key)| (key, folder)).collect()
 }
 
 /// Checks whether a command takes several lines: its first one hardly tells what it does.
@@ -486,14 +511,19 @@ fn head(command: &str) -> String {
         .collect()
 }
 
-/// Returns the first two words of a command that are no options and set no variable: runs of it with others
-/// are attempts at the same.
+/// Words after which the next one tells what a program does.
+const RUNS: [&str; 6] = ["run", "exec", "compose", "tool", "task", "x"];
+
+/// Returns the first words of a command that are no options and set no variable: runs of it with others are
+/// attempts at the same.
 pub(crate) fn identity(command: &str) -> String {
     let head = head(command);
-    let sets = |word: &&str| word.contains('=') && !word.contains('/');
-    let mut words = head.split_whitespace().skip_while(sets).filter(|word| !word.starts_with('-'));
+    let mut words =
+        head.split_whitespace().skip_while(|word| sets(word)).filter(|word| !word.starts_with('-'));
     let program = words.next().map(without_version);
-    program.into_iter().chain(words.next()).collect::<Vec<_>>().join(" ")
+    let task = words.next();
+    let told = words.next().filter(|_| task.is_some_and(|task| RUNS.contains(&task)));
+    program.into_iter().chain(task).chain(told).collect::<Vec<_>>().join(" ")
 }
 
 /// Checks whether a command only looks, in each of its steps: something that it does not find is not an

@@ -1,6 +1,13 @@
 //! The changes that a command line makes to files, as far as its words tell.
 
-use super::command_line::{steps, without_dot, without_folder};
+use super::command_line::{Step, Walk, without_dot, without_folder, words_of};
+
+/// A change of a file by a step of a command line, and the folder in which that runs, if it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ShellStep {
+    pub(crate) change: ShellChange,
+    pub(crate) folder: Option<String>,
+}
 
 /// A change of a file or a folder, which has the name that it has in the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,35 +22,105 @@ pub(crate) enum ShellChange {
     Writes(String),
     /// It is again as it was committed last.
     Restores(String),
+    /// The same, and its changes are put aside; with `new_ones`, new files are, too.
+    Stashes { path: String, new_ones: bool },
+    /// What was put aside last is there again.
+    Unstashes,
 }
 
-/// Returns the changes of a command line without here-documents, in order. What a program writes (a log, the
-/// output of a build) is not part of the work.
-pub(super) fn shell_changes(command: &str) -> Vec<ShellChange> {
-    steps(command).into_iter().flat_map(changes_of_step).collect()
+/// All files of the folder.
+pub(crate) const ALL: &str = ".";
+
+/// Returns the changes of the steps of a command line without here-documents, in order. What a program writes
+/// (a log, the output of a build) is not part of the work.
+pub(super) fn shell_changes(walk: &Walk<'_>) -> Vec<ShellStep> {
+    walk.steps.iter().flat_map(changes_of_step).collect()
 }
 
-fn changes_of_step(step: &str) -> Vec<ShellChange> {
+fn changes_of_step(step: &Step<'_>) -> Vec<ShellStep> {
     // Most commands change nothing.
-    if !["rm", "mv", "cp", "-", ">", "tee", "git"].iter().any(|word| step.contains(word)) {
+    const SIGNS: [&str; 12] =
+        ["rm", "mv", "cp", "-", ">", "tee", "git", "del", "ren", "move", "copy", "erase"];
+    if !SIGNS.iter().any(|word| step.command.contains(word)) {
         return Vec::new();
     }
-    let words = shlex::split(step).unwrap_or_default();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let (is_git, words) = match words.as_slice() {
-        ["git", rest @ ..] => (true, rest),
-        words => (false, words),
-    };
+    let words = words_of(step.command);
+    let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
+    // What only runs the command, and the variables that are set for it.
+    let is_before =
+        |word: &&str| matches!(*word, "sudo" | "command" | "env" | "time" | "nohup") || sets(word);
+    words.drain(..words.iter().take_while(|word| is_before(word)).count());
+    let mut folder = step.folder.clone();
+    let is_git = words.first() == Some(&"git");
+    if is_git {
+        words.remove(0);
+        while let [option @ ("-C" | "-c"), value, ..] = words[..] {
+            if option == "-C" {
+                folder = Some(super::command_line::join(folder.as_deref(), value));
+            }
+            words.drain(..2);
+        }
+    }
+    let changes = if is_git { changes_of_git(&words) } else { changes_of(&words) };
+    changes.into_iter().map(|change| ShellStep { change, folder: folder.clone() }).collect()
+}
+
+/// Checks whether a word sets a variable.
+pub(super) fn sets(word: &str) -> bool {
+    let name = word.split_once('=').map_or("", |(name, _)| name);
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(is_of_name)
+}
+
+/// Returns the changes of a command of git.
+fn changes_of_git(words: &[&str]) -> Vec<ShellChange> {
+    let Some((command, words)) = words.split_first() else { return Vec::new() };
+    let has = |options: &[&str]| words.iter().any(|word| options.contains(word));
+    let names = || words.iter().filter(|word| is_name(word)).map(|word| name(word));
+    let all = || ALL.to_owned();
+    match *command {
+        _ if has(&["-n", "--dry-run", "--cached", "--staged"]) => Vec::new(),
+        "rm" => names().map(ShellChange::Removes).collect(),
+        "mv" => moves(&names().collect::<Vec<_>>()),
+        "restore" => names().map(ShellChange::Restores).collect(),
+        // Without the mark, a branch may be meant: of its name, no file is known.
+        "checkout" => {
+            let mark = words.iter().position(|word| *word == "--").map_or(0, |mark| mark + 1);
+            let files = words[mark..].iter().filter(|word| is_name(word));
+            files.map(|word| ShellChange::Restores(name(word))).collect()
+        }
+        "reset" if has(&["--hard"]) => vec![ShellChange::Restores(all())],
+        "stash" if matches!(words.first(), Some(&("pop" | "apply"))) => vec![ShellChange::Unstashes],
+        "stash"
+            if words.first().is_none_or(|word| matches!(*word, "push" | "save") || word.starts_with('-')) =>
+        {
+            let new_ones = has(&["-u", "--include-untracked", "-a", "--all"]);
+            // A message comes behind its option, or after `save`.
+            let mark = words.iter().position(|word| *word == "--").map(|mark| mark + 1);
+            let is_message = |nth: usize| nth > 0 && matches!(words[nth - 1], "-m" | "--message");
+            let from = mark.unwrap_or(usize::from(words.first() == Some(&"push")));
+            let paths =
+                words.iter().enumerate().skip(from).filter(|(nth, word)| is_name(word) && !is_message(*nth));
+            let paths: Vec<String> = paths.map(|(_, word)| name(word)).collect();
+            let paths = if paths.is_empty() || words.first() == Some(&"save") { vec![all()] } else { paths };
+            paths.into_iter().map(|path| ShellChange::Stashes { path, new_ones }).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the changes of a command that is none of git's.
+fn changes_of(words: &[&str]) -> Vec<ShellChange> {
     let Some((program, words)) = words.split_first() else { return Vec::new() };
     let redirects = |word: &&str| word.trim_start_matches(['1', '2', '&']).starts_with('>');
     let redirected = words.iter().position(redirects).unwrap_or(words.len());
     let (words, redirection) = words.split_at(redirected);
     let names = || words.iter().filter(|word| is_name(word)).map(|word| name(word));
-    match (without_folder(program), is_git) {
-        ("rm", _) => names().map(ShellChange::Removes).collect(),
-        ("mv", _) => moves(&names().collect::<Vec<_>>()),
+    match without_folder(program) {
+        "rm" | "del" | "erase" | "unlink" => names().map(ShellChange::Removes).collect(),
+        "mv" | "move" => moves(&names().collect::<Vec<_>>()),
         // Of a folder, the files are not known.
-        ("cp", false)
+        "cp" | "copy"
             if !words.iter().any(|word| matches!(*word, "-r" | "-R" | "-a" | "-rf" | "--recursive")) =>
         {
             let copied = moves(&names().collect::<Vec<_>>()).into_iter();
@@ -54,26 +131,43 @@ fn changes_of_step(step: &str) -> Vec<ShellChange> {
                 })
                 .collect()
         }
-        ("sed", false) if words.iter().any(|word| edits_in_place(word)) => {
+        "sed" if words.iter().any(|word| edits_in_place(word)) => {
             edited(words, &["-e", "-f", "--expression", "--file"])
         }
-        ("perl" | "ruby", false) if words.iter().any(|word| edits_in_place(word)) => {
+        "perl" | "ruby" if words.iter().any(|word| edits_in_place(word)) => {
             edited(words, &["-e", "-pe", "-ne", "-pie", "-nie"])
         }
-        ("cat" | "echo" | "printf", false) => written(redirection).into_iter().collect(),
-        ("tee", false) if words.contains(&"-a") => names().map(ShellChange::Edits).collect(),
-        ("tee", false) => names().map(ShellChange::Writes).collect(),
-        ("restore", true) if !words.contains(&"--staged") => names().map(ShellChange::Restores).collect(),
-        // Without the mark, a branch may be meant: of its name, no file is known.
-        ("checkout", true) => {
-            let mark = words.iter().position(|word| *word == "--").map_or(0, |mark| mark + 1);
-            let files = words[mark..].iter().filter(|word| is_name(word));
-            files.map(|word| ShellChange::Restores(name(word))).collect()
+        "cat" | "echo" | "printf" => written(redirection).into_iter().collect(),
+        "tee" if words.contains(&"-a") => names().map(ShellChange::Edits).collect(),
+        "tee" => names().map(ShellChange::Writes).collect(),
+        _ => changes_of_powershell(program, words),
+    }
+}
+
+/// Returns the changes of a command of PowerShell.
+fn changes_of_powershell(program: &str, words: &[&str]) -> Vec<ShellChange> {
+    /// Options whose next word is a path, and those whose next word is something else.
+    const PATHS: [&str; 5] = ["-path", "-literalpath", "-filepath", "-destination", "-newname"];
+    const VALUES: [&str; 5] = ["-value", "-encoding", "-itemtype", "-inputobject", "-width"];
+    let makes_folder = words.iter().any(|word| word.eq_ignore_ascii_case("directory"));
+    let mut names: Vec<String> = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let option = word.to_ascii_lowercase();
+        if VALUES.contains(&option.as_str()) {
+            words.next();
+        } else if !PATHS.contains(&option.as_str()) && is_name(word) {
+            names.push(name(word));
         }
-        ("reset", true) if words.contains(&"--hard") => vec![ShellChange::Restores(".".to_owned())],
-        ("stash", true) if matches!(words.first(), None | Some(&("push" | "save" | "-u" | "-m"))) => {
-            vec![ShellChange::Restores(".".to_owned())]
-        }
+    }
+    let first = names.first().cloned().into_iter();
+    match program.to_ascii_lowercase().as_str() {
+        "remove-item" => names.into_iter().map(ShellChange::Removes).collect(),
+        "move-item" | "rename-item" => moves(&names),
+        "copy-item" => names.into_iter().nth(1).map(ShellChange::Writes).into_iter().collect(),
+        "new-item" if makes_folder => Vec::new(),
+        "set-content" | "out-file" | "new-item" => first.map(ShellChange::Writes).collect(),
+        "add-content" => first.map(ShellChange::Edits).collect(),
         _ => Vec::new(),
     }
 }
@@ -153,12 +247,13 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::super::command_line::without_documents;
-    use super::ShellChange::{Edits, Moves, Removes, Restores, Writes};
+    use super::ShellChange::{Edits, Moves, Removes, Restores, Stashes, Unstashes, Writes};
     use super::*;
 
     #[test]
     fn what_a_command_does_to_files_is_read_from_its_words() {
         let moves = |from: &str, to: &str| Moves { from: from.into(), to: to.into() };
+        let stashes = |path: &str, new_ones: bool| Stashes { path: path.into(), new_ones };
         for (command, expected) in [
             (
                 "cd /w && rm -f ./a.py b/ 2>/dev/null; rm *.py",
@@ -189,11 +284,27 @@ mod tests {
                 vec![Restores("a.rs".into()), Restores("b.rs".into())],
             ),
             ("git checkout src/a.rs; git restore --staged a.rs", vec![Restores("src/a.rs".into())]),
-            ("git stash && git reset --hard HEAD~1", vec![Restores(".".into()), Restores(".".into())]),
-            ("git stash pop; git checkout -b next", vec![Restores("next".into())]),
+            ("git stash && git reset --hard HEAD~1", vec![stashes(".", false), Restores(".".into())]),
+            (
+                "git stash push -u -m 'a b'; git stash push a.rs",
+                vec![stashes(".", true), stashes("a.rs", false)],
+            ),
+            ("git stash list; git stash pop; git checkout -b next", vec![Unstashes, Restores("next".into())]),
+            ("git rm --cached a.rs; git rm -n a.rs; git -C lib rm a.rs", vec![Removes("a.rs".into())]),
+            ("A=1 sudo rm a.rs; echo x | sudo tee b.rs", vec![Removes("a.rs".into()), Writes("b.rs".into())]),
+            (
+                r"del C:\p\a.cs && move C:\p\b.cs C:\p\c.cs",
+                vec![Removes(r"C:\p\a.cs".into()), moves(r"C:\p\b.cs", r"C:\p\c.cs")],
+            ),
+            (
+                "@'\nrm x\n'@ | Set-Content -Path a.ps1 -Encoding utf8\nRemove-Item -Force b.ps1",
+                vec![Writes("a.ps1".into()), Removes("b.ps1".into())],
+            ),
             ("echo 'it", vec![]),
         ] {
-            assert_eq!(shell_changes(&without_documents(command)), expected, "{command}");
+            let command = without_documents(command);
+            let changes = shell_changes(&Walk::of(&command, None)).into_iter().map(|step| step.change);
+            assert_eq!(changes.collect::<Vec<_>>(), expected, "{command}");
         }
     }
 }

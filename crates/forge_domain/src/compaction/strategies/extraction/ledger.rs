@@ -1,13 +1,13 @@
 //! The changes to files, the last check, and the unresolved errors: read from structured calls alone.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use super::passage::is_omission;
 use super::record::{OpenError, Record};
+use super::work_files::{Root, WorkFiles, in_folder, out_of_folder};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::findings::{
-    Check, Deed, Failure, FileState, Outcome, ShellChange, Touch, identity, is_marked_failed, is_refused,
+    Check, Deed, Failure, Outcome, Touch, identity, is_absolute, is_marked_failed, is_refused, join,
 };
 use crate::compaction::short_text::SHORTEST;
 use crate::compaction::stub::is_stub;
@@ -16,24 +16,22 @@ use crate::{Context, ContextMessage, Message};
 /// The effects of the exchanges of a span.
 #[derive(Debug, Default)]
 pub(super) struct Ledger<'a> {
-    /// The last state of each file that was changed, and when it was last touched.
-    files: HashMap<Cow<'a, str>, (FileState, usize)>,
-    /// Files that existed before they were written.
-    known: HashSet<Cow<'a, str>>,
+    files: WorkFiles,
+    /// The folder that a call entered and did nothing else.
+    here: Option<String>,
     /// The last run of tests and the last other check after it, and how they ended.
-    last_test: Option<(&'a str, Outcome)>,
-    last_check: Option<(&'a str, Outcome)>,
+    last_test: Option<(String, Outcome)>,
+    last_check: Option<(String, Outcome)>,
     /// The failures.
     open: Vec<Open<'a>>,
-    n_touches: usize,
     n_exchanges: usize,
 }
 
 /// A failure.
 #[derive(Debug)]
 struct Open<'a> {
-    /// The key of what would fix it.
-    key: Cow<'a, str>,
+    /// The key of what would fix it, with the folder in which that runs.
+    key: String,
     /// The line that names the error, and the label of the result that has it.
     line: &'a str,
     label: Option<String>,
@@ -45,22 +43,19 @@ const MAX_ERRORS: usize = 8;
 const MAX_PATH: usize = 1_024;
 
 impl<'a> Ledger<'a> {
+    pub(super) fn new(root: Root) -> Self {
+        Self { files: WorkFiles::new(root), ..Self::default() }
+    }
+
     /// Adds the content of an earlier record.
     pub(super) fn take_record(&mut self, earlier: &'a Record) {
-        for (path, state) in &earlier.files {
-            self.set(path.as_str().into(), *state);
-        }
-        let known = |last: &'a Option<(String, Outcome)>| {
-            last.as_ref().map(|(run, outcome)| (run.as_str(), *outcome))
-        };
-        self.last_test = known(&earlier.last_test).or(self.last_test);
-        self.last_check = known(&earlier.last_check).or(self.last_check);
+        earlier.files.iter().for_each(|(told, state)| self.files.take(told, *state));
+        self.last_test = earlier.last_test.clone().or_else(|| self.last_test.take());
+        self.last_check = earlier.last_check.clone().or_else(|| self.last_check.take());
         self.open.extend(earlier.errors.iter().map(|error| Open {
             key: match error.mended_by.as_deref() {
-                Some(key) => key.into(),
-                None => {
-                    earlier.command_of(error).map_or(error.line.as_str().into(), |it| identity(it).into())
-                }
+                Some(key) => key.to_owned(),
+                None => earlier.command_of(error).map_or_else(|| error.line.clone(), key_told),
             },
             line: &error.line,
             label: error.label.clone(),
@@ -104,17 +99,38 @@ impl<'a> Ledger<'a> {
         if deed.failure(result).is_none() && !is_refused(result.message()) {
             // Of a path that was shortened, no file is known.
             let is_whole = |path: &str| path.len() <= MAX_PATH && !path.lines().any(is_omission);
+            let folder = self.folder(deed.folder.as_deref());
+            let says_it_was = || says_that_there_was_one(&result.message().text());
             for (path, touch) in deed.touches.iter().filter(|(path, _)| is_whole(path)) {
-                self.touch(path.into(), *touch);
+                self.files.touch(path, folder.as_deref(), *touch, *touch == Touch::Writes && says_it_was());
             }
             if let Some((path, touch)) = deed.named_change(result) {
-                self.touch(self.file_at(path), touch);
+                self.files.touch_named(&path, touch);
             }
             if deed.changed_as_told(result) {
-                deed.shell_changes.iter().for_each(|change| self.take_change(change));
+                for step in &deed.shell_changes {
+                    let folder = self.folder(step.folder.as_deref());
+                    self.files.take_change(&step.change, folder.as_deref());
+                }
+            }
+            if deed.enters.is_some() {
+                self.here = self.folder(deed.enters.as_deref());
             }
         }
         self.take_end(deed, result, marks_failures);
+    }
+
+    /// Returns the folder of a command, which may be relative to the one that an earlier call entered.
+    fn folder(&self, folder: Option<&str>) -> Option<String> {
+        match (folder, &self.here) {
+            (Some(folder), Some(here)) if !is_absolute(folder) => Some(join(Some(here), folder)),
+            (folder, here) => folder.map(str::to_owned).or_else(|| here.clone()),
+        }
+    }
+
+    /// Returns a command or its key with the folder in which it runs.
+    fn told(&self, what: &str, folder: Option<&str>) -> String {
+        self.files.root().with_folder(what, self.folder(folder).as_deref())
     }
 
     /// Takes in how a call ended: what that says of checks and errors. `marks_failures` is true if its tool
@@ -128,25 +144,32 @@ impl<'a> Ledger<'a> {
             // Whatever failed in the work before, what checks it shows no failure now. A test that failed is
             // told as the last one.
             if outcome == Outcome::Passed || deed.ends_without_failure(result) {
-                self.open.retain(|open| is_outside(&open.key));
+                let ran = deed.checks_with(Outcome::Passed, result).iter();
+                let ran: Vec<String> = ran.map(|check| self.told("", check.folder.as_deref())).collect();
+                let is_covered =
+                    |key: &str| ran.iter().any(|ran| covers(out_of_folder(ran).1, out_of_folder(key).1));
+                self.open.retain(|open| is_outside(&open.key) || !is_covered(&open.key));
             }
         }
-        let Some(key) = deed.keys.last() else { return };
+        let keys: Vec<String> =
+            deed.keys.iter().map(|(key, folder)| self.told(key, folder.as_deref())).collect();
+        let Some(key) = keys.last() else { return };
         match deed.failure(result) {
             // What did not end has not succeeded yet.
             None if deed.unfinished(result).is_some() => {}
-            None => self.open.retain(|open| deed.keys.iter().all(|key| *key != open.key)),
+            None => self.open.retain(|open| keys.iter().all(|key| *key != open.key)),
             Some(Failure { line: Some(line), .. }) if deed.may_stand(result) => {
                 // If a command fails with another error, it got past the earlier one.
                 self.open.retain(|open| open.key != *key && open.line != line);
-                self.open.push(Open { key: key.into(), line, label: result.id().map(|id| id.to_string()) });
+                let label = result.id().map(|id| id.to_string());
+                self.open.push(Open { key: key.clone(), line, label });
             }
             Some(_) => {}
         }
     }
 
     fn take_check(&mut self, check: &'a Check, outcome: Outcome) {
-        let run = Some((check.command.as_str(), outcome));
+        let run = Some((self.told(&check.command, check.folder.as_deref()), outcome));
         if check.is_test {
             (self.last_test, self.last_check) = (run, None);
         } else {
@@ -154,129 +177,39 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    fn touch(&mut self, path: Cow<'a, str>, touch: Touch) {
-        match touch {
-            Touch::Leaves(state) => self.set(path, state),
-            // What was removed may have been made here.
-            Touch::Writes if matches!(self.files.get(&path), Some((FileState::Deleted, _))) => {
-                self.set(path, FileState::Created);
-            }
-            Touch::Writes if self.known.contains(&path) => self.set(path, FileState::Modified),
-            Touch::Writes => self.set(path, FileState::Created),
-            Touch::Looks => drop(self.known.insert(path)),
-        }
-    }
-
-    /// Returns the file of a path, which may have been known by a part of it.
-    fn file_at(&self, path: String) -> Cow<'a, str> {
-        let mut found = self.known.iter().filter(|known| is_end(&path, known));
-        let known = found.next().filter(|_| found.next().is_none()).cloned();
-        known.unwrap_or_else(|| path.into())
-    }
-
-    /// Takes in what a command did to files.
-    fn take_change(&mut self, change: &'a ShellChange) {
-        match change {
-            ShellChange::Removes(removed) => {
-                for path in self.changed_files(removed) {
-                    self.set(path, FileState::Deleted);
-                }
-            }
-            ShellChange::Moves { from, to } => self.take_move(from, to),
-            ShellChange::Edits(path) => self.set(self.known_file(path), FileState::Modified),
-            ShellChange::Writes(path) => {
-                let path = self.known_file(path);
-                let is_known = self.known.contains(&path);
-                self.set(path, if is_known { FileState::Modified } else { FileState::Created });
-            }
-            // A new file was never committed.
-            ShellChange::Restores(restored) if restored == "." => {
-                self.files.retain(|_, (state, _)| *state == FileState::Created);
-            }
-            ShellChange::Restores(restored) => {
-                for path in self.changed_files(restored) {
-                    self.files.remove(&path);
-                }
-            }
-        }
-    }
-
-    /// Notes that changed files have another name, alone or with their folder: the one that the command says,
-    /// as no other may stand anywhere.
-    fn take_move(&mut self, from: &str, to: &'a str) {
-        for path in self.changed_files(from) {
-            // A file that was made here was never known by its first name.
-            if matches!(self.files.get(&path), Some((FileState::Created, _))) {
-                self.files.remove(&path);
-            } else {
-                self.set(path, FileState::Deleted);
-            }
-            self.set(self.known_file(to), FileState::Created);
-        }
-    }
-
-    /// Returns the known file that a command names, which may be relative to where it ran, or that name.
-    fn known_file(&self, name: &'a str) -> Cow<'a, str> {
-        let mut found = self.known.iter().filter(|path| is_end(path, name));
-        match (found.next(), found.next()) {
-            (Some(path), None) => path.clone(),
-            _ => name.into(),
-        }
-    }
-
-    /// Returns the changed files of a name, or in the folder of that name. Others are no part of the work:
-    /// the output of a build, temporary files. The name may be relative to where the command ran.
-    fn changed_files(&self, name: &str) -> Vec<Cow<'a, str>> {
-        let is_in =
-            |path: &str| path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        let ends_so = |path: &str| is_end(path, name);
-        let found = |is_it: &dyn Fn(&str) -> bool| -> Vec<Cow<'a, str>> {
-            self.files.keys().filter(|path| is_it(path)).cloned().collect()
-        };
-        let mut files = found(&is_in);
-        if files.is_empty() {
-            // Of two files of that name, it may be either.
-            files = Some(found(&ends_so)).filter(|found| found.len() == 1).unwrap_or_default();
-        }
-        // In an order that is always the same.
-        files.sort_unstable();
-        files
-    }
-
-    fn set(&mut self, path: Cow<'a, str>, state: FileState) {
-        let state = match (self.files.get(&path), state) {
-            // A file that was made here and then changed is still a new one.
-            (Some((FileState::Created, _)), FileState::Modified) => FileState::Created,
-            (_, state) => state,
-        };
-        self.n_touches += 1;
-        self.files.insert(path.clone(), (state, self.n_touches));
-        self.known.insert(path);
-    }
-
     /// Writes the files in the order in which they were last touched, the last check, and the newest
     /// unresolved errors, oldest first.
     pub(super) fn write_into(self, record: &mut Record) {
-        let mut files: Vec<_> = self.files.into_iter().collect();
-        files.sort_unstable_by_key(|(_, (_, touched))| *touched);
-        record.files = files.into_iter().map(|(path, (state, _))| (path.into_owned(), state)).collect();
-        let owned = |(run, outcome): (&str, Outcome)| (run.to_owned(), outcome);
-        (record.last_test, record.last_check) = (self.last_test.map(owned), self.last_check.map(owned));
+        record.files = self.files.into_list();
+        (record.last_test, record.last_check) = (self.last_test, self.last_check);
         // Where nothing was done since, the errors of earlier records stay as they were.
         let most = if self.n_exchanges == 0 { self.open.len() } else { MAX_ERRORS };
         let newest = self.open.len().saturating_sub(most);
         let errors = self.open.into_iter().skip(newest).map(|Open { key, line, label }| OpenError {
             label,
             line: line.to_owned(),
-            mended_by: (key != line).then(|| key.into_owned()),
+            mended_by: (key != line).then_some(key),
         });
         record.errors = errors.collect();
     }
 }
 
-/// Checks whether a path ends in the names of another one, or is that.
-fn is_end(path: &str, end: &str) -> bool {
-    path.strip_suffix(end).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
+/// Returns the key of a command that a record tells of, with its folder.
+fn key_told(command: &str) -> String {
+    let (command, folder) = out_of_folder(command);
+    in_folder(&identity(command), folder)
+}
+
+/// Checks whether a check in one folder shows what is in another one: that may be below it, or not be known.
+fn covers(checked: Option<&str>, folder: Option<&str>) -> bool {
+    let (Some(checked), Some(folder)) = (checked, folder) else { return true };
+    folder.strip_prefix(checked).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Checks whether the first line of a result says that the file that was written was there before.
+fn says_that_there_was_one(text: &str) -> bool {
+    let first = text.lines().next().unwrap_or_default().to_ascii_lowercase();
+    ["overwr", "updated", "modified"].iter().any(|word| first.contains(word))
 }
 
 /// Checks whether a key is of a command that does something outside of the work: no check of the work shows
@@ -321,6 +254,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::compaction::findings::FileState;
     use crate::compaction::fixture::Characters;
     use crate::{Conversation, ToolCall, ToolName, ToolResult};
 
@@ -351,9 +285,9 @@ mod tests {
                 log.append(ContextMessage::count(message, &Characters));
             }
         }
-        let mut ledger = Ledger::default();
-        ledger.take_record(earlier);
         let view = log.view();
+        let mut ledger = Ledger::new(Root::of(view.messages()));
+        ledger.take_record(earlier);
         ledger.take_all(&view, view.messages());
         let mut record = Record::default();
         ledger.write_into(&mut record);
@@ -428,7 +362,7 @@ mod tests {
                     ("Write", path("/w/b/mod.rs"), "ok"),
                     run("cd b && rm mod.rs"),
                 ],
-                vec!["created /w/a/mod.rs", "created /w/b/mod.rs"],
+                vec!["created /w/a/mod.rs", "deleted /w/b/mod.rs"],
             ),
             (
                 vec![("edit", path("a"), "ok"), ("write", path("b"), "ok"), run("git stash")],

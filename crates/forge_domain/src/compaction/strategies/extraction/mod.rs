@@ -13,6 +13,7 @@ mod queue;
 mod record;
 mod story;
 mod tasks;
+mod work_files;
 mod worth;
 
 #[cfg(test)]

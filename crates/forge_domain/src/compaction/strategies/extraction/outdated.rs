@@ -39,7 +39,7 @@ impl<'a> Changes<'a> {
             let caller = asked.place.message;
             let has_failed = asked.deed.failure(result).is_some();
             if !has_failed {
-                asked.deed.shell_changes.iter().for_each(|change| changes.take_shell(change, caller));
+                asked.deed.shell_changes.iter().for_each(|step| changes.take_shell(&step.change, caller));
             }
             if !asked.deed.changes_files() {
                 continue;
@@ -68,8 +68,10 @@ impl<'a> Changes<'a> {
             ShellChange::Removes(path)
             | ShellChange::Moves { from: path, .. }
             | ShellChange::Writes(path)
+            | ShellChange::Stashes { path, .. }
             | ShellChange::Restores(path) => self.note(path, true, position),
             ShellChange::Edits(path) => self.note(path, false, position),
+            ShellChange::Unstashes => {}
         }
     }
 

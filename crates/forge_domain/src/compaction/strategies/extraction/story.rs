@@ -6,11 +6,14 @@ use super::Material;
 use super::imports::Imports;
 use super::record::Entry;
 use super::tasks::is_about_tasks;
+use super::work_files::Root;
 use super::worth::Worth;
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
 use crate::compaction::envelope::without_notes;
 use crate::compaction::features::{Features, Line, is_line_break};
-use crate::compaction::findings::{Deed, Failure, is_marked_failed, only_says_success, tells_outcome};
+use crate::compaction::findings::{
+    Deed, Failure, is_absolute, is_marked_failed, only_says_success, tells_outcome,
+};
 use crate::compaction::names::{call_lines, is_outermost, names_written};
 use crate::{CallPlace, ContextMessage, MessageId, ToolCall, quantity, tool_twin, user_words};
 
@@ -324,7 +327,11 @@ fn asks_the_person(call: &ToolCall) -> bool {
 
 /// The folder of most of the files that the calls are about: in labels, paths begin below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Folder(Option<String>);
+pub(super) struct Folder {
+    files: Option<String>,
+    /// The folder in which most commands run.
+    root: Root,
+}
 
 /// The share of the paths that are in the folder at least, in percent, and the fewest of them that need one.
 const IN_FOLDER_PERCENT: usize = 60;
@@ -334,8 +341,9 @@ impl Folder {
     /// Finds the deepest folder of most of the files that `messages` touch, unless an earlier record has
     /// `known` one.
     pub(super) fn of(messages: &[ContextMessage], known: Option<String>) -> Self {
+        let root = Root::of(messages);
         if known.is_some() {
-            return Self(known);
+            return Self { files: known, root };
         }
         let deeds = messages.iter().flat_map(|message| &message.findings().deeds);
         let paths: Vec<&str> = deeds.flat_map(|deed| &deed.touches).map(|(path, _)| path.as_str()).collect();
@@ -346,12 +354,12 @@ impl Folder {
         }
         let most = found.into_iter().filter(|(_, n)| n * 100 >= paths.len() * IN_FOLDER_PERCENT);
         let deepest = most.filter(|(_, n)| *n >= LEAST_PATHS).max_by_key(|(folder, _)| folder.len());
-        Self(deepest.map(|(folder, _)| folder.to_owned()))
+        Self { files: deepest.map(|(folder, _)| folder.to_owned()), root }
     }
 
     /// Returns its path.
     pub(super) fn as_deref(&self) -> Option<&str> {
-        self.0.as_deref()
+        self.files.as_deref()
     }
 
     /// Returns the subject of a call as a label has it: a blank before it, in one line, and in quotes what is
@@ -359,14 +367,16 @@ impl Folder {
     pub(super) fn subject(&self, deed: &Deed) -> String {
         let subject = deed.subject.as_deref().and_then(subject_line);
         let Some(subject) = subject else { return String::new() };
-        let below = self.0.as_deref().and_then(|folder| match subject.strip_prefix(folder)? {
+        let below = self.files.as_deref().and_then(|folder| match subject.strip_prefix(folder)? {
             "" | "/" => Some("."),
             below => below.strip_prefix('/'),
         });
         let path = below.unwrap_or(&subject);
+        // Elsewhere, the same command is another one.
+        let told = self.root.with_folder(path, deed.folder.as_deref().filter(|_| !is_absolute(&subject)));
         match deed.sought.as_deref().and_then(|sought| one_line(sought, SOUGHT_CHARS)) {
-            Some(sought) => format!(" {path} \"{sought}\""),
-            None => format!(" {path}"),
+            Some(sought) => format!(" {told} \"{sought}\""),
+            None => format!(" {told}"),
         }
     }
 }
@@ -495,7 +505,7 @@ mod tests {
 
     #[test]
     fn a_search_is_told_with_what_it_looked_for() {
-        let folder = Folder(Some("/home/me/app".to_owned()));
+        let folder = Folder { files: Some("/home/me/app".to_owned()), root: Root::default() };
         let no_blank = "a".repeat(200);
         for (arguments, expected) in [
             (json!({"path": "/home/me/app/src", "pattern": "fn open"}), " src \"fn open\""),
@@ -506,7 +516,7 @@ mod tests {
             (json!({"file_path": format!("/{}/src/a.rs", "b".repeat(150))}), " …/src/a.rs"),
             (
                 json!({"command": ["bash", "-lc", "cd app && go test ./..."], "workdir": "."}),
-                " go test ./...",
+                " go test ./... (in app)",
             ),
             (json!({"command": ["git", "status"], "timeout": 9}), " git status"),
             (json!({"command": "git status", "description": "Look"}), " git status"),

@@ -1,0 +1,382 @@
+//! The files that the work changed. Tools and commands name a file in several ways: by its whole path, from the
+//! folder of the work, or from the folder in which a command runs.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::ContextMessage;
+use crate::compaction::findings::{ALL, FileState, ShellChange, Touch, is_absolute, join};
+
+/// The folders of the work.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Root {
+    /// The absolute one in which paths begin.
+    root: Option<String>,
+    /// The one in which commands run of which no other is told.
+    usual: Option<String>,
+}
+
+impl Root {
+    /// Finds them in the calls of `messages`: where most commands of which a folder is told run or, without such
+    /// a folder, above all of them.
+    pub(super) fn of(messages: &[ContextMessage]) -> Self {
+        let deeds = messages.iter().flat_map(|message| &message.findings().deeds);
+        let folders = deeds.filter_map(|deed| deed.folder.as_deref().or(deed.enters.as_deref()));
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        folders.for_each(|folder| *counts.entry(folder).or_default() += 1);
+        let n_all: usize = counts.values().sum();
+        let most = counts.iter().find(|(_, n)| **n * 100 >= n_all * MOST_PERCENT).map(|(folder, _)| *folder);
+        let above =
+            || counts.keys().copied().reduce(above).filter(|above| is_absolute(above) && *above != "/");
+        Self {
+            root: most.filter(|folder| is_absolute(folder)).or_else(above).map(str::to_owned),
+            usual: most.map(str::to_owned),
+        }
+    }
+
+    /// Returns the one path of a file or folder that is named so in `folder`: from the root, if it is there.
+    pub(super) fn path(&self, name: &str, folder: Option<&str>) -> String {
+        let whole = join(folder, name);
+        let below = self.root.as_deref().and_then(|root| whole.strip_prefix(root));
+        match below {
+            _ if whole.is_empty() => ALL.to_owned(),
+            Some("") => ALL.to_owned(),
+            Some(below) if below.starts_with('/') => below[1..].to_owned(),
+            _ => whole,
+        }
+    }
+
+    /// Returns the folder of a file as it is told; `None` if that is the root, or not known.
+    fn of_file(&self, folder: Option<&str>) -> Option<String> {
+        folder.map(|folder| self.path(folder, None)).filter(|folder| folder != ALL)
+    }
+
+    /// Returns a command with the folder in which it runs, unless that is the usual one, or not known.
+    pub(super) fn with_folder(&self, command: &str, folder: Option<&str>) -> String {
+        in_folder(command, self.of_file(folder.filter(|_| folder != self.usual.as_deref())).as_deref())
+    }
+}
+
+/// The share of the commands that run in the root, in percent.
+const MOST_PERCENT: usize = 60;
+
+/// Returns the folder that two folders are in, or are.
+fn above<'a>(one: &'a str, other: &str) -> &'a str {
+    let is_same = |at: usize| {
+        one[..at] == other[..at.min(other.len())] && matches!(other.as_bytes().get(at), None | Some(b'/'))
+    };
+    let ends = one.match_indices('/').map(|(at, _)| at).chain([one.len()]);
+    let last =
+        ends.filter(|at| *at <= other.len() && other.is_char_boundary(*at)).filter(|at| is_same(*at)).last();
+    &one[..last.unwrap_or(0)]
+}
+
+/// Returns what is in a folder, or runs there, as it is told: both as they stand somewhere, as nothing may
+/// have the whole path.
+pub(super) fn in_folder(what: &str, folder: Option<&str>) -> String {
+    folder.map_or_else(|| what.to_owned(), |folder| format!("{what}{IN}{folder})"))
+}
+
+/// Returns what is told to be in a folder, and the folder.
+pub(super) fn out_of_folder(told: &str) -> (&str, Option<&str>) {
+    let told_so = told.strip_suffix(')').and_then(|told| told.rsplit_once(IN));
+    told_so.map_or((told, None), |(what, folder)| (what, Some(folder)))
+}
+
+const IN: &str = " (in ";
+
+/// The files that were changed, by their paths.
+#[derive(Debug, Default)]
+pub(super) struct WorkFiles {
+    root: Root,
+    /// The last state of each, and when it was last touched.
+    changed: HashMap<String, (FileState, usize)>,
+    /// The files that existed before they were written.
+    known: HashSet<String>,
+    /// Each file as it was told first.
+    told: HashMap<String, String>,
+    /// What was put aside, the latest last.
+    aside: Vec<Vec<(String, (FileState, usize))>>,
+    n_touches: usize,
+}
+
+impl WorkFiles {
+    pub(super) fn new(root: Root) -> Self {
+        Self { root, ..Self::default() }
+    }
+
+    pub(super) const fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// Returns the files with their states, in the order in which they were last touched.
+    pub(super) fn into_list(self) -> Vec<(String, FileState)> {
+        let Self { changed, mut told, .. } = self;
+        let mut files: Vec<_> = changed.into_iter().collect();
+        files.sort_unstable_by_key(|(_, (_, touched))| *touched);
+        files.into_iter().map(|(path, (state, _))| (told.remove(&path).unwrap_or(path), state)).collect()
+    }
+
+    /// Takes a file of an earlier record.
+    pub(super) fn take(&mut self, told: &str, state: FileState) {
+        let (name, folder) = out_of_folder(told);
+        let path = self.note(name, folder);
+        self.set(path, state);
+    }
+
+    /// Notes what a call does to a file; `says_it_was` is true if its result says that there was one.
+    pub(super) fn touch(&mut self, name: &str, folder: Option<&str>, touch: Touch, says_it_was: bool) {
+        let path = self.note(name, folder);
+        match touch {
+            Touch::Leaves(state) => self.set(path, state),
+            // What was removed may have been made here.
+            Touch::Writes if matches!(self.changed.get(&path), Some((FileState::Deleted, _))) => {
+                self.set(path, FileState::Created);
+            }
+            Touch::Writes if says_it_was || self.known.contains(&path) => self.set(path, FileState::Modified),
+            Touch::Writes => self.set(path, FileState::Created),
+            Touch::Looks => drop(self.known.insert(path)),
+        }
+    }
+
+    /// Notes a change of the file that a result names, perhaps by a longer path than a call did.
+    pub(super) fn touch_named(&mut self, name: &str, touch: Touch) {
+        let whole = self.root.path(name, None);
+        let mut found = self.known.iter().filter(|known| is_end(&whole, known));
+        let known = found.next().filter(|_| found.next().is_none()).cloned();
+        self.touch(known.as_deref().unwrap_or(name), None, touch, false);
+    }
+
+    /// Notes what a command does to files.
+    pub(super) fn take_change(&mut self, change: &ShellChange, folder: Option<&str>) {
+        match change {
+            ShellChange::Removes(removed) => {
+                for path in self.changed_at(removed, folder) {
+                    self.set(path, FileState::Deleted);
+                }
+            }
+            ShellChange::Moves { from, to } => self.take_move(from, to, folder),
+            ShellChange::Edits(name) => {
+                let path = self.known_at(name, folder);
+                self.set(path, FileState::Modified);
+            }
+            ShellChange::Writes(name) => {
+                let path = self.known_at(name, folder);
+                let is_known = self.known.contains(&path);
+                self.set(path, if is_known { FileState::Modified } else { FileState::Created });
+            }
+            // A new file was never committed.
+            ShellChange::Restores(restored) => drop(self.take_back(restored, folder, false)),
+            ShellChange::Stashes { path, new_ones } => {
+                let back = self.take_back(path, folder, *new_ones);
+                self.aside.push(back);
+            }
+            ShellChange::Unstashes => self.changed.extend(self.aside.pop().into_iter().flatten()),
+        }
+    }
+
+    /// Removes the changes of a file or a folder, and returns them: of new files as well if that is meant, or if
+    /// one of them is named.
+    fn take_back(
+        &mut self,
+        name: &str,
+        folder: Option<&str>,
+        new_ones: bool,
+    ) -> Vec<(String, (FileState, usize))> {
+        let is_all = self.root.path(name, folder) == ALL;
+        let paths =
+            if is_all { self.changed.keys().cloned().collect() } else { self.changed_at(name, folder) };
+        let is_file = paths.len() == 1 && !is_all;
+        let stays = |state: FileState| state == FileState::Created && !new_ones && !is_file;
+        let back = paths.into_iter().filter_map(|path| {
+            let (state, touched) = *self.changed.get(&path)?;
+            (!stays(state)).then_some((path, (state, touched)))
+        });
+        let back: Vec<_> = back.collect();
+        for (path, _) in &back {
+            self.changed.remove(path);
+        }
+        back
+    }
+
+    /// Notes that changed files have another name, alone or with their folder.
+    fn take_move(&mut self, from: &str, to: &str, folder: Option<&str>) {
+        let moved = self.root.path(from, folder);
+        for path in self.changed_at(from, folder) {
+            // A file that was made here was never known by its first name.
+            if matches!(self.changed.get(&path), Some((FileState::Created, _))) {
+                self.changed.remove(&path);
+            } else {
+                self.set(path.clone(), FileState::Deleted);
+            }
+            // What stands below the folder that was moved.
+            let rest = path.rfind(&moved).map_or("", |at| &path[at + moved.len()..]).trim_start_matches('/');
+            let new = match rest {
+                "" => self.known_at(to, folder),
+                rest => self.note(rest, Some(&join(folder, to))),
+            };
+            self.set(new, FileState::Created);
+        }
+    }
+
+    /// Returns the path of a file that is named so in a folder, and remembers how it was told.
+    fn note(&mut self, name: &str, folder: Option<&str>) -> String {
+        let path = self.root.path(name, folder);
+        if !self.told.contains_key(&path) {
+            let folder = self.root.of_file(folder).filter(|_| !is_absolute(name));
+            self.told.insert(path.clone(), in_folder(name, folder.as_deref()));
+        }
+        path
+    }
+
+    /// Returns the known file that a command names, which may be relative to where it ran, or that name.
+    fn known_at(&mut self, name: &str, folder: Option<&str>) -> String {
+        let path = self.root.path(name, folder);
+        let mut found = self.known.iter().filter(|known| is_end(known, &path));
+        match (found.next().cloned(), found.next()) {
+            (Some(known), None) => known,
+            _ => self.note(name, folder),
+        }
+    }
+
+    /// Returns the changed files of a name, or in the folder of that name. Others are no part of the work:
+    /// the output of a build, temporary files. The name may be relative to where the command ran.
+    fn changed_at(&self, name: &str, folder: Option<&str>) -> Vec<String> {
+        let path = self.root.path(name, folder);
+        let found = |is_it: &dyn Fn(&str) -> bool| -> Vec<String> {
+            self.changed.keys().filter(|changed| is_it(changed)).cloned().collect()
+        };
+        let below = |changed: &str, folder: &str| {
+            changed.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let mut files = found(&|changed| below(changed, &path));
+        if files.is_empty() && !is_absolute(&path) {
+            // Of two files of that name, it may be either; of two folders, too.
+            files = Some(found(&|changed| is_end(changed, &path)))
+                .filter(|found| found.len() == 1)
+                .unwrap_or_default();
+            let part = format!("/{path}/");
+            let folder_of = |changed: &str| changed.find(&part).map(|at| at + part.len());
+            let within =
+                if files.is_empty() { found(&|changed| folder_of(changed).is_some()) } else { Vec::new() };
+            let folders: HashSet<&str> =
+                within.iter().filter_map(|changed| changed.get(..folder_of(changed)?)).collect();
+            if folders.len() == 1 {
+                files.extend(within);
+            }
+        }
+        // In an order that is always the same.
+        files.sort_unstable();
+        files
+    }
+
+    fn set(&mut self, path: String, state: FileState) {
+        let state = match (self.changed.get(&path), state) {
+            // A file that was made here and then changed is still a new one.
+            (Some((FileState::Created, _)), FileState::Modified) => FileState::Created,
+            (_, state) => state,
+        };
+        self.n_touches += 1;
+        self.known.insert(path.clone());
+        self.changed.insert(path, (state, self.n_touches));
+    }
+}
+
+/// Checks whether a path ends in the names of another one, or is that.
+fn is_end(path: &str, end: &str) -> bool {
+    path.strip_suffix(end).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::FileState::{Created, Deleted, Modified};
+    use super::*;
+
+    #[test]
+    fn a_file_has_one_path_however_it_is_named() {
+        let root = Root { root: Some("/w".to_owned()), usual: None };
+        for (name, folder, expected) in [
+            ("/w/a.rs", None, "a.rs"),
+            ("a.rs", Some("/w"), "a.rs"),
+            ("a.rs", Some("/w/api"), "api/a.rs"),
+            ("../web/a.rs", Some("/w/api"), "web/a.rs"),
+            ("/other/a.rs", Some("/w"), "/other/a.rs"),
+            (".", Some("/w"), "."),
+            (".", Some("/w/api"), "api"),
+            ("/wide/a.rs", None, "/wide/a.rs"),
+        ] {
+            assert_eq!(root.path(name, folder), expected, "{name} in {folder:?}");
+        }
+        for (one, other, expected) in [
+            ("/w/api", "/w/web", "/w"),
+            ("/w/api", "/w/api/src", "/w/api"),
+            ("/w/ap", "/w/api", "/w"),
+            ("api", "web", ""),
+        ] {
+            assert_eq!((above(one, other), above(other, one)), (expected, expected));
+        }
+        for told in ["npm test (in api)", "npm test", "a (b) (in c d)"] {
+            let (what, folder) = out_of_folder(told);
+            assert_eq!(in_folder(what, folder), told);
+        }
+    }
+
+    #[test]
+    fn what_a_command_does_is_done_in_its_folder() {
+        let removes = |name: &str| ShellChange::Removes(name.to_owned());
+        let moves = |from: &str, to: &str| ShellChange::Moves { from: from.to_owned(), to: to.to_owned() };
+        let restores = |name: &str| ShellChange::Restores(name.to_owned());
+        let stashes = |path: &str, new_ones| ShellChange::Stashes { path: path.to_owned(), new_ones };
+        for (changes, expected) in [
+            (
+                vec![(removes("a.py"), Some("/w/web"))],
+                vec![("/w/a.py", Modified), ("/w/api/a.py", Modified), ("/w/api/b.py", Created)],
+            ),
+            (
+                vec![(ShellChange::Edits("c.py".to_owned()), Some("api")), (removes("a.py"), Some("api"))],
+                vec![
+                    ("/w/a.py", Modified),
+                    ("/w/api/b.py", Created),
+                    ("c.py (in api)", Modified),
+                    ("/w/api/a.py", Deleted),
+                ],
+            ),
+            (
+                vec![(moves("api", "lib/api"), Some("/w"))],
+                vec![
+                    ("/w/a.py", Modified),
+                    ("/w/api/a.py", Deleted),
+                    ("a.py (in lib/api)", Created),
+                    ("b.py (in lib/api)", Created),
+                ],
+            ),
+            (vec![(restores("."), Some("/w/api"))], vec![("/w/a.py", Modified), ("/w/api/b.py", Created)]),
+            (vec![(restores("api"), None)], vec![("/w/a.py", Modified), ("/w/api/b.py", Created)]),
+            (
+                vec![(stashes(".", false), None), (ShellChange::Unstashes, None)],
+                vec![("/w/a.py", Modified), ("/w/api/a.py", Modified), ("/w/api/b.py", Created)],
+            ),
+            (vec![(stashes(".", true), None)], vec![]),
+            (vec![(stashes("api/a.py", false), None)], vec![("/w/a.py", Modified), ("/w/api/b.py", Created)]),
+        ] {
+            let mut files = WorkFiles::new(Root { root: Some("/w".to_owned()), usual: None });
+            files.touch("/w/a.py", None, Touch::Leaves(Modified), false);
+            files.touch("/w/api/a.py", None, Touch::Writes, true);
+            files.touch("/w/api/b.py", None, Touch::Writes, false);
+            changes.iter().for_each(|(change, folder)| files.take_change(change, *folder));
+            let expected: Vec<_> =
+                expected.into_iter().map(|(told, state)| (told.to_owned(), state)).collect();
+            assert_eq!(files.into_list(), expected, "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_windows_is_one_with_either_slash() {
+        let mut files = WorkFiles::default();
+        files.touch(r"C:\proj\src\a.cs", None, Touch::Writes, false);
+        files.touch("C:/proj/src/a.cs", None, Touch::Leaves(Modified), false);
+        files.take_change(&ShellChange::Removes(r"src\a.cs".to_owned()), Some("C:/proj"));
+        assert_eq!(files.into_list(), [(r"C:\proj\src\a.cs".to_owned(), Deleted)]);
+    }
+}
