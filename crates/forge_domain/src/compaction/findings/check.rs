@@ -17,8 +17,27 @@ pub(crate) struct Check {
     pub(crate) command: String,
     /// The folder in which it runs, if its command line tells.
     pub(crate) folder: Option<String>,
+    /// Its program, and the words that say of what it runs: packages, files.
+    runner: String,
+    scope: Vec<String>,
     /// True if it runs tests: what only builds or reads the code shows less.
     pub(crate) is_test: bool,
+}
+
+impl Check {
+    /// Checks whether its success shows that what `failed` before is mended: not if both are runs of the same
+    /// program, each on something that is no part of the other's.
+    pub(crate) fn covers(&self, failed: &Self) -> bool {
+        let is_in = |part: &str, whole: &str| {
+            let whole = whole.trim_end_matches(['/', '.', '*']);
+            part.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', ':', '.']))
+        };
+        let is_related = |one: &String| self.scope.iter().any(|other| is_in(one, other) || is_in(other, one));
+        self.runner != failed.runner
+            || self.scope.is_empty()
+            || failed.scope.is_empty()
+            || failed.scope.iter().any(is_related)
+    }
 }
 
 impl Checks {
@@ -31,6 +50,8 @@ impl Checks {
             Check {
                 command: commands.join(" && ").chars().take(MAX_CHARS).collect(),
                 folder: each.first().and_then(|check| check.folder.clone()),
+                runner: String::new(),
+                scope: Vec::new(),
                 is_test: each.iter().any(|check| check.is_test),
             }
         });
@@ -221,6 +242,7 @@ fn check_of(Step { command: step, folder }: &Step<'_>) -> Option<Check> {
         let carried = words.iter().skip(1).position(|word| CHECKERS.contains(word) || is_runner(word))?;
         words.drain(..=carried);
     }
+    let scope = scope_of(&words);
     words.truncate(MOST_WORDS);
     let (runner, told) = words.split_first()?;
     let runner = program(runner);
@@ -237,7 +259,19 @@ fn check_of(Step { command: step, folder }: &Step<'_>) -> Option<Check> {
     // The steps were split at the `&` of `2>&1`: the rest of it is no part of the command.
     let step = [" 2>", " 1>", ">"].iter().find_map(|end| step.strip_suffix(end)).unwrap_or(step).trim_end();
     let command = step.chars().take(MAX_CHARS).collect();
-    Some(Check { command, folder: folder.clone(), is_test })
+    Some(Check { command, folder: folder.clone(), runner: runner.to_owned(), scope, is_test })
+}
+
+/// Returns the words of a check that say of what it runs: none that is an option or names its task, nor one for
+/// everything.
+fn scope_of(words: &[&str]) -> Vec<String> {
+    let is_task = |word: &str| is_one_of(CHECKS, word) || matches!(word, "run" | "exec" | "all" | "--");
+    let is_scope = |word: &&&str| {
+        !word.starts_with(['-', '>', '|', '2', '1'])
+            && !is_task(word)
+            && word.contains(|c: char| c.is_alphanumeric())
+    };
+    words.iter().skip(1).filter(is_scope).map(|word| (*word).trim_start_matches("./").to_owned()).collect()
 }
 
 /// Checks whether a word is one of `tasks`, alone or of a part: `test:unit`, `test-unit`.
@@ -301,8 +335,8 @@ mod tests {
         }
         let checks = Checks::of(&Walk::of("npm test && npm run lint", None));
         for (names_test, expected) in [(false, "npm test && npm run lint"), (true, "npm test")] {
-            let failed = Check { command: expected.to_owned(), folder: None, is_test: true };
-            assert_eq!(checks.not_passed(|| names_test), [failed]);
+            let failed = checks.not_passed(|| names_test);
+            assert_eq!(failed.iter().map(|check| check.command.as_str()).collect::<Vec<_>>(), [expected]);
         }
     }
 }

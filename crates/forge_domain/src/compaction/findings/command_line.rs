@@ -119,7 +119,7 @@ pub(super) fn words_of(step: &str) -> Vec<String> {
             Some(open) if open == c => quote = None,
             None if matches!(c, '"' | '\'') => quote = Some(c),
             None if c.is_whitespace() => {
-                words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty()))
+                words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty()));
             }
             _ => word.push(c),
         }

@@ -269,6 +269,12 @@ impl Deed {
         self.command_line.missing == Missing::default()
             && self.failure(result).is_none()
             && self.unfinished(result).is_none()
+            && !self.ran_nothing(result)
+    }
+
+    /// Checks whether the result of a check says that no test ran.
+    pub(crate) fn ran_nothing(&self, result: &ContextMessage) -> bool {
+        !self.checks.is_empty() && result.report_of_check().evidence == Evidence::NothingRan
     }
 
     /// Returns how far its command is, if the result says that it did not end by itself.

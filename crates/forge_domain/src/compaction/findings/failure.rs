@@ -248,6 +248,7 @@ static ENDS_WELL: Pattern = LazyLock::new(|| {
     let forms = [
         r"^\W{0,3}(?:success\w*|completed|deployed|published|released|uploaded|installed|saved|wrote|created|updated)\b",
         r"^\W{0,3}(?:done|finished|ok)\W*$|\bsuccessfully\b|\b(?:is|are) (?:now )?(?:ready|up|healthy)\b",
+        r"\b[1-9]\d* \w+ (?:applied|created|deployed|imported|installed|migrated|saved|updated|uploaded|written)\W*$",
     ];
     any_of("(?i)", &forms)
 });

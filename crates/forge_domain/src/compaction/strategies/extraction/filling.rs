@@ -15,7 +15,6 @@ use super::passage::{Origin, Passage, move_introductions, passages, passages_of_
 use super::record::{Entry, Record, Section};
 use super::story::{Folder, Step, newest_steps, number};
 use super::tasks::{is_about_tasks, tasks};
-use super::work_files::Root;
 use super::worth::{Candidates, Purpose, Worth};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::{Features, Line, TermHasher, hash, is_line_break};
@@ -161,7 +160,7 @@ impl Folding<'_> {
             folder: folder.as_deref().map(str::to_owned),
             ..Record::default()
         };
-        let mut ledger = Ledger::new(Root::of(self.material.sources));
+        let mut ledger = Ledger::new(folder.root().clone());
         earlier.iter().for_each(|earlier| ledger.take_record(earlier));
         // Messages that stay are included: a later success among them resolves an error before it.
         ledger.take_all(self.material.context, self.material.sources);

@@ -76,7 +76,7 @@ impl Frames {
 
     /// Checks whether several results end with a line, or whether it stands in brackets, as a note does.
     pub(super) fn is_footer(&self, line: &str) -> bool {
-        is_in_brackets(line) || self.footers.contains(&hash(line))
+        is_in_brackets(line) || line.starts_with(RESET) || self.footers.contains(&hash(line))
     }
 
     /// Returns the lines of the message at `position` that are content.
@@ -84,6 +84,9 @@ impl Frames {
         self.contents[position].clone()
     }
 }
+
+/// The beginning of the line with which Claude Code ends a result if the command had left the folder.
+const RESET: &str = "Shell cwd was reset to ";
 
 /// The lines that most results of a tool have at their start or end.
 struct Common {

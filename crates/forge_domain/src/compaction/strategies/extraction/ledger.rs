@@ -35,6 +35,8 @@ struct Open<'a> {
     /// The line that names the error, and the label of the result that has it.
     line: &'a str,
     label: Option<String>,
+    /// The check that failed, if it was one.
+    check: Option<&'a Check>,
 }
 
 /// Most errors that are kept.
@@ -59,6 +61,7 @@ impl<'a> Ledger<'a> {
             },
             line: &error.line,
             label: error.label.clone(),
+            check: None,
         }));
     }
 
@@ -145,10 +148,15 @@ impl<'a> Ledger<'a> {
             // told as the last one.
             if outcome == Outcome::Passed || deed.ends_without_failure(result) {
                 let ran = deed.checks_with(Outcome::Passed, result).iter();
-                let ran: Vec<String> = ran.map(|check| self.told("", check.folder.as_deref())).collect();
-                let is_covered =
-                    |key: &str| ran.iter().any(|ran| covers(out_of_folder(ran).1, out_of_folder(key).1));
-                self.open.retain(|open| is_outside(&open.key) || !is_covered(&open.key));
+                let ran: Vec<(String, &Check)> =
+                    ran.map(|check| (self.told("", check.folder.as_deref()), check)).collect();
+                let is_covered = |open: &Open<'_>| {
+                    ran.iter().any(|(place, check)| {
+                        covers(out_of_folder(place).1, out_of_folder(&open.key).1)
+                            && open.check.is_none_or(|failed| check.covers(failed))
+                    })
+                };
+                self.open.retain(|open| is_outside(&open.key) || !is_covered(open));
             }
         }
         let keys: Vec<String> =
@@ -156,13 +164,20 @@ impl<'a> Ledger<'a> {
         let Some(key) = keys.last() else { return };
         match deed.failure(result) {
             // What did not end has not succeeded yet.
-            None if deed.unfinished(result).is_some() => {}
-            None => self.open.retain(|open| keys.iter().all(|key| *key != open.key)),
+            None if deed.unfinished(result).is_some() || deed.ran_nothing(result) => {}
+            None => {
+                let passed = deed.checks_with(Outcome::Passed, result);
+                let is_another = |failed: &Check| !passed.iter().any(|check| check.covers(failed));
+                let is_of_another =
+                    |open: &Open<'_>| !passed.is_empty() && open.check.is_some_and(is_another);
+                self.open.retain(|open| !keys.contains(&open.key) || is_of_another(open));
+            }
             Some(Failure { line: Some(line), .. }) if deed.may_stand(result) => {
                 // If a command fails with another error, it got past the earlier one.
                 self.open.retain(|open| open.key != *key && open.line != line);
                 let label = result.id().map(|id| id.to_string());
-                self.open.push(Open { key: key.clone(), line, label });
+                let check = deed.checks_with(Outcome::Failed, result).first();
+                self.open.push(Open { key: key.clone(), line, label, check });
             }
             Some(_) => {}
         }
@@ -185,7 +200,7 @@ impl<'a> Ledger<'a> {
         // Where nothing was done since, the errors of earlier records stay as they were.
         let most = if self.n_exchanges == 0 { self.open.len() } else { MAX_ERRORS };
         let newest = self.open.len().saturating_sub(most);
-        let errors = self.open.into_iter().skip(newest).map(|Open { key, line, label }| OpenError {
+        let errors = self.open.into_iter().skip(newest).map(|Open { key, line, label, .. }| OpenError {
             label,
             line: line.to_owned(),
             mended_by: (key != line).then_some(key),
@@ -286,7 +301,7 @@ mod tests {
             }
         }
         let view = log.view();
-        let mut ledger = Ledger::new(Root::of(view.messages()));
+        let mut ledger = Ledger::new(Root::of(view.messages(), None));
         ledger.take_record(earlier);
         ledger.take_all(&view, view.messages());
         let mut record = Record::default();
@@ -475,7 +490,7 @@ mod tests {
         for (calls, expected) in [
             (
                 vec![run("cd a && cargo test --all | tail -3", "test result: ok")],
-                [Some("cargo test --all passed"), None],
+                [Some("cargo test --all (in a) passed"), None],
             ),
             (
                 vec![run("go vet ./... && go test ./...", "--- FAIL: TestX")],
@@ -734,6 +749,36 @@ mod tests {
             );
             assert_eq!(record.last_check, Some(("make".to_owned(), outcome)));
         }
+    }
+
+    #[test]
+    fn a_check_of_something_else_mends_no_error() {
+        for (failed, passed, stands) in [
+            ("cargo test -p api", "cargo test -p web", true),
+            ("cargo test -p api", "cargo test", false),
+            ("cargo test", "cargo test -p web", false),
+            ("go test ./api/...", "go test ./web/...", true),
+            ("go test ./api/...", "go test ./...", false),
+            ("pytest -q tests/test_a.py::test_x", "pytest tests/test_a.py", false),
+            ("npm --prefix api test", "npm --prefix web test", true),
+            ("make -C api test", "make -C web test", true),
+            ("npm run lint", "npm test", false),
+            ("pytest tests/a.py", "ruff check src", false),
+            ("cd api && npm test", "cd web && npm test", true),
+            ("cd api && npm test", "cd api/src && npm test", true),
+            ("cd api && npm test", "npm test", false),
+        ] {
+            let run = |command: &str, result| ("Bash", json!({"command": command}), result);
+            let record = ledger(&[run(failed, "error: it broke\nExit code 1"), run(passed, "3 passed")]);
+            assert_eq!(!record.errors.is_empty(), stands, "{failed}, {passed}");
+        }
+        // A filter that no test passes shows nothing.
+        let run = |command: &str, result| ("Bash", json!({"command": command}), result);
+        let record = ledger(&[
+            run("cargo test", "error: it broke\nExit code 101"),
+            run("cargo test typo", "test result: ok. 0 passed; 0 failed; 34 filtered out"),
+        ]);
+        assert_eq!((last_outcome(&record), record.errors.len()), (Some(Outcome::Unclear), 1));
     }
 
     #[test]

@@ -341,9 +341,8 @@ impl Folder {
     /// Finds the deepest folder of most of the files that `messages` touch, unless an earlier record has
     /// `known` one.
     pub(super) fn of(messages: &[ContextMessage], known: Option<String>) -> Self {
-        let root = Root::of(messages);
         if known.is_some() {
-            return Self { files: known, root };
+            return Self { root: Root::of(messages, known.as_deref()), files: known };
         }
         let deeds = messages.iter().flat_map(|message| &message.findings().deeds);
         let paths: Vec<&str> = deeds.flat_map(|deed| &deed.touches).map(|(path, _)| path.as_str()).collect();
@@ -354,7 +353,12 @@ impl Folder {
         }
         let most = found.into_iter().filter(|(_, n)| n * 100 >= paths.len() * IN_FOLDER_PERCENT);
         let deepest = most.filter(|(_, n)| *n >= LEAST_PATHS).max_by_key(|(folder, _)| folder.len());
-        Self { files: deepest.map(|(folder, _)| folder.to_owned()), root }
+        let deepest = deepest.map(|(folder, _)| folder.to_owned());
+        Self { root: Root::of(messages, deepest.as_deref()), files: deepest }
+    }
+
+    pub(super) const fn root(&self) -> &Root {
+        &self.root
     }
 
     /// Returns its path.

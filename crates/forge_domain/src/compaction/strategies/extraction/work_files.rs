@@ -11,25 +11,31 @@ use crate::compaction::findings::{ALL, FileState, ShellChange, Touch, is_absolut
 pub(super) struct Root {
     /// The absolute one in which paths begin.
     root: Option<String>,
-    /// The one in which commands run of which no other is told.
+    /// The one below which the record's paths are told.
+    base: Option<String>,
+    /// The one in which most commands run.
     usual: Option<String>,
 }
 
 impl Root {
     /// Finds them in the calls of `messages`: where most commands of which a folder is told run or, without such
-    /// a folder, above all of them.
-    pub(super) fn of(messages: &[ContextMessage]) -> Self {
+    /// a folder, above all of them, unless the `base` of the record's paths is above that.
+    pub(super) fn of(messages: &[ContextMessage], base: Option<&str>) -> Self {
         let deeds = messages.iter().flat_map(|message| &message.findings().deeds);
         let folders = deeds.filter_map(|deed| deed.folder.as_deref().or(deed.enters.as_deref()));
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         folders.for_each(|folder| *counts.entry(folder).or_default() += 1);
         let n_all: usize = counts.values().sum();
-        let most = counts.iter().find(|(_, n)| **n * 100 >= n_all * MOST_PERCENT).map(|(folder, _)| *folder);
-        let above =
-            || counts.keys().copied().reduce(above).filter(|above| is_absolute(above) && *above != "/");
+        let is_most = |n: usize| n >= LEAST_USUAL && n * 100 >= n_all * MOST_PERCENT;
+        let usual = counts.iter().find(|(_, n)| is_most(**n)).map(|(folder, _)| *folder);
+        let absolute = || counts.keys().copied().filter(|folder| is_absolute(folder));
+        let root = usual.filter(|folder| is_absolute(folder)).or_else(|| absolute().reduce(above));
+        let root = root.filter(|root| *root != "/");
+        let is_above = |base: &&str| root.is_none_or(|root| above(base, root) == *base);
         Self {
-            root: most.filter(|folder| is_absolute(folder)).or_else(above).map(str::to_owned),
-            usual: most.map(str::to_owned),
+            root: base.filter(is_above).or(root).map(str::to_owned),
+            base: base.or(root).map(str::to_owned),
+            usual: usual.map(str::to_owned),
         }
     }
 
@@ -45,9 +51,15 @@ impl Root {
         }
     }
 
-    /// Returns the folder of a file as it is told; `None` if that is the root, or not known.
+    /// Returns the folder of a file as it is told; `None` if paths begin there, or if it is not known.
     fn of_file(&self, folder: Option<&str>) -> Option<String> {
-        folder.map(|folder| self.path(folder, None)).filter(|folder| folder != ALL)
+        let folder = join(None, folder?);
+        let below = self.base.as_deref().and_then(|base| folder.strip_prefix(base));
+        match below {
+            Some("") => None,
+            Some(below) if below.starts_with('/') => Some(below[1..].to_owned()),
+            _ => Some(folder).filter(|folder| !folder.is_empty()),
+        }
     }
 
     /// Returns a command with the folder in which it runs, unless that is the usual one, or not known.
@@ -56,17 +68,18 @@ impl Root {
     }
 }
 
-/// The share of the commands that run in the root, in percent.
+/// The share of the commands that run in the usual folder, in percent, and the fewest of them.
 const MOST_PERCENT: usize = 60;
+const LEAST_USUAL: usize = 2;
 
 /// Returns the folder that two folders are in, or are.
 fn above<'a>(one: &'a str, other: &str) -> &'a str {
     let is_same = |at: usize| {
         one[..at] == other[..at.min(other.len())] && matches!(other.as_bytes().get(at), None | Some(b'/'))
     };
-    let ends = one.match_indices('/').map(|(at, _)| at).chain([one.len()]);
+    let mut ends = one.match_indices('/').map(|(at, _)| at).chain([one.len()]);
     let last =
-        ends.filter(|at| *at <= other.len() && other.is_char_boundary(*at)).filter(|at| is_same(*at)).last();
+        ends.by_ref().filter(|at| *at <= other.len() && other.is_char_boundary(*at)).rfind(|at| is_same(*at));
     &one[..last.unwrap_or(0)]
 }
 
@@ -295,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_file_has_one_path_however_it_is_named() {
-        let root = Root { root: Some("/w".to_owned()), usual: None };
+        let root = Root { root: Some("/w".to_owned()), base: Some("/w".to_owned()), usual: None };
         for (name, folder, expected) in [
             ("/w/a.rs", None, "a.rs"),
             ("a.rs", Some("/w"), "a.rs"),
@@ -360,7 +373,11 @@ mod tests {
             (vec![(stashes(".", true), None)], vec![]),
             (vec![(stashes("api/a.py", false), None)], vec![("/w/a.py", Modified), ("/w/api/b.py", Created)]),
         ] {
-            let mut files = WorkFiles::new(Root { root: Some("/w".to_owned()), usual: None });
+            let mut files = WorkFiles::new(Root {
+                root: Some("/w".to_owned()),
+                base: Some("/w".to_owned()),
+                usual: None,
+            });
             files.touch("/w/a.py", None, Touch::Leaves(Modified), false);
             files.touch("/w/api/a.py", None, Touch::Writes, true);
             files.touch("/w/api/b.py", None, Touch::Writes, false);
