@@ -12,7 +12,7 @@ use serde_json::json;
 use smallvec::smallvec;
 
 use crate::codec::Window;
-use crate::harness::{Voice, without_user};
+use crate::harness::{Voice, is_announced_result, without_user};
 use crate::item::{Item, Place, Said, Sources, from_sources};
 use crate::repair::{Linked, repair};
 use crate::reply_pieces::{REPLY_REACH, join};
@@ -189,12 +189,15 @@ enum Link {
     None,
     Calls(Box<[Box<str>]>),
     Answer(Box<str>),
+    /// A note announces it as a result.
+    Announced,
 }
 
 impl Outline {
     fn of(message: &Message) -> Self {
         let link = match message.answered_id() {
             Some(id) => Link::Answer(id.into()),
+            None if is_announced_result(message) => Link::Announced,
             None if message.calls().is_empty() => Link::None,
             None => Link::Calls(message.call_ids().map(Box::from).collect()),
         };
@@ -211,7 +214,7 @@ impl Outline {
     fn calls(&self) -> &[Box<str>] {
         match &self.link {
             Link::Calls(calls) => calls,
-            Link::None | Link::Answer(_) => &[],
+            Link::None | Link::Answer(_) | Link::Announced => &[],
         }
     }
 }
@@ -274,6 +277,13 @@ impl Linked for OpenMessage {
             OpenSaid::Whole(message) => message.answered_id(),
             OpenSaid::Outline(Outline { link: Link::Answer(id), .. }) => Some(id),
             OpenSaid::Outline(_) => None,
+        }
+    }
+
+    fn is_announced_result(&self) -> bool {
+        match &self.said {
+            OpenSaid::Whole(message) => is_announced_result(message),
+            OpenSaid::Outline(outline) => matches!(outline.link, Link::Announced),
         }
     }
 }

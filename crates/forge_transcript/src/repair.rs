@@ -6,6 +6,7 @@ use forge_domain::{Body, Message, ToolCall, ToolResult};
 use serde::Serialize;
 use smallvec::SmallVec;
 
+use crate::harness::{announced_result, is_announced_result};
 use crate::recording::NO_RESULT;
 
 /// One repair.
@@ -46,6 +47,9 @@ pub(crate) trait Linked {
 
     /// Returns the id of the call that it answers, if it is a result.
     fn answered_id(&self) -> Option<&str>;
+
+    /// Checks whether it is a note that announces a result, and names no call.
+    fn is_announced_result(&self) -> bool;
 }
 
 impl Linked for Message {
@@ -59,12 +63,16 @@ impl Linked for Message {
             Body::System(_) | Body::User(_) | Body::Assistant { .. } => None,
         }
     }
+
+    fn is_announced_result(&self) -> bool {
+        is_announced_result(self)
+    }
 }
 
 /// Orders `items` in a way that every provider accepts: results directly after their calls. `whole` returns
 /// all of an item's message. A result belongs to the nearest earlier call of its id that has none, or else to
-/// a later one, as some agents write both at once in no order; a result that names no call belongs to the
-/// first call right before it that nothing else answers. Missing ones come from `made`.
+/// a later one, as some agents write both at once in no order; a result that names no call, or that a note
+/// announces, belongs to the first call right before it that nothing else answers. Missing ones come from `made`.
 pub(crate) fn repair<T: Linked>(
     items: Vec<T>,
     whole: impl Fn(&T) -> Message,
@@ -104,6 +112,18 @@ pub(crate) fn repair<T: Linked>(
         let mut open = open.into_iter().filter_map(|(nth, _)| calls.get(nth));
         for result in nameless {
             let mut named = whole(&result);
+            if result.is_announced_result() {
+                // So its agent sends results.
+                match open.next() {
+                    Some(call) => ordered.push(made(Message {
+                        body: Body::Tool(ToolResult::answer(call, announced_result(&named))),
+                        timestamp: named.timestamp,
+                        ..Message::user("")
+                    })),
+                    None => ordered.push(result),
+                }
+                continue;
+            }
             let Body::Tool(answer) = &mut named.body else { continue };
             let Some(ToolCall { id, name, .. }) = open.next() else {
                 repairs.push(Repair::OrphanResult { call_id: answer.call_id.clone() });
@@ -154,7 +174,11 @@ fn answers<T: Linked>(items: &[T], repairs: &mut Vec<Repair>) -> Vec<u32> {
             unanswered.entry(id).or_default().push(number);
         }
         let Some(call_id) = item.answered_id() else {
-            before = Some(number);
+            let calls = before.filter(|at| items[*at as usize].call_ids().next().is_some());
+            match calls.filter(|_| item.is_announced_result()) {
+                Some(caller) => answers[place] = caller,
+                None => before = Some(number),
+            }
             continue;
         };
         let callers = unanswered.get_mut(call_id);
@@ -205,6 +229,7 @@ mod tests {
     fn messages(text: &str) -> Vec<Message> {
         let message = |word: &str| match word.split_at(1) {
             ("u", _) => Message::user("hi"),
+            ("n", _) => Message::user("[look for 'a'] Result:\nout").noted_by("harness"),
             ("a", _) => Message::assistant("yes"),
             ("t", ids) => Message::calling(ids.chars().map(call).collect()),
             (_, "") => {
@@ -224,6 +249,7 @@ mod tests {
                 format!("t{}", calls.iter().map(|call| call.id.as_str()).collect::<String>())
             }
             Body::Assistant { .. } => "a".to_owned(),
+            _ if is_announced_result(message) => "n".to_owned(),
             _ => "u".to_owned(),
         };
         messages.iter().map(word).collect::<Vec<_>>().join(" ")
@@ -258,6 +284,12 @@ mod tests {
             ("u tx r r", "u tx rx", 2),
             ("u r a", "u a", 1),
             ("u tx u r", "u tx nx u", 2),
+            // Results that notes announce.
+            ("u txy n n u", "u txy rx ry u", 0),
+            ("u tx n n u", "u tx rx n u", 0),
+            ("u txy n u", "u txy rx ny u", 1),
+            ("u tx u n", "u tx nx u n", 1),
+            ("u a n u", "u a n u", 0),
         ] {
             let (after, repairs) = repair(messages(before), Message::clone, |message| message);
             assert_eq!(

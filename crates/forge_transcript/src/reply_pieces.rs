@@ -12,11 +12,21 @@ use crate::flat_text::is_blank;
 /// The number of entries back in which the other pieces of a reply are searched.
 pub(crate) const REPLY_REACH: usize = 80;
 
+/// The mark of a piece that continues the text before it, wherever that was cut.
+const CONTINUES: &str = "continues";
+
+/// Returns the piece of a reply marked as one that continues the text of the one before it.
+pub(crate) fn continuing(mut piece: Message) -> Message {
+    piece.metadata.insert(CONTINUES.into(), json!(true));
+    piece
+}
+
 /// Joins two pieces of a reply to one message. Texts without visible characters are left out.
 pub(crate) fn join(first: &Message, second: &Message) -> Message {
-    let texts =
-        [first, second].map(|piece| piece.content().map(Content::to_text).filter(|text| !is_blank(text)));
-    let text = texts.into_iter().flatten().collect::<Vec<_>>().join("\n\n");
+    let continues = [first, second].iter().all(|piece| piece.metadata.contains_key(CONTINUES));
+    let texts = [first, second]
+        .map(|piece| piece.content().map(Content::to_text).filter(|text| continues || !is_blank(text)));
+    let text = texts.into_iter().flatten().collect::<Vec<_>>().join(if continues { "" } else { "\n\n" });
     let content = (!text.is_empty()).then_some(Content::Text(text));
     let calls = first.calls().iter().chain(second.calls()).cloned().collect();
     let mut message = Message { body: Body::Assistant { content, calls }, ..first.clone() };

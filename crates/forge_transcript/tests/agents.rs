@@ -643,7 +643,9 @@ fn log_samples() -> Vec<Sample> {
     let gemini = [
         json!({"type": "init", "session_id": "s", "model": "m"}),
         json!({"type": "message", "role": "user", "content": "Find it."}),
-        piece("I look."),
+        piece("I "),
+        piece("lo"),
+        piece("ok."),
         json!({"type": "tool_use", "tool_name": "f", "tool_id": "c", "parameters": {}}),
         json!({"type": "tool_result", "tool_id": "c", "status": "success", "output": "out"}),
         piece("Here."),

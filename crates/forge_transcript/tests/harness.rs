@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics on what must not happen")]
 
-use forge_domain::{ContextMessage, Message, MessageId, Replacement, Role, TokenCounter, Tokens, user_words};
+use forge_domain::{
+    Body, ContextMessage, Message, MessageId, Replacement, Role, TokenCounter, Tokens, user_words,
+};
 use forge_transcript::{Draft, Format, read};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -184,7 +186,7 @@ fn each_part_has_its_own_author() {
         ),
         (
             json!([text("[read_file for 'a.rs'] Result:"), text("fn a() {}"), text(details)]),
-            vec![&format!("h [read_file for 'a.rs'] Result:\nfn a() {{}}\n{details}")],
+            vec!["h [read_file for 'a.rs'] Result:\nfn a() {}", &format!("h {details}")],
         ),
         (
             json!([text("[TASK RESUMPTION] This task was interrupted just now."), text(details)]),
@@ -212,6 +214,39 @@ fn each_part_has_its_own_author() {
             keeps_every_byte(&file);
         }
     }
+}
+
+#[test]
+fn what_cline_announces_is_the_result_of_a_call() {
+    let call =
+        |id: &str| json!({"type": "tool_use", "id": id, "name": "read_file", "input": {"path": "a.rs"}});
+    let said = |role: &str, content: Value| json!({"role": role, "content": content, "ts": 1, "metrics": {}});
+    let file = json!([
+        said("user", json!([text("<task>\nLook.\n</task>")])),
+        said("assistant", json!([call("a"), call("b")])),
+        said(
+            "user",
+            json!([
+                text("[read_file for 'a.rs'] Result:\nfn a() {}"),
+                text("[read_file for 'b.rs'] Result:"),
+                text("fn b() {}"),
+                text("# TODO LIST UPDATE REQUIRED"),
+                text("<environment_details>\n12:00\n</environment_details>"),
+            ])
+        ),
+        said("assistant", json!([text("Done.")])),
+    ]);
+    let sessions = read(file.to_string().as_bytes(), "f").unwrap();
+    let draft = Draft::open(&sessions[0], 0);
+    assert_eq!(draft.repairs(), []);
+    let results = draft.messages().filter_map(|message| match message.body {
+        Body::Tool(result) => Some((result.call_id, result.content.to_text())),
+        _ => None,
+    });
+    let expected = [("a", "fn a() {}"), ("b", "fn b() {}")];
+    assert_eq!(results.collect::<Vec<_>>(), expected.map(|(id, text)| (id.to_owned(), text.to_owned())));
+    let people = draft.messages().filter(|message| message.starts_turn()).count();
+    assert_eq!(people, 1);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::any_blocks::{answer, call, chat_messages, messages_of, reply, role_of, text_at};
 use crate::codec::{EntryFormat, Evidence, Fields, Listing};
 use crate::format::FormatFacts;
+use crate::reply_pieces::continuing;
 
 /// Messages of Anthropic's form, one a line.
 pub(super) struct AnthropicLines;
@@ -74,6 +75,9 @@ impl EntryFormat for GeminiEvents {
     fn messages(event: &Value) -> Vec<Message> {
         let said = |key: &str| event.get(key).unwrap_or(&Value::Null);
         match text_at(event, "/type") {
+            "message" if event.get("delta") == Some(&Value::Bool(true)) => {
+                chat_messages(event).into_iter().map(continuing).collect()
+            }
             "message" => chat_messages(event),
             "tool_use" => {
                 let call = call(text_at(event, "/tool_id"), text_at(event, "/tool_name"), said("parameters"));
