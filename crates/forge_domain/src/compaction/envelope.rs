@@ -16,8 +16,22 @@ const TEXT: [&str; 2] = ["<![CDATA[", "]]>"];
 /// The character that begins a sequence for a terminal.
 const ESCAPE: char = '\x1b';
 
+/// The first words of a result of Codex that repeats its command, and those behind that.
+const COMMAND: &str = "Command: ";
+const AFTER_COMMAND: &str = "\nChunk ID: ";
+
+/// Returns a result without the command that Codex repeats before it.
+pub(crate) fn without_command(text: &str) -> &str {
+    let after = text.starts_with(COMMAND).then(|| text.find(AFTER_COMMAND)).flatten();
+    after.map_or(text, |at| &text[at + 1..])
+}
+
 /// Returns the text in an envelope, without colours and other sequences for a terminal.
 pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
+    let text = match without_command(&text).len() {
+        left if left < text.len() => Cow::Owned(text[text.len() - left..].to_owned()),
+        _ => text,
+    };
     let text = inside(text);
     if text.contains(ESCAPE) { Cow::Owned(strip_str(&text).to_string()) } else { text }
 }
@@ -94,6 +108,37 @@ fn before_note(text: &str) -> Option<&str> {
 /// A note has more words.
 const LEAST_OF_NOTE: usize = 3;
 
+/// A command that the person ran beside the conversation, as a harness notes it, and what came of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct OwnCommand<'a> {
+    pub(crate) command: &'a str,
+    pub(crate) output: Option<&'a str>,
+}
+
+impl<'a> OwnCommand<'a> {
+    /// Reads it from a note and the one after it.
+    pub(crate) fn of(note: &'a str, next: Option<&'a str>) -> Option<Self> {
+        let within = |text: &'a str, tag: &str| {
+            let rest = text.split_once(&format!("<{tag}>"))?.1;
+            Some(rest.split_once(&format!("</{tag}>"))?.0.trim())
+        };
+        let opens = |tag: &str| note.trim_start().starts_with(tag);
+        let output = |text| {
+            ["bash-stdout", "bash-stderr"]
+                .iter()
+                .find_map(|tag| within(text, tag).filter(|said| !said.is_empty()))
+        };
+        let (command, output) = if opens("<bash-input>") {
+            (within(note, "bash-input")?, output(note).or_else(|| output(next?)))
+        } else if opens("<user_shell_command>") {
+            (within(note, "command")?, within(note, "result"))
+        } else {
+            return None;
+        };
+        Some(Self { command, output }).filter(|own| !own.command.is_empty())
+    }
+}
+
 /// Returns the marked texts in tags; `None` if anything but tags is around them.
 fn in_tags(text: &str) -> Option<String> {
     let mut inside = String::new();
@@ -168,6 +213,28 @@ mod tests {
     }
 
     #[test]
+    fn a_command_of_the_persons_is_read_with_what_came_of_it() {
+        for (note, next, expected) in [
+            (
+                "<bash-input> git push</bash-input>",
+                Some("<bash-stdout></bash-stdout><bash-stderr>To github\nmain -> main</bash-stderr>"),
+                Some(("git push", Some("To github\nmain -> main"))),
+            ),
+            ("<bash-input>ls</bash-input>", Some("other"), Some(("ls", None))),
+            (
+                "<user_shell_command>\n<command>\nls\n</command>\n<result>\nExit code: 0\n</result>\n</user_shell_command>",
+                None,
+                Some(("ls", Some("Exit code: 0"))),
+            ),
+            ("<bash-stdout>a</bash-stdout>", None, None),
+            ("see <bash-input>ls</bash-input>", None, None),
+        ] {
+            let actual = OwnCommand::of(note, next).map(|own| (own.command, own.output));
+            assert_eq!(actual, expected, "{note}");
+        }
+    }
+
+    #[test]
     fn the_text_in_an_envelope_is_read_and_data_stays_data() {
         for (text, expected) in [
             (
@@ -199,6 +266,10 @@ mod tests {
             (r#"[{"type":"text","text":"one","size":3}]"#, r#"[{"type":"text","text":"one","size":3}]"#),
             ("\x1b[31m1 failed\x1b[0m,\t\x1b[1m2 passed\x1b[0m\r\n", "1 failed,\t2 passed\r\n"),
             (r#"{"output":"\u001b[32mok\u001b[0m"}"#, "ok\n"),
+            (
+                "Command: bash -lc 'cat > a\nFAILED = 1'\nChunk ID: 7690d4\nProcess exited with code 0\nOutput:\nok",
+                "Chunk ID: 7690d4\nProcess exited with code 0\nOutput:\nok",
+            ),
         ] {
             assert_eq!(unwrapped(Cow::Borrowed(text)), expected, "{text}");
         }

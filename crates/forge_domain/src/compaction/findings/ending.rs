@@ -7,7 +7,7 @@ use super::failure::{
 };
 use super::pattern::{Pattern, any_of, matches};
 use crate::ToolResult;
-use crate::compaction::envelope::{unwrapped, without_notes};
+use crate::compaction::envelope::{unwrapped, without_command, without_notes};
 
 /// The evidence in a result that reports no failure. A result without any shows no success: the command may
 /// still be running, it may have been stopped, or a filter may hide what it wrote.
@@ -34,7 +34,7 @@ impl Evidence {
     /// itself.
     pub(super) fn of(result: &ToolResult, unfinished: Option<&Unfinished>) -> Self {
         let whole = result.content.text();
-        let status = stated_status(&whole);
+        let status = stated_status(without_command(&whole));
         let text = unwrapped(whole);
         let text = without_notes(&text);
         let edges = edges(text);
@@ -85,7 +85,8 @@ impl Unfinished {
     /// Reads it from a result that states no status.
     pub(super) fn of_result(result: &ToolResult) -> Option<Self> {
         let whole = result.content.text();
-        Self::of(&whole).filter(|found| found.goes_on || stated_status(&whole).is_none())
+        let whole = without_command(&whole);
+        Self::of(whole).filter(|found| found.goes_on || stated_status(whole).is_none())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use super::MAX_CHARS;
 use super::answer::FailedAnswer;
 use super::pattern::{Pattern, any_of, matches};
-use crate::compaction::envelope::{unwrapped, without_notes};
+use crate::compaction::envelope::{unwrapped, without_command, without_notes};
 use crate::{Body, Message, ToolResult, user_words};
 
 /// A result that failed, or that reads so.
@@ -74,7 +74,7 @@ impl Failure {
     /// Reads the failure of a result whose start and end read so by `reads_failed`.
     fn read(result: &ToolResult, reads_failed: impl Fn(&[&str; 2]) -> bool) -> Option<Self> {
         let whole = result.content.text();
-        let status = stated_status(&whole);
+        let status = stated_status(without_command(&whole));
         let answer = FailedAnswer::of(&whole);
         let text = unwrapped(whole);
         let text = without_notes(&text);

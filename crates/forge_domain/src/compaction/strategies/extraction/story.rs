@@ -9,7 +9,7 @@ use super::tasks::is_about_tasks;
 use super::work_files::Root;
 use super::worth::Worth;
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
-use crate::compaction::envelope::without_notes;
+use crate::compaction::envelope::{OwnCommand, without_notes};
 use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::{
     Deed, Failure, is_absolute, is_marked_failed, only_says_success, tells_outcome,
@@ -31,8 +31,11 @@ const ANSWER_CHARS: usize = 600;
 /// Most characters of what a call looks for in its subject.
 const SOUGHT_CHARS: usize = 60;
 
-/// The end of a call of which nothing else is told.
+/// The end of a call of which nothing else is told, and of a command that wrote nothing.
 const DONE: &str = "done";
+const NO_OUTPUT: &str = "no output";
+/// The tool of a command that the person ran.
+const PERSONS_TOOL: &str = "shell (user)";
 
 /// A call with how it ended, as an entry of a record.
 pub(super) struct Step {
@@ -183,7 +186,9 @@ impl Done {
     /// Returns the call whose result is at `position`, if there is one that `leaves` too. What changes the
     /// list of tasks counts as none: that has a section of its own.
     fn at(position: usize, material: &Material<'_>, leaves: &[bool], folder: &Folder) -> Option<Self> {
-        let asked = answered_call(material.context, position)?;
+        let Some(asked) = answered_call(material.context, position) else {
+            return Self::of_person(position, material);
+        };
         if !leaves[asked.place.message] {
             return None;
         }
@@ -223,6 +228,31 @@ impl Done {
             changes: is_done && asked.deed.changes_files(),
             asks,
             goes_on,
+        })
+    }
+
+    /// Returns the command that the person ran beside the conversation, if the message at `position` is one.
+    fn of_person(position: usize, material: &Material<'_>) -> Option<Self> {
+        let note = &material.sources[position];
+        note.message().note_by()?;
+        let next = material.sources.get(position + 1).filter(|next| next.message().note_by().is_some());
+        let next = next.map(|next| next.features().text.as_str());
+        let own = OwnCommand::of(&note.features().text, next)?;
+        let last = own.output.and_then(|output| output.lines().rfind(|line| !line.trim().is_empty()));
+        Some(Self {
+            position,
+            place: CallPlace { message: position, nth: 0 },
+            label: note.label(),
+            tool: PERSONS_TOOL.to_owned(),
+            what: format!(" {}", one_line(own.command, SUBJECT_CHARS)?),
+            ending: last
+                .and_then(|last| one_line(last, ENDING_CHARS))
+                .unwrap_or_else(|| NO_OUTPUT.to_owned()),
+            only_looks: false,
+            reads: false,
+            changes: false,
+            asks: false,
+            goes_on: false,
         })
     }
 
@@ -278,7 +308,7 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
         // The last line of a page, or of an answer of many lines, does not tell how the call ended.
         None if !asked.deed.runs && result.features().n_text_lines > LONG_ANSWER => n_lines(),
         None if last.is_none() && is_short(result) => number_in(result).unwrap_or_else(|| DONE.to_owned()),
-        None if last.is_none() => "no output".to_owned(),
+        None if last.is_none() => NO_OUTPUT.to_owned(),
         None => last
             .filter(|last| last.is_all || last.line.split_whitespace().count() > 1)
             .filter(|last| !is_cut_json(last.line))
