@@ -245,7 +245,7 @@ fn what_cline_announces_is_the_result_of_a_call() {
     });
     let expected = [("a", "fn a() {}"), ("b", "fn b() {}")];
     assert_eq!(results.collect::<Vec<_>>(), expected.map(|(id, text)| (id.to_owned(), text.to_owned())));
-    let people = draft.messages().filter(|message| message.starts_turn()).count();
+    let people = draft.messages().filter(Message::starts_turn).count();
     assert_eq!(people, 1);
 }
 

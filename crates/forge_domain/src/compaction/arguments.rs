@@ -5,8 +5,17 @@ pub(super) const PATCH_START: &str = "*** Begin Patch";
 pub(super) const PATCH_END: &str = "*** End Patch";
 
 /// Arguments that name a file.
-pub(super) const PATHS: &[&str] =
-    &["file_path", "path", "notebook_path", "filePath", "file", "filename", "target_file", "absolute_path"];
+pub(super) const PATHS: &[&str] = &[
+    "file_path",
+    "absolutePath",
+    "path",
+    "notebook_path",
+    "filePath",
+    "file",
+    "filename",
+    "target_file",
+    "absolute_path",
+];
 /// Arguments that tell what a call is, if none names a file.
 pub(super) const SUBJECTS: &[&str] = &["command", "cmd", "query", "pattern", "url", "name", "id"];
 

@@ -457,7 +457,9 @@ fn error_line(text: &str) -> Option<String> {
             || ["rror:", "RROR:", "xception:", "rror[", "rror TS"].iter().any(|word| line.contains(word));
         let is_none = line.split_once(':').is_some_and(|(_, value)| says_none(value));
         let is_ruler = line.rsplit_once(':').is_some_and(|(_, rest)| is_ruler(rest));
-        says && !is_none
+        let warns = ["npm warn", "npm WARN", "warning"].iter().any(|less| line.starts_with(less));
+        says && !warns
+            && !is_none
             && !is_ruler
             && !is_of_the_person(line)
             && !noise.iter().any(|word| line.contains(word))

@@ -123,13 +123,14 @@ fn changes_of(words: &[&str]) -> Vec<ShellChange> {
         "cp" | "copy"
             if !words.iter().any(|word| matches!(*word, "-r" | "-R" | "-a" | "-rf" | "--recursive")) =>
         {
-            let copied = moves(&names().collect::<Vec<_>>()).into_iter();
-            copied
-                .filter_map(|change| match change {
-                    ShellChange::Moves { to, .. } => Some(ShellChange::Writes(to)),
-                    _ => None,
-                })
-                .collect()
+            // The source may be anywhere, but what is written has a name.
+            let operands = words.iter().filter(|word| !word.starts_with('-'));
+            let operands: Vec<String> = operands.map(|word| name(word)).collect();
+            let copied = moves(&operands).into_iter().filter_map(|change| match change {
+                ShellChange::Moves { to, .. } => Some(to),
+                _ => None,
+            });
+            copied.filter(|to| is_name(to)).map(ShellChange::Writes).collect()
         }
         "sed" if words.iter().any(|word| edits_in_place(word)) => {
             edited(words, &["-e", "-f", "--expression", "--file"])
@@ -265,6 +266,10 @@ mod tests {
             ("mv a.py b.py lib/", vec![moves("a.py", "lib/a.py"), moves("b.py", "lib/b.py")]),
             ("git mv old new", vec![moves("old", "new")]),
             ("cp a.py lib; cp -r a b", vec![Writes("lib/a.py".into())]),
+            (
+                "cp $S/a.py b.py; cp $S/a.py $S/b.py lib/; cp a.py $S",
+                vec![Writes("b.py".into()), Writes("lib/a.py".into()), Writes("lib/b.py".into())],
+            ),
             ("sed -i 's/a b/c/' a.rs 'b c.rs'", vec![Edits("a.rs".into()), Edits("b c.rs".into())]),
             ("sed -i.bak -e 's/a/b/' -e 's/c/d/' a.rs", vec![Edits("a.rs".into())]),
             ("sed -i '' 's|a|b|g' a.rs", vec![Edits("a.rs".into())]),

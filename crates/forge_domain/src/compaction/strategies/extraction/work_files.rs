@@ -22,16 +22,18 @@ impl Root {
     /// a folder, above all of them, unless the `base` of the record's paths is above that.
     pub(super) fn of(messages: &[ContextMessage], base: Option<&str>) -> Self {
         let deeds = messages.iter().flat_map(|message| &message.findings().deeds);
-        let folders = deeds.filter_map(|deed| deed.folder.as_deref().or(deed.enters.as_deref()));
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        folders.for_each(|folder| *counts.entry(folder).or_default() += 1);
-        let n_all: usize = counts.values().sum();
-        let is_most = |n: usize| n >= LEAST_USUAL && n * 100 >= n_all * MOST_PERCENT;
-        let usual = counts.iter().find(|(_, n)| is_most(**n)).map(|(folder, _)| *folder);
-        let absolute = || counts.keys().copied().filter(|folder| is_absolute(folder));
-        let root = usual.filter(|folder| is_absolute(folder)).or_else(|| absolute().reduce(above));
-        let root = root.filter(|root| *root != "/");
-        let is_above = |base: &&str| root.is_none_or(|root| above(base, root) == *base);
+        let folders: Vec<&str> =
+            deeds.filter_map(|deed| deed.folder.as_deref().or(deed.enters.as_deref())).collect();
+        let is_most = |n: usize| n * 100 >= folders.len() * MOST_PERCENT;
+        let usual = deepest(folders.iter().copied(), |n| n >= LEAST_USUAL && is_most(n));
+        let absolute = folders.iter().copied().filter(|folder| is_absolute(folder));
+        let ends = |folder: &str| {
+            folder.match_indices('/').map(|(at, _)| at).chain([folder.len()]).collect::<Vec<_>>()
+        };
+        let above = absolute.flat_map(|folder| ends(folder).into_iter().map(|end| &folder[..end]));
+        // A part of a drive's name is no folder.
+        let root = deepest(above.filter(|above| above.contains('/')), is_most);
+        let is_above = |base: &&str| root.is_none_or(|root| is_in(root, base));
         Self {
             root: base.filter(is_above).or(root).map(str::to_owned),
             base: base.or(root).map(str::to_owned),
@@ -72,15 +74,17 @@ impl Root {
 const MOST_PERCENT: usize = 60;
 const LEAST_USUAL: usize = 2;
 
-/// Returns the folder that two folders are in, or are.
-fn above<'a>(one: &'a str, other: &str) -> &'a str {
-    let is_same = |at: usize| {
-        one[..at] == other[..at.min(other.len())] && matches!(other.as_bytes().get(at), None | Some(b'/'))
-    };
-    let mut ends = one.match_indices('/').map(|(at, _)| at).chain([one.len()]);
-    let last =
-        ends.by_ref().filter(|at| *at <= other.len() && other.is_char_boundary(*at)).rfind(|at| is_same(*at));
-    &one[..last.unwrap_or(0)]
+/// Returns the longest folder that `is_most` of all.
+fn deepest<'a>(folders: impl Iterator<Item = &'a str>, is_most: impl Fn(usize) -> bool) -> Option<&'a str> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    folders.for_each(|folder| *counts.entry(folder).or_default() += 1);
+    let most = counts.into_iter().filter(|(_, n)| is_most(*n));
+    most.max_by_key(|(folder, _)| folder.len()).map(|(folder, _)| folder)
+}
+
+/// Checks whether a path is a folder, or in it.
+fn is_in(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Returns what is in a folder, or runs there, as it is told: both as they stand somewhere, as nothing may
@@ -214,18 +218,24 @@ impl WorkFiles {
     /// Notes that changed files have another name, alone or with their folder.
     fn take_move(&mut self, from: &str, to: &str, folder: Option<&str>) {
         let moved = self.root.path(from, folder);
+        // A folder that is there gets another one into it.
+        let into = self.root.path(to, folder);
+        let is_there = self.known.iter().any(|known| *known != into && is_in(known, &into));
+        let name = from.rsplit('/').next().filter(|_| is_there);
         for path in self.changed_at(from, folder) {
-            // A file that was made here was never known by its first name.
-            if matches!(self.changed.get(&path), Some((FileState::Created, _))) {
-                self.changed.remove(&path);
-            } else {
-                self.set(path.clone(), FileState::Deleted);
+            match self.changed.get(&path) {
+                // It is no longer there.
+                Some((FileState::Deleted, _)) => continue,
+                // A file that was made here was never known by its first name.
+                Some((FileState::Created, _)) => drop(self.changed.remove(&path)),
+                _ => self.set(path.clone(), FileState::Deleted),
             }
             // What stands below the folder that was moved.
             let rest = path.rfind(&moved).map_or("", |at| &path[at + moved.len()..]).trim_start_matches('/');
-            let new = match rest {
-                "" => self.known_at(to, folder),
-                rest => self.note(rest, Some(&join(folder, to))),
+            let new = match (rest, name) {
+                ("", _) => self.known_at(to, folder),
+                (rest, None) => self.note(rest, Some(&join(folder, to))),
+                (rest, Some(name)) => self.note(&format!("{name}/{rest}"), Some(&join(folder, to))),
             };
             self.set(new, FileState::Created);
         }
@@ -244,7 +254,9 @@ impl WorkFiles {
     /// Returns the known file that a command names, which may be relative to where it ran, or that name.
     fn known_at(&mut self, name: &str, folder: Option<&str>) -> String {
         let path = self.root.path(name, folder);
-        let mut found = self.known.iter().filter(|known| is_end(known, &path));
+        let may_be = |known: &str| self.root.root.is_none() || !is_absolute(known);
+        let mut found =
+            self.known.iter().filter(|known| **known == path || may_be(known) && is_end(known, &path));
         match (found.next().cloned(), found.next()) {
             (Some(known), None) => known,
             _ => self.note(name, folder),
@@ -258,19 +270,21 @@ impl WorkFiles {
         let found = |is_it: &dyn Fn(&str) -> bool| -> Vec<String> {
             self.changed.keys().filter(|changed| is_it(changed)).cloned().collect()
         };
-        let below = |changed: &str, folder: &str| {
-            changed.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let mut files = found(&|changed| below(changed, &path));
+        let mut files = found(&|changed| is_in(changed, &path));
+        // A name that is relative to the root is of no file elsewhere.
+        let may_be = |changed: &str| self.root.root.is_none() || !is_absolute(changed);
         if files.is_empty() && !is_absolute(&path) {
             // Of two files of that name, it may be either; of two folders, too.
-            files = Some(found(&|changed| is_end(changed, &path)))
+            files = Some(found(&|changed| may_be(changed) && is_end(changed, &path)))
                 .filter(|found| found.len() == 1)
                 .unwrap_or_default();
             let part = format!("/{path}/");
             let folder_of = |changed: &str| changed.find(&part).map(|at| at + part.len());
-            let within =
-                if files.is_empty() { found(&|changed| folder_of(changed).is_some()) } else { Vec::new() };
+            let within = if files.is_empty() {
+                found(&|changed| may_be(changed) && folder_of(changed).is_some())
+            } else {
+                Vec::new()
+            };
             let folders: HashSet<&str> =
                 within.iter().filter_map(|changed| changed.get(..folder_of(changed)?)).collect();
             if folders.len() == 1 {
@@ -321,14 +335,6 @@ mod tests {
         ] {
             assert_eq!(root.path(name, folder), expected, "{name} in {folder:?}");
         }
-        for (one, other, expected) in [
-            ("/w/api", "/w/web", "/w"),
-            ("/w/api", "/w/api/src", "/w/api"),
-            ("/w/ap", "/w/api", "/w"),
-            ("api", "web", ""),
-        ] {
-            assert_eq!((above(one, other), above(other, one)), (expected, expected));
-        }
         for told in ["npm test (in api)", "npm test", "a (b) (in c d)"] {
             let (what, folder) = out_of_folder(told);
             assert_eq!(in_folder(what, folder), told);
@@ -362,6 +368,15 @@ mod tests {
                     ("/w/api/a.py", Deleted),
                     ("a.py (in lib/api)", Created),
                     ("b.py (in lib/api)", Created),
+                ],
+            ),
+            (
+                vec![(moves("api/a.py", "lib/a.py"), None), (moves("api", "lib"), None)],
+                vec![
+                    ("/w/a.py", Modified),
+                    ("/w/api/a.py", Deleted),
+                    ("lib/a.py", Created),
+                    ("api/b.py (in lib)", Created),
                 ],
             ),
             (vec![(restores("."), Some("/w/api"))], vec![("/w/a.py", Modified), ("/w/api/b.py", Created)]),
