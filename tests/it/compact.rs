@@ -622,6 +622,25 @@ fn zeros_at_the_end_of_a_session_are_an_invalid_line() {
 }
 
 #[test]
+fn what_is_appended_fits_and_is_counted() {
+    let tokens = |forge: &Forge| {
+        let inspected = forge.run(&["inspect", "in.json", "--json"]);
+        serde_json::from_str::<Value>(&inspected.stdout).unwrap()["tokens"].as_u64().unwrap()
+    };
+    for share in [95, 90, 80, 60] {
+        let forge = forge_with(&claude_code(30));
+        let most = tokens(&forge) * share / 100;
+        let actual = compact(&forge, &["--in-place", "--json", "--max-tokens", &most.to_string()]);
+        let report: Value = serde_json::from_str(&actual.stdout).unwrap();
+        let after = tokens(&forge);
+        assert!(after <= most, "{after} of {most}");
+        assert_eq!(report["tokens_after"], after);
+        let again = compact(&forge, &["--in-place", "--max-tokens", &most.to_string()]);
+        assert!(again.stderr.contains("fits"), "{}", again.stderr);
+    }
+}
+
+#[test]
 fn a_format_that_is_only_read_is_not_written_as_itself() {
     let rollout = format!(
         "{}\n{}\n",

@@ -10,6 +10,9 @@ use crate::id_digest::IdDigest;
 /// The type of the records of the queue.
 pub(super) const OPERATION: &str = "queue-operation";
 
+/// The subtype of the record of a compaction.
+const BOUNDARY: &str = "compact_boundary";
+
 /// The queue of a session, as far as its records were seen.
 #[derive(Default)]
 pub(super) struct Queue {
@@ -19,6 +22,9 @@ pub(super) struct Queue {
     taken: Vec<(Queued, usize)>,
     /// The last record of a message that holds each text.
     said: HashMap<IdDigest, usize>,
+    /// What was heard before the last compaction: messages that stay are repeated behind that, and were not said
+    /// there.
+    settled: Vec<Heard>,
 }
 
 /// Words in the queue.
@@ -49,6 +55,12 @@ pub(super) fn queued(fields: &Map<String, Value>) -> Option<&str> {
 impl Queue {
     /// Looks at the next record, whose number is `record`.
     pub(super) fn look(&mut self, fields: &Map<String, Value>, record: usize) {
+        if text(fields, "subtype") == Some(BOUNDARY) {
+            self.settled = self.heard().collect();
+            self.taken.clear();
+            self.said.clear();
+            return;
+        }
         if !is_operation(fields) {
             // Words are queued before the record that repeats them.
             if !(self.waiting.is_empty() && self.taken.is_empty()) {
@@ -90,7 +102,9 @@ impl Queue {
         let is_alone = |(queued, _): &&(Queued, usize)| {
             self.said.get(&queued.text).is_none_or(|record| *record < queued.record)
         };
-        self.taken.iter().filter(is_alone).map(|(queued, by)| Heard { record: queued.record, behind: *by })
+        let since = self.taken.iter().filter(is_alone);
+        let since = since.map(|(queued, by)| Heard { record: queued.record, behind: *by });
+        self.settled.iter().copied().chain(since)
     }
 }
 
@@ -126,7 +140,7 @@ mod tests {
     use super::*;
 
     /// Parses a record: `+a` queues `a`, `-` removes the oldest, `-a` removes `a`, `>` takes the oldest out
-    /// for a turn of its own, `0` gives all back; anything else is a message of the user's.
+    /// for a turn of its own, `0` gives all back, `|` compacts; anything else is a message of the user's.
     fn record(word: &str) -> Value {
         let operation = |operation: &str, content: &str| match content {
             "" => json!({"type": "queue-operation", "operation": operation}),
@@ -137,6 +151,7 @@ mod tests {
             ("-", content) => operation("remove", content),
             (">", _) => operation("dequeue", ""),
             ("0", _) => operation("popAll", "all"),
+            ("|", _) => json!({"type": "system", "subtype": "compact_boundary"}),
             _ => json!({"type": "user", "message": {"role": "user", "content": word}}),
         }
     }
@@ -159,6 +174,9 @@ mod tests {
             ("+b - b", vec![]),
             ("b +b -", vec![(1, 2)]),
             ("a - +b", vec![]),
+            // A compaction repeats what stays.
+            ("a +b - | b", vec![(1, 2)]),
+            ("+b - b | b +c -", vec![(5, 6)]),
         ] {
             let mut queue = Queue::default();
             for (number, word) in text.split_whitespace().enumerate() {

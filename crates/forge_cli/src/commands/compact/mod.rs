@@ -14,8 +14,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 use forge_app::{CompactSession, CompactSessionError, CompactedSession, SessionRoom, compact_session};
-use forge_domain::compaction::{ContextCompactor, is_bare_record};
-use forge_domain::{Compact, ContextMessage, Replacement, TokenCounter, Tokens, breaches_in_words};
+use forge_domain::compaction::{ContextCompactor, NO_RECORD, is_bare_record};
+use forge_domain::{Compact, ContextMessage, Message, Replacement, TokenCounter, Tokens, breaches_in_words};
 use forge_services::O200kCounter;
 use forge_transcript::{Draft, number_of, request_tools};
 
@@ -368,9 +368,39 @@ fn compact_draft(
     tools_tokens: Tokens,
     draft: &Draft<'_>,
 ) -> anyhow::Result<CompactedSession> {
+    let compact = |most: Option<Tokens>| compact_to(most, settings, tools_tokens, draft);
+    let most = arguments.goal.max_tokens;
+    let mut compacted = compact(most)?;
+    // What is appended begins with a record; one that says nothing is added if compaction wrote none.
+    let is_record = |message: &ContextMessage| message.message().is_compacted;
+    let has_record = |compacted: &CompactedSession| {
+        compacted.replacements.iter().flat_map(|replacement| &replacement.with).any(is_record)
+            || draft.messages().any(|message| message.is_compacted)
+    };
+    let is_appended = arguments.files.in_place && !compacted.replacements.is_empty();
+    if is_appended && !has_record(&compacted) {
+        let added = ContextMessage::count(Message::user(NO_RECORD), &O200kCounter).tokens();
+        if most.is_some_and(|most| compacted.report.tokens_after + added > most) {
+            compacted = compact(most.map(|most| most - added))?;
+        }
+        if !has_record(&compacted) {
+            compacted.report.tokens_after += added;
+            compacted.report.messages_after += 1;
+        }
+        compacted.target = most.unwrap_or(compacted.target);
+    }
+    Ok(compacted)
+}
+
+fn compact_to(
+    most: Option<Tokens>,
+    settings: &CompactSettings,
+    tools_tokens: Tokens,
+    draft: &Draft<'_>,
+) -> anyhow::Result<CompactedSession> {
     let asked = CompactSession {
         compact: settings.compact.clone(),
-        room: arguments.goal.max_tokens.map_or(SessionRoom::Window(settings.limits), SessionRoom::Limit),
+        room: most.map_or(SessionRoom::Window(settings.limits), SessionRoom::Limit),
         tools_tokens,
         number_of,
     };
