@@ -167,14 +167,18 @@ impl<'a> Turn<'a, '_> {
         let believed = self.setup.limits.budget.window();
         let target = lower_target(sent, figures, believed);
         let model = self.setup.model();
-        self.engine.events.notice(&format!(
-            "{why}; Forge had counted {sent} tokens and sends at most {target} from now on. Set a `window` for \
-             `{model}` under `models:` in forge.yaml to avoid this"
-        ));
         let evidence = match figures.window {
             Some(window) if window < believed => Evidence::SmallerWindow,
             _ => Evidence::None,
         };
+        let way_out = match (figures.window, &evidence) {
+            // The window is right.
+            (Some(_), Evidence::None) => String::new(),
+            _ => format!(". Set a `window` for `{model}` under `models:` in forge.yaml to avoid this"),
+        };
+        self.engine.events.notice(&format!(
+            "{why}; Forge had counted {sent} tokens and sends at most {target} from now on{way_out}"
+        ));
         self.engine.limits.lower(model, sent, target, evidence);
         self.setup = self.engine.setup(self.agent)?;
         Ok(())

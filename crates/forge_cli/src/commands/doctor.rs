@@ -141,7 +141,8 @@ fn configuration_check(project: Option<&str>, workflow: &Workflow, source: &Sour
 /// Returns the check of the project's file, if it asks for something without consent.
 fn trust_check(left_out: &[Demand]) -> Option<Check> {
     let n = left_out.len();
-    let found = format!("{} of forge.yaml left out, because it is not trusted", quantity(n, "power"));
+    let file = left_out.first().map_or("", |demand| demand.at.split(':').next().unwrap_or_default());
+    let found = format!("{} of {file} left out, because it is not trusted", quantity(n, "power"));
     let advice = "`forge trust` shows them all and allows them until they change";
     (n > 0).then(|| Check::well("trust", found).but(Health::Warning, advice))
 }

@@ -20,6 +20,7 @@ use crate::failure::Untrusted;
 use crate::output::line_wrap::FRAME;
 use crate::output::{self, exact};
 use crate::places;
+use crate::setup::mcp_file::MCP_FILE;
 
 pub(crate) use self::record::{Grant, Record};
 
@@ -111,6 +112,8 @@ pub(crate) fn demands(layers: &Layers, place: &ProjectPlace) -> Vec<Demand> {
         let servers_file = layers.servers_file.as_ref().filter(|_| path.starts_with("mcp_servers"));
         let at = match (servers_file, position) {
             (Some(file), _) => file.clone(),
+            // Its servers are read in another form, whose lines are no lines of the file.
+            (None, _) if name.ends_with(MCP_FILE) => name.to_owned(),
             (None, Some(position)) => format!("{name}:{}", position.line),
             (None, None) => name.to_owned(),
         };
