@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 /// The name of a workflow file if none is given.
 pub(crate) const PROJECT_FILE: &str = "forge.yaml";
+/// The name of a file of MCP servers, as other agents have it.
+pub(crate) const MCP_FILE: &str = ".mcp.json";
 
 /// The administrator's file, if it differs from the usual one.
 static SYSTEM_FILE: OnceLock<PathBuf> = OnceLock::new();

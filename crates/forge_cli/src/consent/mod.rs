@@ -19,8 +19,7 @@ use sha2::{Digest as _, Sha256};
 use crate::failure::Untrusted;
 use crate::output::line_wrap::FRAME;
 use crate::output::{self, exact};
-use crate::places;
-use crate::setup::mcp_file::MCP_FILE;
+use crate::places::{self, MCP_FILE};
 
 pub(crate) use self::record::{Grant, Record};
 

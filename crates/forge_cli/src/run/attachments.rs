@@ -60,8 +60,8 @@ fn attach_from(task: &str, folder: &Path, home: Option<&Path>) -> Attached {
     attached
 }
 
-/// Returns the kind of secrets that the file at `path` holds, by its `name` or by that of the file that it leads
-/// to: a folder of somebody else's may have links of any name.
+/// Returns the kind of secrets that the file at `path` holds, by its `name` or by that of the file that it
+/// leads to: a folder of somebody else's may have links of any name.
 fn secret_at(name: &str, path: &Path) -> Option<&'static str> {
     if !path.is_file() {
         return None;

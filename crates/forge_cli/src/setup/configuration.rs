@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use forge_domain::{Agent, AgentId, Allowance, Effort, MCP_SEPARATOR, ToolName, Workflow, find_secrets};
 use forge_services::workflow::{Flags, Layers, Source as YamlSource, load};
 
-use super::mcp_file::{MCP_FILE, McpFile};
+use super::mcp_file::McpFile;
 use super::{first_model, surroundings};
 use crate::arguments::Source;
 use crate::consent::{self, Demand, Need};
 use crate::failure::Misconfigured;
 use crate::output;
-use crate::places::{self, PROJECT_FILE, environment};
+use crate::places::{self, MCP_FILE, PROJECT_FILE, environment};
 use crate::session_file::{MOST_OF_A_CONFIGURATION, read_named};
 
 /// A workflow and the layers that it came from.

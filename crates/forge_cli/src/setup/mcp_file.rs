@@ -7,9 +7,6 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Misconfigured;
 
-/// The name of the file.
-pub(crate) const MCP_FILE: &str = ".mcp.json";
-
 /// The servers of such a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct McpFile {

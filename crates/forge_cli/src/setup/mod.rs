@@ -4,7 +4,7 @@ mod configuration;
 pub(crate) mod first_model;
 mod logged_provider;
 pub(crate) mod mcp;
-pub(crate) mod mcp_file;
+mod mcp_file;
 mod provider_faults;
 mod providers;
 pub(crate) mod sandbox;

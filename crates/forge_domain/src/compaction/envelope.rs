@@ -1,4 +1,4 @@
-//! What is around the output of a tool: the JSON or the tags of a harness, its notes, and a terminal's colours.
+//! The wrapping of a tool's output: the JSON or the tags of a harness, its notes, and a terminal's colours.
 
 use std::borrow::Cow;
 

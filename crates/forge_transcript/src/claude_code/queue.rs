@@ -22,8 +22,8 @@ pub(super) struct Queue {
     taken: Vec<(Queued, usize)>,
     /// The last record of a message that holds each text.
     said: HashMap<IdDigest, usize>,
-    /// What was heard before the last compaction: messages that stay are repeated behind that, and were not said
-    /// there.
+    /// The words that were heard before the last compaction: messages that stay are repeated behind that, and
+    /// were not said there.
     settled: Vec<Heard>,
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 /// An answer in JSON that says that its call failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FailedAnswer {
-    /// What it says of why.
+    /// Its reason, in its own words.
     pub(super) why: Option<String>,
 }
 
@@ -15,7 +15,8 @@ const MOST_BYTES: usize = 16_384;
 const MOST_FIELDS: usize = 4;
 
 impl FailedAnswer {
-    /// Reads it from the fields of the object that a text is; `None` if it is no object, or tells of no failure.
+    /// Reads it from the fields of the object that a text is; `None` if it is no object, or tells of no
+    /// failure.
     pub(super) fn of(text: &str) -> Option<Self> {
         let text = text.trim();
         if !text.starts_with('{') || !text.ends_with('}') || text.len() > MOST_BYTES {

@@ -262,7 +262,7 @@ fn check_of(Step { command: step, folder }: &Step<'_>) -> Option<Check> {
     Some(Check { command, folder: folder.clone(), runner: runner.to_owned(), scope, is_test })
 }
 
-/// Returns the words of a check that say of what it runs: none that is an option or names its task, nor one for
+/// Returns the words of a check that name its subject: none that is an option or names its task, nor one for
 /// everything.
 fn scope_of(words: &[&str]) -> Vec<String> {
     let is_task = |word: &str| is_one_of(CHECKS, word) || matches!(word, "run" | "exec" | "all" | "--");

@@ -33,10 +33,6 @@ pub(crate) struct Deed {
     /// The identities of a call, of each of its commands one, and the folder in which that runs: a success
     /// resolves the errors of others whose last one is among them.
     pub(crate) keys: Vec<(String, Option<String>)>,
-    /// The folder in which its command begins, and the one that it enters if it does nothing else, as far as
-    /// that is told.
-    pub(crate) folder: Option<String>,
-    pub(crate) enters: Option<String>,
     /// True if it only looks: something that it does not find is not an unresolved error.
     pub(crate) only_looks: bool,
     /// The extent of the file that it reads; `None` if it reads none.
@@ -51,9 +47,12 @@ pub(crate) struct Deed {
     command_line: CommandLine,
 }
 
-/// The facts of a command line by which its result is judged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The facts of a command line, as far as it tells: where it runs, and by which its result is judged.
+#[derive(Debug, Default, PartialEq, Eq)]
 struct CommandLine {
+    /// The folder in which it begins, and the one that it enters if it does nothing else.
+    folder: Option<String>,
+    enters: Option<String>,
     /// True if its status is not that of each of its steps, as behind a pipe.
     hides_status: bool,
     /// True if something else runs when a step fails.
@@ -62,9 +61,11 @@ struct CommandLine {
 }
 
 impl CommandLine {
-    /// Reads the facts of a command line without here-documents.
-    fn of(command: &str) -> Self {
+    /// Reads the facts of a command line without here-documents, which was followed by `walk`.
+    fn of(command: &str, walk: &Walk<'_>) -> Self {
         Self {
+            folder: walk.steps.first().and_then(|step| step.folder.clone()),
+            enters: walk.end.clone().filter(|_| walk.steps.is_empty()),
             hides_status: hides_status(command),
             has_other_way: command.contains("||"),
             missing: missing_of(command),
@@ -181,10 +182,12 @@ impl Deed {
         let extent = shown.as_ref().map_or(extent, |(_, extent)| *extent);
         let reads = matches!(touches[..], [(_, Touch::Looks)]).then_some(extent);
         let is_named = patch.is_some() || path.is_some() || command.is_some();
+        let edits_open_file = commands.and_then(edit_of_open_file).filter(|_| patch.is_none());
         Self {
             call_hash: hash(call.name.as_str()).rotate_left(1) ^ hash(&call.arguments),
-            unnamed_change: Some(touch(&name))
-                .filter(|touch| !is_named && !name.contains("stdin") && *touch != Touch::Looks),
+            unnamed_change: edits_open_file.map(touch).or_else(|| Some(touch(&name))).filter(|touch| {
+                (!is_named || edits_open_file.is_some()) && !name.contains("stdin") && *touch != Touch::Looks
+            }),
             shell_changes: match moved_by(&verb, &|names| argument(names).map(str::to_owned)) {
                 Some(change) => vec![ShellStep { change, folder: None }],
                 None if patch.is_some() => Vec::new(),
@@ -193,13 +196,15 @@ impl Deed {
             checks: Checks::of(&walk),
             keys: match path {
                 Some(path) => vec![(format!("{name} {path}"), None)],
+                // Each time, other lines are named.
+                None if edits_open_file.is_some() => {
+                    edits_open_file.map(|edit| (edit.to_owned(), None)).into_iter().collect()
+                }
                 None => keys_of(command, &walk),
             },
-            enters: walk.end.clone().filter(|_| walk.steps.is_empty() && command.is_some()),
-            folder: walk.steps.first().and_then(|step| step.folder.clone()),
             only_looks: reads.is_some() || command.is_some_and(only_looks),
             runs: command.or_else(|| argument(&["code"])).is_some(),
-            command_line: commands.map(CommandLine::of).unwrap_or_default(),
+            command_line: commands.map(|commands| CommandLine::of(commands, &walk)).unwrap_or_default(),
             subject: path
                 .or(shown.as_ref().map(|(file, _)| file.as_str()))
                 .or_else(|| described.filter(|_| command.is_some_and(is_script)))
@@ -213,6 +218,16 @@ impl Deed {
             touches,
             reads,
         }
+    }
+
+    /// Returns the folder in which its command begins, if that is told.
+    pub(crate) fn folder(&self) -> Option<&str> {
+        self.command_line.folder.as_deref()
+    }
+
+    /// Returns the folder that its command enters, if it does nothing else.
+    pub(crate) fn enters(&self) -> Option<&str> {
+        self.command_line.enters.as_deref()
     }
 
     /// Returns the file that it reads, and the extent.
@@ -344,6 +359,15 @@ fn keys_of(command: Option<&str>, walk: &Walk<'_>) -> Vec<(String, Option<String
     };
     let keys = command.split("&&").map(identity);
     keys.map(|key| (folder_of(&key), key)).map(|(folder, key)| (key, folder)).collect()
+}
+
+/// Returns the word of a command of SWE-agent that changes the file that is open, which its result names.
+fn edit_of_open_file(command: &str) -> Option<&str> {
+    let mut words = command.split_whitespace();
+    let program = words.next().filter(|word| ["edit", "insert", "create"].contains(word))?;
+    let lines = words.next()?;
+    let is_range = lines.contains(':') && lines.chars().all(|c| c.is_ascii_digit() || c == ':');
+    (program == "create" || is_range || lines.parse::<u32>().is_ok()).then_some(program)
 }
 
 /// Checks whether a command takes several lines: its first one hardly tells what it does.

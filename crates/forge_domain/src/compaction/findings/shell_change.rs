@@ -24,7 +24,7 @@ pub(crate) enum ShellChange {
     Restores(String),
     /// The same, and its changes are put aside; with `new_ones`, new files are, too.
     Stashes { path: String, new_ones: bool },
-    /// What was put aside last is there again.
+    /// The changes that were put aside last are there again.
     Unstashes,
 }
 

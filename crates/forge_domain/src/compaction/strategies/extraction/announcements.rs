@@ -18,7 +18,7 @@ const OPENING_CHARS: usize = 2;
 /// they are those of its language and manner.
 #[derive(Default)]
 pub(super) struct Announcements {
-    /// How often a sentence with the opening stands last before a call, and how often elsewhere.
+    /// The number of sentences with the opening that stand last before a call, and of those elsewhere.
     openings: ByTerm<[usize; 2]>,
 }
 
@@ -129,7 +129,7 @@ mod tests {
     use crate::compaction::fixture::Characters;
     use crate::{Message, ToolCall, ToolName};
 
-    /// What an agent says before a call of `search` with an argument.
+    /// Builds a message in which an agent says something and calls `search` with an argument.
     fn before_call(said: &str, sought: &str) -> ContextMessage {
         let arguments = serde_json::json!({ "text": sought }).to_string();
         let call = ToolCall { id: "call_1".into(), name: ToolName::new("search").unwrap(), arguments };

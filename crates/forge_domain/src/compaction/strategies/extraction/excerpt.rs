@@ -230,8 +230,8 @@ pub(super) fn source_of(
     format!("{} {of}", source.label())
 }
 
-/// Returns the source of what the agent wrote in a call: the last one that begins before the passage. What the
-/// passage begins with needs no label.
+/// Returns the source of what the agent wrote in a call: the last one that begins before the passage. A label
+/// does not repeat the beginning of the passage.
 fn call(passage: &Passage, source: &ContextMessage, folder: &Folder) -> String {
     let features = source.features();
     let begins = features.lines.iter().take_while(|line| line.start <= passage.start);

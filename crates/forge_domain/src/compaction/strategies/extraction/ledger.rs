@@ -102,7 +102,7 @@ impl<'a> Ledger<'a> {
         if deed.failure(result).is_none() && !is_refused(result.message()) {
             // Of a path that was shortened, no file is known.
             let is_whole = |path: &str| path.len() <= MAX_PATH && !path.lines().any(is_omission);
-            let folder = self.folder(deed.folder.as_deref());
+            let folder = self.folder(deed.folder());
             let says_it_was = || says_that_there_was_one(&result.message().text());
             for (path, touch) in deed.touches.iter().filter(|(path, _)| is_whole(path)) {
                 self.files.touch(path, folder.as_deref(), *touch, *touch == Touch::Writes && says_it_was());
@@ -116,8 +116,8 @@ impl<'a> Ledger<'a> {
                     self.files.take_change(&step.change, folder.as_deref());
                 }
             }
-            if deed.enters.is_some() {
-                self.here = self.folder(deed.enters.as_deref());
+            if deed.enters().is_some() {
+                self.here = self.folder(deed.enters());
             }
         }
         self.take_end(deed, result, marks_failures);
@@ -426,6 +426,22 @@ mod tests {
             (
                 vec![("edit", text(), "Text replaced.\n[File: /w/a.py (90 lines total)]\n1:b")],
                 vec!["modified /w/a.py"],
+            ),
+            (
+                vec![
+                    ("bash", json!({"command": "create a.py"}), "[File: /w/a.py (1 lines total)]"),
+                    (
+                        "bash",
+                        json!({"command": "edit 3:4\nb = 1\nend_of_edit"}),
+                        "[File: /w/c.py (90 lines total)]",
+                    ),
+                    (
+                        "bash",
+                        json!({"command": "edit 3:4\nb = (\nend_of_edit"}),
+                        "Your proposed edit has introduced new syntax error(s).\n[File: /w/d.py (90 lines total)]",
+                    ),
+                ],
+                vec!["created /w/a.py", "modified /w/c.py"],
             ),
             (vec![("insert", text(), "14 lines")], vec![]),
             (vec![("create_branch", text(), "Created branch feature/login.")], vec![]),

@@ -407,7 +407,7 @@ impl Folder {
         });
         let path = below.unwrap_or(&subject);
         // Elsewhere, the same command is another one.
-        let told = self.root.with_folder(path, deed.folder.as_deref().filter(|_| !is_absolute(&subject)));
+        let told = self.root.with_folder(path, deed.folder().filter(|_| !is_absolute(&subject)));
         match deed.sought.as_deref().and_then(|sought| one_line(sought, SOUGHT_CHARS)) {
             Some(sought) => format!(" {told} \"{sought}\""),
             None => format!(" {told}"),

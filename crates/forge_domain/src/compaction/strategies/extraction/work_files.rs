@@ -1,5 +1,5 @@
-//! The files that the work changed. Tools and commands name a file in several ways: by its whole path, from the
-//! folder of the work, or from the folder in which a command runs.
+//! The files that the work changed. Tools and commands name a file in several ways: by its whole path, from
+//! the folder of the work, or from the folder in which a command runs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -18,12 +18,11 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// Finds them in the calls of `messages`: where most commands of which a folder is told run or, without such
-    /// a folder, above all of them, unless the `base` of the record's paths is above that.
+    /// Finds them in the calls of `messages`: where most commands run of which a folder is told, unless the
+    /// `base` of the record's paths is above that.
     pub(super) fn of(messages: &[ContextMessage], base: Option<&str>) -> Self {
         let deeds = messages.iter().flat_map(|message| &message.findings().deeds);
-        let folders: Vec<&str> =
-            deeds.filter_map(|deed| deed.folder.as_deref().or(deed.enters.as_deref())).collect();
+        let folders: Vec<&str> = deeds.filter_map(|deed| deed.folder().or(deed.enters())).collect();
         let is_most = |n: usize| n * 100 >= folders.len() * MOST_PERCENT;
         let usual = deepest(folders.iter().copied(), |n| n >= LEAST_USUAL && is_most(n));
         let absolute = folders.iter().copied().filter(|folder| is_absolute(folder));
@@ -111,7 +110,7 @@ pub(super) struct WorkFiles {
     known: HashSet<String>,
     /// Each file as it was told first.
     told: HashMap<String, String>,
-    /// What was put aside, the latest last.
+    /// The changes that were put aside, the latest last.
     aside: Vec<Vec<(String, (FileState, usize))>>,
     n_touches: usize,
 }
@@ -191,8 +190,8 @@ impl WorkFiles {
         }
     }
 
-    /// Removes the changes of a file or a folder, and returns them: of new files as well if that is meant, or if
-    /// one of them is named.
+    /// Removes the changes of a file or a folder, and returns them: of new files as well if that is meant, or
+    /// if one of them is named.
     fn take_back(
         &mut self,
         name: &str,
