@@ -72,7 +72,8 @@ impl Linked for Message {
 /// Orders `items` in a way that every provider accepts: results directly after their calls. `whole` returns
 /// all of an item's message. A result belongs to the nearest earlier call of its id that has none, or else to
 /// a later one, as some agents write both at once in no order; a result that names no call, or that a note
-/// announces, belongs to the first call right before it that nothing else answers. Missing ones come from `made`.
+/// announces, belongs to the first call right before it that nothing else answers. Missing ones come from
+/// `made`.
 pub(crate) fn repair<T: Linked>(
     items: Vec<T>,
     whole: impl Fn(&T) -> Message,
