@@ -74,7 +74,8 @@ pub(super) struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// Follows a command line without here-documents that begins in `folder`.
     pub(super) fn of(command: &'a str, folder: Option<&str>) -> Self {
-        let mut walk = Self { steps: Vec::new(), end: folder.map(str::to_owned) };
+        let folder = folder.map(|folder| join(None, folder)).filter(|folder| !folder.is_empty());
+        let mut walk = Self { steps: Vec::new(), end: folder };
         // A change of folder in brackets ends with them.
         let mut before: Vec<Option<String>> = Vec::new();
         for step in steps(command).into_iter().filter(|step| !step.is_empty()) {
@@ -224,6 +225,8 @@ mod tests {
             ("cd \"$X\" && make", Some("/w"), vec![("make", None)], None),
             ("cd 'my notes'", None, vec![], Some("my notes")),
             ("cd C:\\proj\\src", None, vec![], Some("C:/proj/src")),
+            ("ls", Some("C:\\proj"), vec![("ls", Some("C:/proj"))], Some("C:/proj")),
+            ("ls", Some("."), vec![("ls", None)], None),
         ] {
             let walk = Walk::of(command, folder);
             let steps: Vec<_> =

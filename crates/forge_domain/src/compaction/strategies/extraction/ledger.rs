@@ -172,6 +172,8 @@ impl<'a> Ledger<'a> {
                     |open: &Open<'_>| !passed.is_empty() && open.check.is_some_and(is_another);
                 self.open.retain(|open| !keys.contains(&open.key) || is_of_another(open));
             }
+            // Somebody's decision is no error.
+            Some(_) if is_refused(result.message()) => {}
             Some(Failure { line: Some(line), .. }) if deed.may_stand(result) => {
                 // If a command fails with another error, it got past the earlier one.
                 self.open.retain(|open| open.key != *key && open.line != line);
@@ -411,6 +413,21 @@ mod tests {
         ] {
             let files = files(&[(tool, arguments.clone(), result)]);
             assert_eq!(files, ["modified a"][usize::from(!is_made)..], "{tool}: {result}");
+        }
+        for refused in [
+            "The user denied this operation.",
+            "Permission to use Bash has been denied.",
+            "exec command rejected by user",
+        ] {
+            let record = ledger(&[
+                ("write", json!({"path": "a.py"}), "ok"),
+                ("Bash", json!({"command": "rm a.py"}), refused),
+            ]);
+            assert_eq!(
+                (record.files.len(), record.files[0].1, record.errors.len()),
+                (1, FileState::Created, 0),
+                "{refused}"
+            );
         }
         let path = json!({"path": "a.py"});
         for kept in ["rm: cannot remove 'a.py': Permission denied", "Error: Exit code 1"] {

@@ -207,7 +207,12 @@ impl Done {
         };
         let last = lines.find(tells);
         let last = last.filter(|_| !material.frames.is_bare(position));
-        let last = last.map(|line| Ending { line, is_all: is_one_line });
+        let is_row = last.is_some_and(|last| {
+            let columns = columns(last);
+            columns > 1
+                && lines.take(LEAST_ROWS).filter(|line| self::columns(line) == columns).count() == LEAST_ROWS
+        });
+        let last = last.map(|line| Ending { line, is_all: is_one_line, is_row });
         let tool = tool_name(asked.call)?;
         let what = folder.subject(asked.deed);
         let ending = ending(&asked, result, last)?;
@@ -278,6 +283,8 @@ struct Ending<'a> {
     line: &'a str,
     /// True if the content has no other.
     is_all: bool,
+    /// True if it is a row of a table, which tells nothing of how a call ended.
+    is_row: bool,
 }
 
 /// Returns how a call ended, by the last line of its result's content if need be; `None` for what changes
@@ -310,12 +317,21 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
         None if last.is_none() && is_short(result) => number_in(result).unwrap_or_else(|| DONE.to_owned()),
         None if last.is_none() => NO_OUTPUT.to_owned(),
         None => last
+            .filter(|last| !last.is_row)
             .filter(|last| last.is_all || last.line.split_whitespace().count() > 1)
             .filter(|last| !is_cut_json(last.line))
             .and_then(|last| one_line(last.line, ENDING_CHARS))
             .unwrap_or_else(n_lines),
     };
     Some(ending.trim_end().to_owned())
+}
+
+/// A table has at least so many rows before its last one.
+const LEAST_ROWS: usize = 2;
+
+/// Returns the number of columns of a line of a table; 1 for other lines.
+fn columns(line: &str) -> usize {
+    1 + ['|', '\t'].iter().map(|mark| line.matches(*mark).count()).max().unwrap_or(0)
 }
 
 /// Checks whether a line is a text in JSON of which only the beginning would be told, with its escapes.
@@ -474,6 +490,23 @@ mod tests {
             let message = ContextMessage::count(Message::user(text), &Characters);
             assert_eq!(is_short(&message), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn the_last_row_of_a_table_is_no_outcome() {
+        let rows = "id | name | score\n1 | Ulm | 4\n2 | Bonn | 7";
+        let name = ToolName::new("bash").unwrap();
+        let call = ToolCall { id: "c".into(), name, arguments: r#"{"command": "sql towns"}"#.into() };
+        let messages = [Message::calling(vec![call.clone()]), Message::tool(ToolResult::answer(&call, rows))];
+        let messages = messages.map(|message| ContextMessage::count(message, &Characters));
+        let context = Context::new(messages.to_vec(), MessageId::FIRST, 0);
+        let asked = answered_call(&context, 1).unwrap();
+        let told = |is_row| {
+            let last = Ending { line: "2 | Bonn | 7", is_all: false, is_row };
+            ending(&asked, &context.messages()[1], Some(last)).unwrap()
+        };
+        assert_eq!([told(true), told(false)], ["3 lines", "2 | Bonn | 7"]);
+        assert_eq!(["a | b | c", "a\tb", "a || b", "a b"].map(columns), [3, 2, 3, 1]);
     }
 
     #[test]
