@@ -7,7 +7,8 @@ use super::record::{OpenError, Record};
 use super::work_files::{Root, WorkFiles, in_folder, out_of_folder};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::findings::{
-    Check, Deed, Failure, Outcome, Touch, identity, is_absolute, is_marked_failed, is_refused, join,
+    Check, Deed, Failure, FileState, Outcome, Touch, identity, is_absolute, is_marked_failed, is_refused,
+    join,
 };
 use crate::compaction::short_text::SHORTEST;
 use crate::compaction::stub::is_stub;
@@ -39,6 +40,8 @@ struct Open<'a> {
     check: Option<&'a Check>,
 }
 
+/// The first words of aider's line about a file that it changed.
+const APPLIED: &str = "Applied edit to ";
 /// Most errors that are kept.
 const MAX_ERRORS: usize = 8;
 /// Most bytes of a path: what is longer names no file, and would push the others out of the record.
@@ -75,6 +78,7 @@ impl<'a> Ledger<'a> {
         answers.sort_unstable_by_key(|(asked, _)| asked.place);
         let marked = answers.iter().filter(|(_, result)| is_marked_failed(result.message()));
         let marking: HashSet<&str> = marked.map(|(asked, _)| asked.call.name.as_str()).collect();
+        sources.iter().for_each(|source| self.take_noted(source.message()));
         let mut running: HashMap<String, &Deed> = HashMap::new();
         for (asked, result) in answers {
             // An argument may have been shortened since.
@@ -94,6 +98,15 @@ impl<'a> Ledger<'a> {
             self.take(deed, result, marks_failures);
             let unfinished = deed.unfinished(result);
             running.extend(unfinished.and_then(|unfinished| unfinished.id.clone()).map(|id| (id, deed)));
+        }
+    }
+
+    /// Takes in the edits that a harness makes of what the agent writes as text, and notes.
+    fn take_noted(&mut self, note: &Message) {
+        if note.note_by().is_some() {
+            for path in note.text().lines().filter_map(|line| line.strip_prefix(APPLIED)) {
+                self.files.touch(path.trim(), None, Touch::Leaves(FileState::Modified), true);
+            }
         }
     }
 
@@ -271,7 +284,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::compaction::findings::FileState;
     use crate::compaction::fixture::Characters;
     use crate::{Conversation, ToolCall, ToolName, ToolResult};
 
@@ -434,6 +446,24 @@ mod tests {
             let removes = ("Bash", json!({"command": "rm -f a.py"}), kept);
             assert_eq!(files(&[("write", path.clone(), "ok"), removes]), ["created a.py"], "{kept}");
         }
+    }
+
+    #[test]
+    fn the_edits_that_aider_notes_are_known() {
+        let mut log = Conversation::new();
+        let note = "Applied edit to src/a.rs\nApplied edit to b.md\nCommit 6d6f57d feat: doors";
+        for message in
+            [Message::user("Add a door."), Message::assistant("Here."), Message::user(note).noted_by("aider")]
+        {
+            log.append(ContextMessage::count(message, &Characters));
+        }
+        let view = log.view();
+        let mut ledger = Ledger::default();
+        ledger.take_all(&view, view.messages());
+        let mut record = Record::default();
+        ledger.write_into(&mut record);
+        let modified = ["src/a.rs", "b.md"].map(|path| (path.to_owned(), FileState::Modified));
+        assert_eq!(record.files, modified);
     }
 
     #[test]
