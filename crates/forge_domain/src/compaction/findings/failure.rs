@@ -218,12 +218,12 @@ static UNSUCCESSFUL: Pattern = LazyLock::new(|| {
 /// Texts of which at least one is in every text that names a failure: most results have none, which one quick
 /// search shows.
 static SIGNS: Pattern = LazyLock::new(|| {
-    any_of(
-        "",
-        &[
-            "FAIL|rror|ERR|xception|Traceback|fatal:|panic|not ok |<tool_use_error>| failed| failing|E[A-Z]{3,}: ",
-        ],
-    )
+    let signs = [
+        "FAIL|rror|ERR|xception|Traceback|fatal:|panic|not ok |<tool_use_error>| failed| failing",
+        // The names of what a system could not do.
+        "ENO|EACCES|EPERM|EEXIST|ECONN|EISDIR|EBUSY|EROFS|EADDR|EPIPE|EMFILE|ETIME",
+    ];
+    any_of("", &signs)
 });
 
 /// The forms of lines by which runners, compilers and interpreters name a failure.
