@@ -234,7 +234,7 @@ static FAILURES: Pattern = LazyLock::new(|| {
         r"(?:^|[:)] ?)error(?: [A-Z]{1,6}\d+|\[\w+\])?:",
         r"^(?:Uncaught )?(?:[A-Z]\w*)?(?:Error|Exception): ",
         r"^(?:Exception in thread |Unhandled exception|(?:PHP )?(?:Fatal|Parse) error:|\*\* \(\w+Error\)|│ +Error: )",
-        r"^(?:\w+\.)+[A-Z]\w*(?:Error|Exception)\b|^\S+:\d+:in .{0,120}(?:Error|Exception)\)",
+        r"^(?:\w+\.)+[A-Z]\w*(?:Error|Exception)\b|^\S+:\d+:in .*(?:Error|Exception)\)",
         r"\bpanicked at |:\d+: (?:ERROR|FATAL|PANIC):|\bBUILD FAIL(?:ED|URE)\b|^[ \t]+error: \w+ \w+",
         r"^E[A-Z]{3,}: \w",
         r"<tool_use_error>",

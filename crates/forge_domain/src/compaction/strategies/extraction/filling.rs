@@ -14,7 +14,7 @@ use super::outdated::Outdated;
 use super::passage::{Origin, Passage, move_introductions, passages, passages_of_record, without_known};
 use super::record::{Entry, Record, Section};
 use super::story::{Folder, Step, newest_steps, number};
-use super::tasks::{is_about_tasks, tasks};
+use super::tasks::{TaskList, is_about_tasks, tasks};
 use super::worth::{Candidates, Purpose, Worth};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::{Features, Line, TermHasher, hash, is_line_break};
@@ -23,7 +23,7 @@ use crate::compaction::omission::is_marker;
 use crate::compaction::record_tag::is_record;
 use crate::compaction::strategies::summarization::said_in_summary;
 use crate::compaction::stub::is_stub;
-use crate::{ContextMessage, MessageId, Role, TokenCounter, Tokens, user_words};
+use crate::{Context, ContextMessage, MessageId, Role, TokenCounter, Tokens, user_words};
 
 /// The shares of the record, in percent of what is left beside those before it. What one does not use is
 /// left to those after it.
@@ -76,6 +76,35 @@ const REPEATED_TO_NEW: usize = 4;
 /// The approximate cost of a line's indentation and end.
 const LINE_TOKENS: u64 = 1;
 
+/// The state of the work at the end of a context, whatever leaves of it.
+pub(super) struct State {
+    /// The files, the check and the errors.
+    record: Record,
+    folder: Folder,
+    /// The list of tasks by the calls, or that of an earlier record.
+    tasks: Option<TaskList>,
+    known_tasks: Vec<String>,
+}
+
+impl State {
+    /// Reads it from the calls of `context`, whose messages were `sources` at first, and its earlier records.
+    pub(super) fn of(context: &Context, sources: &[ContextMessage]) -> Self {
+        let messages = context.messages().iter().map(ContextMessage::message);
+        let earlier: Vec<Record> = messages.filter(|message| is_record(message)).map(Record::of).collect();
+        let known = earlier.iter().rev().find_map(|earlier| earlier.folder.clone());
+        let folder = Folder::of(sources, known);
+        let mut record = Record { folder: folder.as_deref().map(str::to_owned), ..Record::default() };
+        let mut ledger = Ledger::new(folder.root().clone());
+        earlier.iter().for_each(|earlier| ledger.take_record(earlier));
+        // Messages that stay are included: a later success among them resolves an error before it.
+        ledger.take_all(context, sources);
+        ledger.write_into(&mut record);
+        let known_tasks = earlier.into_iter().next_back().map(|earlier| earlier.tasks).unwrap_or_default();
+        let tasks = tasks(context, sources, &known_tasks);
+        Self { record, folder, tasks, known_tasks }
+    }
+}
+
 /// The messages that are combined into a record.
 pub(super) struct Folding<'a> {
     pub(super) material: &'a Material<'a>,
@@ -117,7 +146,8 @@ impl Folding<'_> {
         counter: &dyn TokenCounter,
     ) -> Option<ContextMessage> {
         let counted = |record: &Record| ContextMessage::count(record.to_message(), counter);
-        let (mut base, folder) = self.base();
+        let mut base = self.base();
+        let folder = &self.material.state.folder;
         if room < LEAST_NOTED {
             // The labels must do.
             base.request_below = None;
@@ -130,9 +160,9 @@ impl Folding<'_> {
         if message.tokens() > room {
             return None;
         }
-        let mut filling = self.choose(room - message.tokens(), &folder, worth, counter);
+        let mut filling = self.choose(room - message.tokens(), folder, worth, counter);
         loop {
-            let mut record = filling.write(&base, self.material, &folder);
+            let mut record = filling.write(&base, self.material, folder);
             if record.is_bare() {
                 return None;
             }
@@ -149,29 +179,18 @@ impl Folding<'_> {
         }
     }
 
-    /// Returns the record of tasks, files, the check and the errors, and the folder of its labels.
-    fn base(&self) -> (Record, Folder) {
-        let messages = self.material.context.messages().iter().map(ContextMessage::message);
-        let earlier: Vec<Record> = messages.filter(|message| is_record(message)).map(Record::of).collect();
-        let known = earlier.iter().rev().find_map(|earlier| earlier.folder.clone());
-        let folder = Folder::of(self.material.sources, known);
-        let mut record = Record {
-            request_below: self.request_below.clone(),
-            folder: folder.as_deref().map(str::to_owned),
-            ..Record::default()
-        };
-        let mut ledger = Ledger::new(folder.root().clone());
-        earlier.iter().for_each(|earlier| ledger.take_record(earlier));
-        // Messages that stay are included: a later success among them resolves an error before it.
-        ledger.take_all(self.material.context, self.material.sources);
-        ledger.write_into(&mut record);
-        let known = earlier.into_iter().next_back().map(|earlier| earlier.tasks).unwrap_or_default();
-        record.tasks = match tasks(self.material.context, self.material.sources, &known) {
-            Some(list) if list.told_at.is_none_or(|position| !self.calls_stay[position]) => list.tasks,
+    /// Returns the record of tasks, files, the check and the errors.
+    fn base(&self) -> Record {
+        let State { record, tasks, known_tasks, .. } = self.material.state;
+        let mut record = Record { request_below: self.request_below.clone(), ..record.clone() };
+        record.tasks = match tasks {
+            Some(list) if list.told_at.is_none_or(|position| !self.calls_stay[position]) => {
+                list.tasks.clone()
+            }
             Some(_) => Vec::new(),
-            None => known,
+            None => known_tasks.clone(),
         };
-        (record, folder)
+        record
     }
 
     /// Chooses what is most worth `room` tokens.

@@ -27,7 +27,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::announcements::Announcements;
-use self::filling::{Folding, is_summary};
+use self::filling::{Folding, State, is_summary};
 use self::frames::Frames;
 use self::outdated::Changes;
 #[cfg(test)]
@@ -93,6 +93,7 @@ impl CompactionStrategy for Extraction {
         let sources = originals(&context, services);
         let frames = Frames::of(&context, &sources, &question);
         let announcements = Announcements::of(&sources);
+        let state = State::of(&context, &sources);
         let changes = Changes::of(&context, &sources);
         let material = Material {
             context: &context,
@@ -100,6 +101,7 @@ impl CompactionStrategy for Extraction {
             question: &question,
             frames: &frames,
             announcements: &announcements,
+            state: &state,
             changes: &changes,
             is_talk,
         };
@@ -158,6 +160,7 @@ struct Material<'a> {
     question: &'a Question,
     frames: &'a Frames,
     announcements: &'a Announcements,
+    state: &'a State,
     changes: &'a Changes<'a>,
     /// True if hardly any tool is used.
     is_talk: bool,
