@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::check::{Check, Checks};
 use super::command_line::{
-    Walk, outside_quotes, steps, without_documents, without_dot, without_folder, without_version,
+    Step, Walk, outside_quotes, steps, without_documents, without_dot, without_folder, without_version,
 };
 use super::failure::{is_marked_failed, names_failed_test};
 use super::pattern::{Pattern, any_of, matches};
@@ -353,7 +353,7 @@ const FOLDERS: &[&str] =
 fn keys_of(command: Option<&str>, walk: &Walk<'_>) -> Vec<(String, Option<String>)> {
     let Some(command) = command else { return Vec::new() };
     let folder_of = |key: &str| {
-        let is_it = |step: &&super::command_line::Step<'_>| identity(step.command) == key;
+        let is_it = |step: &&Step<'_>| identity(step.command) == key;
         let step = walk.steps.iter().find(is_it).or_else(|| walk.steps.last());
         step.and_then(|step| step.folder.clone())
     };

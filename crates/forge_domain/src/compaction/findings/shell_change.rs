@@ -1,6 +1,6 @@
 //! The changes that a command line makes to files, as far as its words tell.
 
-use super::command_line::{Step, Walk, without_dot, without_folder, words_of};
+use super::command_line::{Step, Walk, join, without_dot, without_folder, words_of};
 
 /// A change of a file by a step of a command line, and the folder in which that runs, if it is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ fn changes_of_step(step: &Step<'_>) -> Vec<ShellStep> {
         words.remove(0);
         while let [option @ ("-C" | "-c"), value, ..] = words[..] {
             if option == "-C" {
-                folder = Some(super::command_line::join(folder.as_deref(), value));
+                folder = Some(join(folder.as_deref(), value));
             }
             words.drain(..2);
         }

@@ -144,9 +144,14 @@ impl<'a> Ledger<'a> {
         }
     }
 
+    /// Returns the folder of a command as it is told.
+    fn told_folder(&self, folder: Option<&str>) -> Option<String> {
+        self.files.root().of_command(self.folder(folder).as_deref())
+    }
+
     /// Returns a command or its key with the folder in which it runs.
     fn told(&self, what: &str, folder: Option<&str>) -> String {
-        self.files.root().with_folder(what, self.folder(folder).as_deref())
+        in_folder(what, self.told_folder(folder).as_deref())
     }
 
     /// Takes in how a call ended: what that says of checks and errors. `marks_failures` is true if its tool
@@ -161,13 +166,15 @@ impl<'a> Ledger<'a> {
             // told as the last one.
             if outcome == Outcome::Passed || deed.ends_without_failure(result) {
                 let ran = deed.checks_with(Outcome::Passed, result).iter();
-                let ran: Vec<(String, &Check)> =
-                    ran.map(|check| (self.told("", check.folder.as_deref()), check)).collect();
+                let ran: Vec<(Option<String>, &Check)> =
+                    ran.map(|check| (self.told_folder(check.folder.as_deref()), check)).collect();
                 let is_covered = |open: &Open<'_>| {
-                    ran.iter().any(|(place, check)| {
-                        covers(out_of_folder(place).1, out_of_folder(&open.key).1)
+                    let (_, place) = out_of_folder(&open.key);
+                    let covers_it = |(folder, check): &(Option<String>, &Check)| {
+                        covers(folder.as_deref(), place)
                             && open.check.is_none_or(|failed| check.covers(failed))
-                    })
+                    };
+                    ran.iter().any(covers_it)
                 };
                 self.open.retain(|open| is_outside(&open.key) || !is_covered(open));
             }

@@ -63,9 +63,14 @@ impl Root {
         }
     }
 
-    /// Returns a command with the folder in which it runs, unless that is the usual one, or not known.
+    /// Returns the folder of a command as it is told; `None` if that is the usual one, or not known.
+    pub(super) fn of_command(&self, folder: Option<&str>) -> Option<String> {
+        self.of_file(folder.filter(|_| folder != self.usual.as_deref()))
+    }
+
+    /// Returns a command with the folder in which it runs, as both are told.
     pub(super) fn with_folder(&self, command: &str, folder: Option<&str>) -> String {
-        in_folder(command, self.of_file(folder.filter(|_| folder != self.usual.as_deref())).as_deref())
+        in_folder(command, self.of_command(folder).as_deref())
     }
 }
 
