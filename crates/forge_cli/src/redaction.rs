@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use forge_domain::{Body, Content, Message, Redaction, quantity, redact};
+use forge_domain::{Body, Content, Message, Redaction, quantity, redact, secret_by_name};
 use serde::Serialize;
 
 /// The most places of a kind that are listed.
@@ -15,6 +16,12 @@ pub(crate) struct Redacted {
     pub(crate) kind: &'static str,
     /// The message, such as `m12`, or the line of the file.
     pub(crate) place: String,
+}
+
+/// Returns the kind of secrets that the file which a path leads to holds by its name: a folder of somebody
+/// else's may have links of any name.
+pub(crate) fn secret_behind(path: &Path) -> Option<&'static str> {
+    secret_by_name(&std::fs::canonicalize(path).ok()?.to_string_lossy())
 }
 
 /// Returns the content of a file without its secrets. What is not text stays.

@@ -180,16 +180,21 @@ pub(crate) fn without_user(messages: impl IntoIterator<Item = Voice>) -> Vec<usi
     first.into_iter().chain(last.filter(|last| first != Some(*last))).collect()
 }
 
+/// Returns the text with which a user message begins.
+fn first_text(message: &Message) -> Option<&str> {
+    match &message.body {
+        Body::User(Content::Text(text)) => Some(text),
+        Body::User(Content::Parts(parts)) => match parts.first()? {
+            Part::Text(text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Checks whether a note is an order that another agent of a team gives in words.
 fn is_order(note: &Message) -> bool {
-    let Body::User(content) = &note.body else { return false };
-    let text = match content {
-        Content::Text(text) => text.as_str(),
-        Content::Parts(parts) => match parts.first() {
-            Some(Part::Text(text)) => text.as_str(),
-            _ => return false,
-        },
-    };
+    let Some(text) = first_text(note) else { return false };
     let said = opens(text.trim_start(), TEAMMATE).then(|| text.split_once('>')).flatten();
     // The other messages between agents, such as that one has nothing to do, are JSON.
     said.is_some_and(|(_, said)| !said.trim_start().starts_with('{'))
@@ -444,15 +449,7 @@ fn opens_result(text: &str) -> bool {
 /// Checks whether a message is a note that announces a result: in a session whose calls are no text, it is
 /// the answer to one of them.
 pub(crate) fn is_announced_result(message: &Message) -> bool {
-    let Body::User(content) = &message.body else { return false };
-    let first = match content {
-        Content::Text(text) => Some(text),
-        Content::Parts(parts) => match parts.first() {
-            Some(Part::Text(text)) => Some(text),
-            _ => None,
-        },
-    };
-    message.note_by().is_some() && first.is_some_and(|text| opens_result(text))
+    message.note_by().is_some() && first_text(message).is_some_and(opens_result)
 }
 
 /// Returns what a note that announces a result says below the line that does.

@@ -116,11 +116,10 @@ pub(crate) fn repair<T: Linked>(
             if result.is_announced_result() {
                 // So its agent sends results.
                 match open.next() {
-                    Some(call) => ordered.push(made(Message {
-                        body: Body::Tool(ToolResult::answer(call, announced_result(&named))),
-                        timestamp: named.timestamp,
-                        ..Message::user("")
-                    })),
+                    Some(call) => {
+                        let answer = Message::tool(ToolResult::answer(call, announced_result(&named)));
+                        ordered.push(made(Message { timestamp: named.timestamp, ..answer }));
+                    }
                     None => ordered.push(result),
                 }
                 continue;

@@ -8,6 +8,7 @@ use forge_domain::{find_secrets, quantity, secret_by_name};
 use crate::attached_images::is_image;
 use crate::mentions::mentions;
 use crate::output::visible;
+use crate::redaction::secret_behind;
 
 /// Most bytes of one file, and of all files of a task.
 const MOST_OF_ONE: usize = 64 << 10;
@@ -40,7 +41,8 @@ fn attach_from(task: &str, folder: &Path, home: Option<&Path>) -> Attached {
         if seen.contains(&name) || is_image(&name) {
             continue;
         }
-        let text = match secret_at(&name, &path) {
+        let by_name = secret_by_name(&name).or_else(|| secret_behind(&path)).filter(|_| path.is_file());
+        let text = match by_name {
             Some(kind) => Err(format!("it is {kind}; let the agent read it, which asks you first")),
             None => text_of(&path, room.min(MOST_OF_ONE)),
         };
@@ -58,16 +60,6 @@ fn attach_from(task: &str, folder: &Path, home: Option<&Path>) -> Attached {
         seen.push(name);
     }
     attached
-}
-
-/// Returns the kind of secrets that the file at `path` holds, by its `name` or by that of the file that it
-/// leads to: a folder of somebody else's may have links of any name.
-fn secret_at(name: &str, path: &Path) -> Option<&'static str> {
-    if !path.is_file() {
-        return None;
-    }
-    let leads_to = || secret_by_name(&fs::canonicalize(path).ok()?.to_string_lossy());
-    secret_by_name(name).or_else(leads_to)
 }
 
 /// Returns the path that a word names, and the word without the punctuation after it; `None` if there is no

@@ -9,10 +9,11 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use forge_domain::{Agent, Clock as _, find_secrets, secret_by_name};
+use forge_domain::{Agent, Clock as _, find_secrets};
 use forge_infra::SystemClock;
 
 use crate::output::visible;
+use crate::redaction::secret_behind;
 
 /// The most bytes of a file with instructions.
 const MOST_OF_A_FILE: u64 = 32 << 10;
@@ -132,8 +133,7 @@ fn instructions(top: &Path, folder: &Path) -> String {
         let content = content.trim();
         let name = path.strip_prefix(top).unwrap_or(&path).display().to_string();
         // `read` would ask before it shows such a file.
-        let target = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-        if secret_by_name(&target.to_string_lossy()).is_some() || !find_secrets(content).is_empty() {
+        if secret_behind(&path).is_some() || !find_secrets(content).is_empty() {
             text += &format!("\n({name} is left out: it holds a secret)\n");
             continue;
         }

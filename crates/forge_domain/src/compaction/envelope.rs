@@ -28,12 +28,23 @@ pub(crate) fn without_command(text: &str) -> &str {
 
 /// Returns the text in an envelope, without colours and other sequences for a terminal.
 pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
-    let text = match without_command(&text).len() {
-        left if left < text.len() => Cow::Owned(text[text.len() - left..].to_owned()),
-        _ => text,
+    let text = match text {
+        Cow::Borrowed(text) => Cow::Borrowed(without_command(text)),
+        Cow::Owned(text) => Cow::Owned(without_command(&text).to_owned()),
     };
     let text = inside(text);
     if text.contains(ESCAPE) { Cow::Owned(strip_str(&text).to_string()) } else { text }
+}
+
+/// Returns the output of a tool alone: the text in an envelope without the notes behind it.
+pub(crate) fn output(text: Cow<'_, str>) -> Cow<'_, str> {
+    match unwrapped(text) {
+        Cow::Borrowed(text) => Cow::Borrowed(without_notes(text)),
+        Cow::Owned(mut text) => {
+            text.truncate(without_notes(&text).len());
+            Cow::Owned(text)
+        }
+    }
 }
 
 /// Returns the text in a JSON envelope; the envelope's other values follow it, a line each. JSON counts as an
@@ -100,7 +111,7 @@ fn before_note(text: &str) -> Option<&str> {
         return None;
     }
     let (before, note) = text.rsplit_once(&format!("\n<{tag}>"))?;
-    // What a note of a command tells, such as its status, is a line of its own.
+    // A status in tags is a part of the result, not a note about it.
     let is_prose = note.split_whitespace().nth(LEAST_OF_NOTE).is_some();
     is_prose.then_some(before)
 }

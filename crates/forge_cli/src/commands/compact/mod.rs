@@ -371,14 +371,14 @@ fn compact_draft(
     let compact = |most: Option<Tokens>| compact_to(most, settings, tools_tokens, draft);
     let most = arguments.goal.max_tokens;
     let mut compacted = compact(most)?;
-    // What is appended begins with a record; one that says nothing is added if compaction wrote none.
+    // An appended compaction begins with a record. An empty one is added if there is no other.
     let is_record = |message: &ContextMessage| message.message().is_compacted;
     let has_record = |compacted: &CompactedSession| {
         compacted.replacements.iter().flat_map(|replacement| &replacement.with).any(is_record)
-            || draft.messages().any(|message| message.is_compacted)
     };
     let is_appended = arguments.files.in_place && !compacted.replacements.is_empty();
-    if is_appended && !has_record(&compacted) {
+    let had_record = || draft.messages().any(|message| message.is_compacted);
+    if is_appended && !has_record(&compacted) && !had_record() {
         let added = ContextMessage::count(Message::user(NO_RECORD), &O200kCounter).tokens();
         if most.is_some_and(|most| compacted.report.tokens_after + added > most) {
             compacted = compact(most.map(|most| most - added))?;

@@ -15,8 +15,7 @@ const MOST_BYTES: usize = 16_384;
 const MOST_FIELDS: usize = 4;
 
 impl FailedAnswer {
-    /// Reads it from the fields of the object that a text is; `None` if it is no object, or tells of no
-    /// failure.
+    /// Reads it from a text; `None` if that is not a JSON object, or reports no failure.
     pub(super) fn of(text: &str) -> Option<Self> {
         let text = text.trim();
         if !text.starts_with('{') || !text.ends_with('}') || text.len() > MOST_BYTES {

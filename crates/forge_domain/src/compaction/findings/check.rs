@@ -25,8 +25,8 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Checks whether its success shows that what `failed` before is mended: not if both are runs of the same
-    /// program, each on something that is no part of the other's.
+    /// Checks whether its success shows that a check which `failed` before would pass now. It does not if the
+    /// same program checked one thing then and another thing now.
     pub(crate) fn covers(&self, failed: &Self) -> bool {
         let is_in = |part: &str, whole: &str| {
             let whole = whole.trim_end_matches(['/', '.', '*']);
@@ -256,7 +256,7 @@ fn check_of(Step { command: step, folder }: &Step<'_>) -> Option<Check> {
         return None;
     }
     let is_test = is_one_of(TESTS, runner) || told.iter().any(|word| is_one_of(TESTS, word));
-    // The steps were split at the `&` of `2>&1`: the rest of it is no part of the command.
+    // The steps were split at the `&` of `2>&1`, so the rest of that may be at the end.
     let step = [" 2>", " 1>", ">"].iter().find_map(|end| step.strip_suffix(end)).unwrap_or(step).trim_end();
     let command = step.chars().take(MAX_CHARS).collect();
     Some(Check { command, folder: folder.clone(), runner: runner.to_owned(), scope, is_test })

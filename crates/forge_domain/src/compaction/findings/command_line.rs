@@ -10,7 +10,7 @@ pub(super) fn without_documents(command: &str) -> Cow<'_, str> {
     }
     let mut kept = String::new();
     let mut ends: VecDeque<&str> = VecDeque::new();
-    // The end of a text of several lines in PowerShell, behind which the command goes on.
+    // The mark that ends a here-string of PowerShell; the command continues after it.
     let mut text_end: Option<&str> = None;
     for line in command.split_inclusive('\n') {
         if let Some(end) = text_end {

@@ -185,22 +185,22 @@ impl Deed {
         let edits_open_file = commands.and_then(edit_of_open_file).filter(|_| patch.is_none());
         Self {
             call_hash: hash(call.name.as_str()).rotate_left(1) ^ hash(&call.arguments),
-            unnamed_change: edits_open_file.map(touch).or_else(|| Some(touch(&name))).filter(|touch| {
-                (!is_named || edits_open_file.is_some()) && !name.contains("stdin") && *touch != Touch::Looks
-            }),
+            unnamed_change: edits_open_file
+                .or_else(|| (!is_named).then_some(&*name))
+                .filter(|_| !name.contains("stdin"))
+                .map(touch)
+                .filter(|touch| *touch != Touch::Looks),
             shell_changes: match moved_by(&verb, &|names| argument(names).map(str::to_owned)) {
                 Some(change) => vec![ShellStep { change, folder: None }],
                 None if patch.is_some() => Vec::new(),
                 None => shell_changes(&walk),
             },
             checks: Checks::of(&walk),
-            keys: match path {
-                Some(path) => vec![(format!("{name} {path}"), None)],
+            keys: match (path, edits_open_file) {
+                (Some(path), _) => vec![(format!("{name} {path}"), None)],
                 // Each time, other lines are named.
-                None if edits_open_file.is_some() => {
-                    edits_open_file.map(|edit| (edit.to_owned(), None)).into_iter().collect()
-                }
-                None => keys_of(command, &walk),
+                (None, Some(edit)) => vec![(edit.to_owned(), None)],
+                (None, None) => keys_of(command, &walk),
             },
             only_looks: reads.is_some() || command.is_some_and(only_looks),
             runs: command.or_else(|| argument(&["code"])).is_some(),
@@ -298,7 +298,7 @@ impl Deed {
     }
 
     /// Checks whether a failure that its result reports may stand as an error: not if it only looked, nor if
-    /// it is no check and something else runs when it fails.
+    /// something else runs when it fails, unless it is a check.
     pub(crate) fn may_stand(&self, result: &ContextMessage) -> bool {
         !self.only_looks
             && (is_marked_failed(result.message())

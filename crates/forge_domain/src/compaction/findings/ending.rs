@@ -7,7 +7,7 @@ use super::failure::{
 };
 use super::pattern::{Pattern, any_of, matches};
 use crate::ToolResult;
-use crate::compaction::envelope::{unwrapped, without_command, without_notes};
+use crate::compaction::envelope::{output, without_command};
 
 /// The evidence in a result that reports no failure. A result without any shows no success: the command may
 /// still be running, it may have been stopped, or a filter may hide what it wrote.
@@ -35,9 +35,8 @@ impl Evidence {
     pub(super) fn of(result: &ToolResult, unfinished: Option<&Unfinished>) -> Self {
         let whole = result.content.text();
         let status = stated_status(without_command(&whole));
-        let text = unwrapped(whole);
-        let text = without_notes(&text);
-        let edges = edges(text);
+        let text = output(whole);
+        let edges = edges(&text);
         if unfinished.is_some_and(|unfinished| unfinished.goes_on) {
             return Self::Unfinished;
         }
@@ -54,7 +53,7 @@ impl Evidence {
             Self::Said
         } else if status == Some(Status::Passed) {
             Self::Status
-        } else if text.trim().is_empty() || matches(&NOTHING, text) {
+        } else if text.trim().is_empty() || matches(&NOTHING, &text) {
             Self::Empty
         } else {
             Self::None

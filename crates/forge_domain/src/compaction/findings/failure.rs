@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use super::MAX_CHARS;
 use super::answer::FailedAnswer;
 use super::pattern::{Pattern, any_of, matches};
-use crate::compaction::envelope::{unwrapped, without_command, without_notes};
+use crate::compaction::envelope::{output, without_command};
 use crate::{Body, Message, ToolResult, user_words};
 
 /// A result that failed, or that reads so.
@@ -76,15 +76,14 @@ impl Failure {
         let whole = result.content.text();
         let status = stated_status(without_command(&whole));
         let answer = FailedAnswer::of(&whole);
-        let text = unwrapped(whole);
-        let text = without_notes(&text);
+        let text = output(whole);
         let is_stated = result.is_error || status == Some(Status::Failed) || answer.is_some();
-        let is_read = reads_failed(&edges(text));
+        let is_read = reads_failed(&edges(&text));
         (is_stated || is_read).then(|| Self {
             is_of_data: answer.is_some() && !result.is_error,
             line: answer
                 .and_then(|answer| answer.why.as_deref().and_then(shown))
-                .or_else(|| error_line(text)),
+                .or_else(|| error_line(&text)),
             is_denied: !is_stated && status == Some(Status::Passed),
             is_stated,
             is_read,
@@ -132,8 +131,8 @@ fn counts_failures(text: &str) -> bool {
 
 /// Checks whether a result tells of tests that failed.
 pub(super) fn names_failed_test(result: &ToolResult) -> bool {
-    let text = unwrapped(result.content.text());
-    edges(without_notes(&text)).iter().any(|edge| matches(&FAILED_TEST, edge))
+    let text = output(result.content.text());
+    edges(&text).iter().any(|edge| matches(&FAILED_TEST, edge))
 }
 
 /// Returns the text after the last count of passed tests or checks; `None` if nothing is counted so.

@@ -46,7 +46,7 @@ fn changes_of_step(step: &Step<'_>) -> Vec<ShellStep> {
     }
     let words = words_of(step.command);
     let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
-    // What only runs the command, and the variables that are set for it.
+    // Programs that run the rest of the line as a command, and the variables that are set for it.
     let is_before =
         |word: &&str| matches!(*word, "sudo" | "command" | "env" | "time" | "nohup") || sets(word);
     words.drain(..words.iter().take_while(|word| is_before(word)).count());
@@ -109,7 +109,7 @@ fn changes_of_git(words: &[&str]) -> Vec<ShellChange> {
     }
 }
 
-/// Returns the changes of a command that is none of git's.
+/// Returns the changes of a command other than git.
 fn changes_of(words: &[&str]) -> Vec<ShellChange> {
     let Some((program, words)) = words.split_first() else { return Vec::new() };
     let redirects = |word: &&str| word.trim_start_matches(['1', '2', '&']).starts_with('>');

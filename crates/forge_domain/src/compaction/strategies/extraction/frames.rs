@@ -149,7 +149,7 @@ fn results<'a>(context: &'a Context, sources: &[ContextMessage]) -> impl Iterato
     (0..sources.len()).filter(|position| answered_call(context, *position).is_some())
 }
 
-/// Fewest results that end with the same line if it is no outcome.
+/// A line that so many results end with is not an outcome.
 const LEAST_ENDINGS: usize = 3;
 
 /// Returns the hashes of the lines with which several results end that have other lines.

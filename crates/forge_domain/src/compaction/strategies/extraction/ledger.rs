@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::passage::is_omission;
 use super::record::{OpenError, Record};
-use super::work_files::{Root, WorkFiles, in_folder, out_of_folder};
+use super::work_files::{Root, WorkFiles, in_folder, is_in, out_of_folder};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::findings::{
     Check, Deed, Failure, FileState, Outcome, Touch, identity, is_absolute, is_marked_failed, is_refused,
@@ -240,7 +240,7 @@ fn key_told(command: &str) -> String {
 /// Checks whether a check in one folder shows what is in another one: that may be below it, or not be known.
 fn covers(checked: Option<&str>, folder: Option<&str>) -> bool {
     let (Some(checked), Some(folder)) = (checked, folder) else { return true };
-    folder.strip_prefix(checked).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    is_in(folder, checked)
 }
 
 /// Checks whether the first line of a result says that the file that was written was there before.

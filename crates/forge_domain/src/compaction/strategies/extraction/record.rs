@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
+use super::work_files::below;
 use crate::Message;
 use crate::compaction::features::is_line_break;
 use crate::compaction::findings::{FileState, Outcome};
@@ -323,8 +324,7 @@ impl Record {
 
 /// Returns an absolute path as it is below `folder`, or as it is if it is not; `None` for a relative one.
 fn below_folder<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
-    let below = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));
-    let below = below.filter(|below| !below.is_empty() && is_relative(below));
+    let below = below(path, folder).filter(|below| !below.is_empty() && is_relative(below));
     (!is_relative(path)).then_some(below.unwrap_or(path))
 }
 

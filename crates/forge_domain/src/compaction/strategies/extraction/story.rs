@@ -1,12 +1,12 @@
 //! The story of the agent's work: each call with how it ended.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use super::Material;
 use super::imports::Imports;
 use super::record::Entry;
 use super::tasks::is_about_tasks;
-use super::work_files::Root;
+use super::work_files::{Root, below, deepest};
 use super::worth::Worth;
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
 use crate::compaction::envelope::{OwnCommand, without_notes};
@@ -392,15 +392,11 @@ impl Folder {
         }
         let deeds = messages.iter().flat_map(|message| &message.findings().deeds);
         let paths: Vec<&str> = deeds.flat_map(|deed| &deed.touches).map(|(path, _)| path.as_str()).collect();
-        let mut found: BTreeMap<&str, usize> = BTreeMap::new();
-        for path in paths.iter().filter(|path| path.starts_with('/') && !path.contains(is_line_break)) {
-            let folders = path.match_indices('/').skip(1).map(|(at, _)| &path[..at]);
-            folders.for_each(|folder| *found.entry(folder).or_default() += 1);
-        }
-        let most = found.into_iter().filter(|(_, n)| n * 100 >= paths.len() * IN_FOLDER_PERCENT);
-        let deepest = most.filter(|(_, n)| *n >= LEAST_PATHS).max_by_key(|(folder, _)| folder.len());
-        let deepest = deepest.map(|(folder, _)| folder.to_owned());
-        Self { root: Root::of(messages, deepest.as_deref()), files: deepest }
+        let absolute = paths.iter().filter(|path| path.starts_with('/') && !path.contains(is_line_break));
+        let folders = absolute.flat_map(|path| path.match_indices('/').skip(1).map(|(at, _)| &path[..at]));
+        let is_most = |n: usize| n >= LEAST_PATHS && n * 100 >= paths.len() * IN_FOLDER_PERCENT;
+        let files = deepest(folders, is_most);
+        Self { root: Root::of(messages, files), files: files.map(str::to_owned) }
     }
 
     pub(super) const fn root(&self) -> &Root {
@@ -417,11 +413,8 @@ impl Folder {
     pub(super) fn subject(&self, deed: &Deed) -> String {
         let subject = deed.subject.as_deref().and_then(subject_line);
         let Some(subject) = subject else { return String::new() };
-        let below = self.files.as_deref().and_then(|folder| match subject.strip_prefix(folder)? {
-            "" | "/" => Some("."),
-            below => below.strip_prefix('/'),
-        });
-        let path = below.unwrap_or(&subject);
+        let below = self.files.as_deref().and_then(|folder| below(&subject, folder));
+        let path = below.map_or(subject.as_str(), |below| if below.is_empty() { "." } else { below });
         // Elsewhere, the same command is another one.
         let told = self.root.with_folder(path, deed.folder().filter(|_| !is_absolute(&subject)));
         match deed.sought.as_deref().and_then(|sought| one_line(sought, SOUGHT_CHARS)) {

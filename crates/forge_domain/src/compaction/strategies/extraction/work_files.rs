@@ -43,24 +43,15 @@ impl Root {
     /// Returns the one path of a file or folder that is named so in `folder`: from the root, if it is there.
     pub(super) fn path(&self, name: &str, folder: Option<&str>) -> String {
         let whole = join(folder, name);
-        let below = self.root.as_deref().and_then(|root| whole.strip_prefix(root));
-        match below {
-            _ if whole.is_empty() => ALL.to_owned(),
-            Some("") => ALL.to_owned(),
-            Some(below) if below.starts_with('/') => below[1..].to_owned(),
-            _ => whole,
-        }
+        let path = self.root.as_deref().and_then(|root| below(&whole, root)).unwrap_or(&whole);
+        if path.is_empty() { ALL.to_owned() } else { path.to_owned() }
     }
 
     /// Returns the folder of a file as it is told; `None` if paths begin there, or if it is not known.
     fn of_file(&self, folder: Option<&str>) -> Option<String> {
         let folder = join(None, folder?);
-        let below = self.base.as_deref().and_then(|base| folder.strip_prefix(base));
-        match below {
-            Some("") => None,
-            Some(below) if below.starts_with('/') => Some(below[1..].to_owned()),
-            _ => Some(folder).filter(|folder| !folder.is_empty()),
-        }
+        let told = self.base.as_deref().and_then(|base| below(&folder, base)).unwrap_or(&folder);
+        (!told.is_empty()).then(|| told.to_owned())
     }
 
     /// Returns the folder of a command as it is told; `None` if that is the usual one, or not known.
@@ -79,16 +70,30 @@ const MOST_PERCENT: usize = 60;
 const LEAST_USUAL: usize = 2;
 
 /// Returns the longest folder that `is_most` of all.
-fn deepest<'a>(folders: impl Iterator<Item = &'a str>, is_most: impl Fn(usize) -> bool) -> Option<&'a str> {
+pub(super) fn deepest<'a>(
+    folders: impl Iterator<Item = &'a str>,
+    is_most: impl Fn(usize) -> bool,
+) -> Option<&'a str> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     folders.for_each(|folder| *counts.entry(folder).or_default() += 1);
     let most = counts.into_iter().filter(|(_, n)| is_most(*n));
     most.max_by_key(|(folder, _)| folder.len()).map(|(folder, _)| folder)
 }
 
+/// Returns a path as it is below a folder, empty if it is that; `None` if it is elsewhere.
+pub(super) fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
+    let rest = path.strip_prefix(folder)?;
+    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+}
+
 /// Checks whether a path is a folder, or in it.
-fn is_in(path: &str, folder: &str) -> bool {
-    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+pub(super) fn is_in(path: &str, folder: &str) -> bool {
+    below(path, folder).is_some()
+}
+
+/// Returns the only item; `None` if there are several.
+fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    items.next().filter(|_| items.next().is_none())
 }
 
 /// Returns what is in a folder, or runs there, as it is told: both as they stand somewhere, as nothing may
@@ -162,8 +167,7 @@ impl WorkFiles {
     /// Notes a change of the file that a result names, perhaps by a longer path than a call did.
     pub(super) fn touch_named(&mut self, name: &str, touch: Touch) {
         let whole = self.root.path(name, None);
-        let mut found = self.known.iter().filter(|known| is_end(&whole, known));
-        let known = found.next().filter(|_| found.next().is_none()).cloned();
+        let known = only(self.known.iter().filter(|known| is_end(&whole, known))).cloned();
         self.touch(known.as_deref().unwrap_or(name), None, touch, false);
     }
 
@@ -258,13 +262,15 @@ impl WorkFiles {
     /// Returns the known file that a command names, which may be relative to where it ran, or that name.
     fn known_at(&mut self, name: &str, folder: Option<&str>) -> String {
         let path = self.root.path(name, folder);
-        let may_be = |known: &str| self.root.root.is_none() || !is_absolute(known);
-        let mut found =
-            self.known.iter().filter(|known| **known == path || may_be(known) && is_end(known, &path));
-        match (found.next().cloned(), found.next()) {
-            (Some(known), None) => known,
-            _ => self.note(name, folder),
-        }
+        let is_it = |known: &&String| **known == path || self.may_be_meant(known) && is_end(known, &path);
+        let known = only(self.known.iter().filter(is_it)).cloned();
+        known.unwrap_or_else(|| self.note(name, folder))
+    }
+
+    /// Checks whether a part of a path may mean that file: if the root is known, one that is relative to it is of
+    /// no file elsewhere.
+    fn may_be_meant(&self, path: &str) -> bool {
+        self.root.root.is_none() || !is_absolute(path)
     }
 
     /// Returns the changed files of a name, or in the folder of that name. Others are no part of the work:
@@ -275,29 +281,25 @@ impl WorkFiles {
             self.changed.keys().filter(|changed| is_it(changed)).cloned().collect()
         };
         let mut files = found(&|changed| is_in(changed, &path));
-        // A name that is relative to the root is of no file elsewhere.
-        let may_be = |changed: &str| self.root.root.is_none() || !is_absolute(changed);
         if files.is_empty() && !is_absolute(&path) {
-            // Of two files of that name, it may be either; of two folders, too.
-            files = Some(found(&|changed| may_be(changed) && is_end(changed, &path)))
-                .filter(|found| found.len() == 1)
-                .unwrap_or_default();
-            let part = format!("/{path}/");
-            let folder_of = |changed: &str| changed.find(&part).map(|at| at + part.len());
-            let within = if files.is_empty() {
-                found(&|changed| may_be(changed) && folder_of(changed).is_some())
-            } else {
-                Vec::new()
-            };
-            let folders: HashSet<&str> =
-                within.iter().filter_map(|changed| changed.get(..folder_of(changed)?)).collect();
-            if folders.len() == 1 {
-                files.extend(within);
-            }
+            // Of two files of that name, it may be either.
+            let ends_so = found(&|changed| self.may_be_meant(changed) && is_end(changed, &path));
+            files = if ends_so.len() == 1 { ends_so } else { self.changed_below_one(&path) };
         }
         // In an order that is always the same.
         files.sort_unstable();
         files
+    }
+
+    /// Returns the changed files in a folder of that name, wherever it is; none if there are several.
+    fn changed_below_one(&self, name: &str) -> Vec<String> {
+        let part = format!("/{name}/");
+        let folder_of = |changed: &str| changed.find(&part);
+        let is_below = |changed: &&String| self.may_be_meant(changed) && folder_of(changed).is_some();
+        let below: Vec<&String> = self.changed.keys().filter(is_below).collect();
+        let folders: HashSet<_> =
+            below.iter().map(|changed| &changed[..folder_of(changed).unwrap_or(0)]).collect();
+        if folders.len() == 1 { below.into_iter().cloned().collect() } else { Vec::new() }
     }
 
     fn set(&mut self, path: String, state: FileState) {
