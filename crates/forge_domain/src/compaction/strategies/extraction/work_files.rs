@@ -267,8 +267,8 @@ impl WorkFiles {
         known.unwrap_or_else(|| self.note(name, folder))
     }
 
-    /// Checks whether a part of a path may mean that file: if the root is known, a part that is relative to it
-    /// names no file elsewhere.
+    /// Checks whether a part of a path may mean that file: if the root is known, a part that is relative to
+    /// it names no file elsewhere.
     fn may_be_meant(&self, path: &str) -> bool {
         self.root.root.is_none() || !is_absolute(path)
     }
