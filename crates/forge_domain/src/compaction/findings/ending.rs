@@ -126,6 +126,16 @@ pub(crate) fn tells_outcome(line: &str) -> bool {
     counts(line) || matches(&GOOD_WORDS, line)
 }
 
+/// Checks whether a line tells which commit was made of what: `[main 1a2b3c4] Correct the price`.
+pub(crate) fn tells_commit(line: &str) -> bool {
+    let parts = line.strip_prefix('[').and_then(|rest| rest.split_once("] "));
+    let made = parts.and_then(|(made, _)| made.rsplit_once(' ')).map(|(_, hash)| hash);
+    made.is_some_and(|hash| hash.len() >= HASH_DIGITS && hash.chars().all(|c| c.is_ascii_hexdigit()))
+}
+
+/// The fewest digits of a commit's short hash.
+const HASH_DIGITS: usize = 7;
+
 /// A line of so many bytes at most says no more than the status that it states.
 const STATUS_BYTES: usize = 80;
 

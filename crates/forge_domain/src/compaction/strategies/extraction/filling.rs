@@ -41,7 +41,7 @@ mod share {
     pub(super) const ANSWERS_IN_TALK: u64 = 15;
     /// In talk: the person's words, and the agent's newest ones.
     pub(super) const SAID_IN_TALK: u64 = 45;
-    pub(super) const NEWEST_IN_TALK: u64 = 35;
+    pub(super) const NEWEST_IN_TALK: u64 = 10;
     /// The newest of what the agent wrote into files.
     pub(super) const WRITTEN: u64 = 42;
     /// The agent's other words.
@@ -525,6 +525,10 @@ fn said_before(mut passage: Passage, source: &ContextMessage, end: u32) -> Optio
         return Some(passage);
     }
     let features = source.features();
+    // What it says in a command stands behind the announcement.
+    if passage.lines(features).first().is_some_and(|line| line.is_call) {
+        return Some(passage);
+    }
     let before = passage.lines(features).iter().take_while(|line| line.start < end);
     let n_terms = before.clone().flat_map(|line| features.places_before(line, end)).count();
     (passage.end, passage.lines_to) = (end, passage.lines_from + before.count() as u32);

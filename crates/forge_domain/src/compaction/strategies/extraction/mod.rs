@@ -1,6 +1,7 @@
 //! Combines earlier messages into one bounded record without a model.
 
 mod announcements;
+mod command_words;
 mod contents;
 mod excerpt;
 mod filling;
@@ -178,7 +179,7 @@ struct Plan {
 /// The share of what is free that the newest messages may take verbatim, in percent: where the agent works,
 /// and in talk of two, as what was said long ago is asked about as often as what was said last.
 const TAIL_PERCENT: u64 = 45;
-const TAIL_PERCENT_OF_TALK: u64 = 15;
+const TAIL_PERCENT_OF_TALK: u64 = 10;
 /// The claim of the record to what the newest messages would take in talk, in percent.
 const CLAIM_OF_TALK: u64 = 65;
 /// A result is shortened to no less than this to be among the newest messages.
@@ -1237,6 +1238,32 @@ mod tests {
             let fit = fit_again(&yaml, 100_000, &mut log, &Script::new(Vec::new()));
             let text: String = log.view().plain().map(|message| message.to_text() + "\n").collect();
             assert!(text.contains(answer), "{question}: {text} {:?}", fit.report);
+        }
+    }
+
+    #[test]
+    fn a_word_that_a_request_shares_with_a_line_makes_no_answer_of_it() {
+        let line = |n: usize, k: usize| match (n, k) {
+            (2 | 3, 4) => "Skip it if the tide turns.\n".to_owned(),
+            (3, 5) => "harbour-depth: 1207\n".to_owned(),
+            (4..6, 4) => "Two points to starboard.\n".to_owned(),
+            (6..8, 4) => "That is the fifth.\n".to_owned(),
+            (8..10, 4) => "The rest is dry.\n".to_owned(),
+            _ => format!("boat_{n}_{k} lies at mooring {k} of pier_{n}\n"),
+        };
+        for (request, quoted, left_out) in [
+            ("Please skip the fifth of your points and do the rest of them.", None, Some("Skip it")),
+            ("What was the value of harbour-depth again?", Some("harbour-depth: 1207"), Some("Skip it")),
+        ] {
+            let mut log = Conversation::new();
+            append(&mut log, Message::user("Sort the documents of the harbour."));
+            append_results(&mut log, (0..12).map(|n| (0..10).map(|k| line(n, k)).collect()));
+            append(&mut log, Message::assistant("I have five points."));
+            append(&mut log, Message::user(request));
+            let _ = fit_again(EXTRACT, 2_400, &mut log, &Script::new(Vec::new()));
+            let text: String = log.view().plain().map(|message| message.to_text() + "\n").collect();
+            assert!(quoted.is_none_or(|quoted| text.contains(quoted)), "{request}: {text}");
+            assert!(left_out.is_none_or(|left_out| !text.contains(left_out)), "{request}: {text}");
         }
     }
 

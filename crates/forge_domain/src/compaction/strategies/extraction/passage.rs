@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use super::command_words::command_words;
 use super::imports::Imports;
 use super::record::{Part, Section, parts};
 use crate::ContextMessage;
@@ -94,6 +95,18 @@ impl Passage {
         }
     }
 
+    /// Notes whether it is a listing, by the text that it is of: one of the agent's is no statement.
+    fn note_listing(&mut self, text: &str) {
+        let text = &text[self.start as usize..self.end as usize];
+        match self.origin {
+            Origin::Agent if is_listing(text, is_bare) || is_listing(text, is_field) => {
+                self.origin = Origin::Code;
+            }
+            Origin::Agent | Origin::Work => self.only_names |= is_listing(text, is_name),
+            _ => (),
+        }
+    }
+
     /// Checks whether it is out of date, or only names things.
     pub(super) const fn tells_little(&self) -> bool {
         self.is_outdated || self.only_names
@@ -122,6 +135,7 @@ pub(super) fn passages(
     let mut imports = Imports::default();
     let is_edit = message.findings().deeds.iter().any(Deed::changes_files);
     let is_compacted = message.message().is_compacted;
+    let own_words = command_words(message);
     for (nth, line) in features.lines.iter().enumerate().take(content.end).skip(content.start) {
         if is_omission(features.line(line)) || is_compacted && is_tag(features.line(line)) {
             continue;
@@ -135,11 +149,17 @@ pub(super) fn passages(
         if line.begins_call && !next.is_some_and(|next| is_one_line(&features.text, line, next)) {
             continue;
         }
+        let start = line.start as usize;
+        let own = own_words.iter().find(|own| (own.words.start..own.end).contains(&start));
+        if own.is_some_and(|own| start >= own.words.end) {
+            continue;
+        }
         let in_code = origin == Origin::Agent && !line.is_call && fence.pass(&features.text, line);
         if fence.is_at(line) {
             continue;
         }
         let origin = match origin {
+            _ if own.is_some() => Origin::Agent,
             _ if line.is_call => Origin::Work,
             _ if in_code => Origin::Code,
             origin => origin,
@@ -185,16 +205,7 @@ pub(super) fn passages(
         let is_new = |line: &Line| !line.is_call || !old.contains(features.line(line));
         passages.retain(|passage| passage.lines(features).iter().any(is_new));
     }
-    for passage in &mut passages {
-        let text = &features.text[passage.start as usize..passage.end as usize];
-        match passage.origin {
-            Origin::Agent if is_listing(text, is_bare) || is_listing(text, is_field) => {
-                passage.origin = Origin::Code;
-            }
-            Origin::Agent | Origin::Work => passage.only_names |= is_listing(text, is_name),
-            _ => (),
-        }
-    }
+    passages.iter_mut().for_each(|passage| passage.note_listing(&features.text));
     passages
 }
 

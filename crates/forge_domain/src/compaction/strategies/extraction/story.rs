@@ -12,7 +12,7 @@ use crate::compaction::answered_call::{AnsweredCall, answered_call};
 use crate::compaction::envelope::{OwnCommand, without_notes};
 use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::{
-    Deed, Failure, is_absolute, is_marked_failed, only_says_success, tells_outcome,
+    Deed, Failure, is_absolute, is_marked_failed, only_says_success, tells_commit, tells_outcome,
 };
 use crate::compaction::names::{call_lines, is_outermost, names_written};
 use crate::{CallPlace, ContextMessage, MessageId, ToolCall, quantity, tool_twin, user_words};
@@ -303,7 +303,9 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
     if let Some(said) = user_words(result.message()).and_then(answer) {
         return Some(format!("refused; the user said: {said}"));
     }
+    let commit = result.features().text.lines().find(|line| asked.deed.runs && tells_commit(line));
     let ending = match failure {
+        None if commit.is_some() => commit.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default(),
         Some(failure) => {
             let line = failure.line.as_deref().or(last.map(|last| last.line));
             format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default())
@@ -516,6 +518,31 @@ mod tests {
             let context = Context::new(messages.to_vec(), MessageId::FIRST, 0);
             let asked = answered_call(&context, 1).unwrap();
             assert_eq!(ending(&asked, &context.messages()[1], None).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn a_commit_is_told_with_its_hash_and_its_subject() {
+        let files = " 2 files changed, 124 insertions(+)\n";
+        for (result, expected) in [
+            (format!("[main 3696270] Correct the price\n{files}"), "[main 3696270] Correct the price"),
+            (
+                format!("hooks ran\n[main (root-commit) 3696270f] Begin\n{files}"),
+                "[main (root-commit) 3696270f] Begin",
+            ),
+            (format!("[lint] nothing found\n{files}"), "2 files changed, 124 insertions(+)"),
+        ] {
+            let name = ToolName::new("Bash").unwrap();
+            let arguments = r#"{"command": "git commit -m x"}"#.into();
+            let call = ToolCall { id: "c".into(), name, arguments };
+            let result = Message::tool(ToolResult::answer(&call, result));
+            let messages = [Message::calling(vec![call]), result];
+            let messages = messages.map(|message| ContextMessage::count(message, &Characters));
+            let context = Context::new(messages.to_vec(), MessageId::FIRST, 0);
+            let asked = answered_call(&context, 1).unwrap();
+            let line = "2 files changed, 124 insertions(+)";
+            let last = Ending { line, is_all: false, is_row: false };
+            assert_eq!(ending(&asked, &context.messages()[1], Some(last)).unwrap(), expected);
         }
     }
 

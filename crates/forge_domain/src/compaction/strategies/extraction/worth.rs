@@ -217,9 +217,14 @@ pub(super) struct Worth<'a> {
     worth: Vec<TermWorth>,
     /// The questions that name each term.
     asked_by: Vec<Questions>,
-    /// The question that is answered now, and the extent to which each term tells of it.
+    /// The question that is answered now, the extent to which each term tells of it, and the sums of all that
+    /// any candidate has, and of their squares.
     answering: Questions,
     wanted: Vec<f32>,
+    all_wanted: f32,
+    all_sharply: f32,
+    /// True for each term that the question has as a given name.
+    given: Vec<bool>,
     /// The strength with which somebody asks about the subject of each result's call, such as a file.
     subjects: Vec<f32>,
     /// True if hardly any tool is used. In talk, each turn that names what is asked about may be the one that
@@ -304,7 +309,10 @@ impl<'a> Worth<'a> {
             worth,
             asked_by,
             answering: 0,
+            given: vec![false; wanted.len()],
             wanted,
+            all_wanted: 0.0,
+            all_sharply: 0.0,
             subjects: Vec::new(),
             is_talk,
         };
@@ -345,11 +353,37 @@ impl<'a> Worth<'a> {
     pub(super) fn take_up(&mut self, nth: usize, asked: &Asked, candidates: &Candidates) {
         self.answering = set_of(nth);
         self.wanted.fill(0.0);
+        self.given.fill(false);
+        (self.all_wanted, self.all_sharply) = (0.0, 0.0);
         for term in asked.terms() {
             let Some(number) = self.numbers.get_index_of(&term) else { continue };
-            let rarity = rarity(candidates.n_lines, candidates.lines_with[number] as usize);
-            self.wanted[number] = rarity * if asked.kind(term) == Some(Kind::Symbol) { SYMBOL } else { 1.0 };
+            let n_lines = candidates.lines_with[number] as usize;
+            let kind = asked.kind(term);
+            let rarity = rarity(candidates.n_lines, n_lines);
+            self.wanted[number] = rarity * if kind == Some(Kind::Symbol) { SYMBOL } else { 1.0 };
+            self.given[number] = kind.is_some_and(Kind::is_a_name_given);
+            if n_lines > 0 {
+                self.all_wanted += self.wanted[number];
+                self.all_sharply += self.wanted[number].powi(2);
+            }
         }
+    }
+
+    /// Checks whether a candidate tells enough of what is asked to be an answer: many requests ask for nothing
+    /// that was said, and a word that they share with a line is none. In talk, remarks are no questions.
+    fn tells_enough(&self, candidates: &Candidates, index: usize) -> bool {
+        let terms = || candidates.asked_terms(index).iter().filter(|term| term.is_first);
+        let wanted = |term: &AskedTerm| self.wanted[term.number as usize];
+        let is_given = |term: &AskedTerm| self.given[term.number as usize];
+        let is_rare =
+            |term: &AskedTerm| (1..=RARE_LINES).contains(&candidates.lines_with[term.number as usize]);
+        // The square tells the one word that is asked about from those that ask.
+        let is_asked = |term: &AskedTerm| wanted(term).powi(2) >= self.all_sharply * ANSWERED_BY_ONE;
+        let told = || terms().filter(|term| wanted(term) > 0.0);
+        let are_several = || told().nth(1).is_some() || told().any(is_given);
+        self.is_talk
+            || terms().map(wanted).sum::<f32>() >= self.all_wanted * ANSWERED && are_several()
+            || told().any(|term| is_rare(term) && (is_given(term) || is_asked(term)))
     }
 
     /// Returns the number of messages that have a term of the message at `position`, by its number there.
@@ -538,7 +572,7 @@ impl<'a> Worth<'a> {
         let message = passage.message as usize;
         let features = self.messages[message].features();
         let line_at = |nth: u32| &features.lines[nth as usize];
-        let says_enough = |nth: u32| features.places(line_at(nth)).len() >= least_terms(Purpose::Answer);
+        let says_enough = |nth: u32| features.places(line_at(nth)).len() >= least_terms(Purpose::Answer, 1);
         let lines = self.wanted_of_lines(passage).filter(|(nth, _)| says_enough(*nth));
         let (nth, wanted) = lines.max_by(|(_, one), (_, other)| one.total_cmp(other))?;
         let of_passage: f32 = candidate.iter().map(|number| self.wanted[*number as usize]).sum();
@@ -579,6 +613,7 @@ impl<'a> Worth<'a> {
         let ranked = ranked.filter(|(index, _)| !candidates.is_chosen[*index]);
         let ranked = ranked.filter(|(index, _)| !is_answer || candidates.may_answer(*index, self.answering));
         let ranked = ranked.filter(|(_, passage)| is_open(passage));
+        let ranked = ranked.filter(|(index, _)| !is_answer || self.tells_enough(candidates, *index));
         let ranked = ranked.map(|(index, passage)| Ranked {
             gain: self.gain(candidates, index, purpose),
             index: index as u32,
@@ -624,14 +659,14 @@ impl<'a> Worth<'a> {
             }
             let now = self.gain(candidates, top.index as usize, purpose);
             let terms = candidates.terms(top.index as usize);
-            if now <= 0.0 || terms.len() < least_terms(purpose) {
+            let passage = candidates.passages[top.index as usize];
+            if now <= 0.0 || terms.len() < least_terms(purpose, passage.n_lines()) {
                 continue;
             }
             if !is_first && queue.best().is_some_and(|next| now < next.gain) {
                 queue.push(Ranked { gain: now, ..top });
                 continue;
             }
-            let passage = candidates.passages[top.index as usize];
             let is_answered = |terms: &[u32]| is_answer && candidates.is_answered(passage.message, terms);
             let is_agents = passage.origin == Origin::Agent;
             let says = |term: u32| self.worth[term as usize].says;
@@ -729,6 +764,11 @@ const SYMBOL: f32 = 2.0;
 const MOST_ASKED: f32 = 2.0;
 /// The share of the best answer's worth that makes another passage an answer.
 const ANSWERS: f64 = 0.5;
+/// The share of what is asked that an answer tells at least in several words, or in one that hardly a line
+/// has: so few.
+const ANSWERED: f32 = 0.4;
+const ANSWERED_BY_ONE: f32 = 0.3;
+const RARE_LINES: u32 = 3;
 /// An answer repeats another message's if at most this share of its terms is new, in percent; and the most
 /// messages that say the same: a value may have changed between them.
 const NEW_PERCENT: usize = 25;
@@ -758,11 +798,12 @@ const MOST_TOO_LONG: usize = 200;
 const LEAST_PASSAGE: Tokens = Tokens::new(12);
 /// The approximate number of occurrences of a term in a context, to reserve memory.
 const ABOUT_REPEATED: usize = 2;
-/// Returns the fewest terms of a passage for a purpose: less is a shard, such as a word by itself. The
-/// shortest answer is a key and its value.
-const fn least_terms(purpose: Purpose) -> usize {
+/// Returns the fewest terms of a passage of so many lines for a purpose: less is a shard, such as a word by
+/// itself or one line of a function. The shortest answer is a key and its value.
+const fn least_terms(purpose: Purpose, n_lines: usize) -> usize {
     match purpose {
         Purpose::Answer => 2,
+        Purpose::Work | Purpose::Written if n_lines == 1 => 6,
         Purpose::Work | Purpose::Written => 3,
         Purpose::Statement | Purpose::Newest => 1,
     }
