@@ -1,4 +1,4 @@
-//! What the agent says in the arguments of its commands: the message of a commit, the text of a comment.
+//! The agent's words in the arguments of its commands: the message of a commit, the text of a comment.
 
 use std::ops::Range;
 

@@ -203,6 +203,21 @@ struct TermWorth {
     works: f32,
 }
 
+/// The question that is answered, as [`Worth`] takes it up.
+#[derive(Default)]
+struct Answering {
+    /// The set with it alone.
+    set: Questions,
+    is_focus: bool,
+    /// The extent to which each term tells of it.
+    wanted: Vec<f32>,
+    /// The sums over the terms that any candidate has, and of their squares.
+    all: f32,
+    all_sharply: f32,
+    /// True for each term that it has as a given name.
+    given: Vec<bool>,
+}
+
 /// The worth of each term of a context.
 pub(super) struct Worth<'a> {
     messages: &'a [ContextMessage],
@@ -217,14 +232,8 @@ pub(super) struct Worth<'a> {
     worth: Vec<TermWorth>,
     /// The questions that name each term.
     asked_by: Vec<Questions>,
-    /// The question that is answered now, the extent to which each term tells of it, and the sums of all that
-    /// any candidate has, and of their squares.
-    answering: Questions,
-    wanted: Vec<f32>,
-    all_wanted: f32,
-    all_sharply: f32,
-    /// True for each term that the question has as a given name.
-    given: Vec<bool>,
+    /// The question that is answered now.
+    answering: Answering,
     /// The strength with which somebody asks about the subject of each result's call, such as a file.
     subjects: Vec<f32>,
     /// True if hardly any tool is used. In talk, each turn that names what is asked about may be the one that
@@ -298,7 +307,7 @@ impl<'a> Worth<'a> {
                 asked_by[number] |= set_of(nth);
             }
         }
-        let wanted = vec![0.0; numbers.len()];
+        let (wanted, given) = (vec![0.0; numbers.len()], vec![false; numbers.len()]);
         let mut worth = Self {
             messages,
             frames,
@@ -308,11 +317,7 @@ impl<'a> Worth<'a> {
             known,
             worth,
             asked_by,
-            answering: 0,
-            given: vec![false; wanted.len()],
-            wanted,
-            all_wanted: 0.0,
-            all_sharply: 0.0,
+            answering: Answering { wanted, given, ..Answering::default() },
             subjects: Vec::new(),
             is_talk,
         };
@@ -351,39 +356,45 @@ impl<'a> Worth<'a> {
     /// Takes up a question, the `nth` that a passage may answer, for [`Purpose::Answer`]. What many lines
     /// have answers nothing.
     pub(super) fn take_up(&mut self, nth: usize, asked: &Asked, candidates: &Candidates) {
-        self.answering = set_of(nth);
-        self.wanted.fill(0.0);
-        self.given.fill(false);
-        (self.all_wanted, self.all_sharply) = (0.0, 0.0);
+        let Self { answering, numbers, .. } = self;
+        answering.wanted.fill(0.0);
+        answering.given.fill(false);
+        (answering.all, answering.all_sharply) = (0.0, 0.0);
+        (answering.set, answering.is_focus) = (set_of(nth), asked.position().is_none());
         for term in asked.terms() {
-            let Some(number) = self.numbers.get_index_of(&term) else { continue };
+            let Some(number) = numbers.get_index_of(&term) else { continue };
             let n_lines = candidates.lines_with[number] as usize;
             let kind = asked.kind(term);
             let rarity = rarity(candidates.n_lines, n_lines);
-            self.wanted[number] = rarity * if kind == Some(Kind::Symbol) { SYMBOL } else { 1.0 };
-            self.given[number] = kind.is_some_and(Kind::is_a_name_given);
+            let wanted = rarity * if kind == Some(Kind::Symbol) { SYMBOL } else { 1.0 };
+            answering.wanted[number] = wanted;
+            answering.given[number] = kind.is_some_and(Kind::is_a_name_given);
             if n_lines > 0 {
-                self.all_wanted += self.wanted[number];
-                self.all_sharply += self.wanted[number].powi(2);
+                answering.all += wanted;
+                answering.all_sharply += wanted.powi(2);
             }
         }
     }
 
-    /// Checks whether a candidate tells enough of what is asked to be an answer: many requests ask for nothing
-    /// that was said, and a word that they share with a line is none. In talk, remarks are no questions.
+    /// Checks whether a candidate tells enough of what is asked to be an answer: many requests ask for
+    /// nothing that was said, and a word that they share with a line is none. In talk, remarks are no
+    /// questions, and a focus was set for each of its words.
     fn tells_enough(&self, candidates: &Candidates, index: usize) -> bool {
-        let terms = || candidates.asked_terms(index).iter().filter(|term| term.is_first);
-        let wanted = |term: &AskedTerm| self.wanted[term.number as usize];
-        let is_given = |term: &AskedTerm| self.given[term.number as usize];
+        let asked = &self.answering;
+        let wanted = |term: &AskedTerm| asked.wanted[term.number as usize];
+        let is_given = |term: &AskedTerm| asked.given[term.number as usize];
         let is_rare =
             |term: &AskedTerm| (1..=RARE_LINES).contains(&candidates.lines_with[term.number as usize]);
         // The square tells the one word that is asked about from those that ask.
-        let is_asked = |term: &AskedTerm| wanted(term).powi(2) >= self.all_sharply * ANSWERED_BY_ONE;
-        let told = || terms().filter(|term| wanted(term) > 0.0);
-        let are_several = || told().nth(1).is_some() || told().any(is_given);
+        let is_sharp = |term: &AskedTerm| wanted(term).powi(2) >= asked.all_sharply * ANSWERED_BY_ONE;
+        let terms = candidates.asked_terms(index).iter();
+        let told: Vec<&AskedTerm> = terms.filter(|term| term.is_first && wanted(term) > 0.0).collect();
+        let are_several = told.len() > 1 || told.iter().any(|term| is_given(term));
+        let is_most = || told.iter().map(|term| wanted(term)).sum::<f32>() >= asked.all * ANSWERED;
         self.is_talk
-            || terms().map(wanted).sum::<f32>() >= self.all_wanted * ANSWERED && are_several()
-            || told().any(|term| is_rare(term) && (is_given(term) || is_asked(term)))
+            || asked.is_focus
+            || are_several && is_most()
+            || told.iter().any(|term| is_rare(term) && (is_given(term) || is_sharp(term)))
     }
 
     /// Returns the number of messages that have a term of the message at `position`, by its number there.
@@ -460,7 +471,7 @@ impl<'a> Worth<'a> {
             Purpose::Answer => {
                 // One line that names all that is asked answers better than words spread over several lines.
                 let terms = candidates.asked_terms(index);
-                let wanted = |term: &AskedTerm| self.wanted[term.number as usize];
+                let wanted = |term: &AskedTerm| self.answering.wanted[term.number as usize];
                 let lines = terms.chunk_by(|one, next| one.line == next.line);
                 let of_lines = lines.map(|line| line.iter().map(wanted).sum()).fold(0.0, f32::max);
                 let of_all: f32 = terms.iter().filter(|term| term.is_first).map(wanted).sum();
@@ -544,7 +555,7 @@ impl<'a> Worth<'a> {
         let numbers = self.numbers_of(message);
         let wanted = move |line: &Line| {
             let numbers = features.places(line).iter().map(|place| numbers[*place as usize]);
-            numbers.map(|number| self.wanted[number as usize]).sum()
+            numbers.map(|number| self.answering.wanted[number as usize]).sum()
         };
         passage.lines(features).iter().zip(passage.lines_from..).map(move |(line, nth)| (nth, wanted(line)))
     }
@@ -575,7 +586,7 @@ impl<'a> Worth<'a> {
         let says_enough = |nth: u32| features.places(line_at(nth)).len() >= least_terms(Purpose::Answer, 1);
         let lines = self.wanted_of_lines(passage).filter(|(nth, _)| says_enough(*nth));
         let (nth, wanted) = lines.max_by(|(_, one), (_, other)| one.total_cmp(other))?;
-        let of_passage: f32 = candidate.iter().map(|number| self.wanted[*number as usize]).sum();
+        let of_passage: f32 = candidate.iter().map(|number| self.answering.wanted[*number as usize]).sum();
         if wanted < of_passage * LEAST_OF_ANSWER {
             return None;
         }
@@ -611,7 +622,8 @@ impl<'a> Worth<'a> {
         let is_answer = purpose == Purpose::Answer;
         let ranked = candidates.passages.iter().enumerate();
         let ranked = ranked.filter(|(index, _)| !candidates.is_chosen[*index]);
-        let ranked = ranked.filter(|(index, _)| !is_answer || candidates.may_answer(*index, self.answering));
+        let ranked =
+            ranked.filter(|(index, _)| !is_answer || candidates.may_answer(*index, self.answering.set));
         let ranked = ranked.filter(|(_, passage)| is_open(passage));
         let ranked = ranked.filter(|(index, _)| !is_answer || self.tells_enough(candidates, *index));
         let ranked = ranked.map(|(index, passage)| Ranked {
