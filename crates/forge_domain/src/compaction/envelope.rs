@@ -36,7 +36,7 @@ pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
     if text.contains(ESCAPE) { Cow::Owned(strip_str(&text).to_string()) } else { text }
 }
 
-/// Returns the output of a tool alone: the text in an envelope without the notes behind it.
+/// Returns only what a tool put out: the text inside its envelope, without the notes that follow.
 pub(crate) fn output(text: Cow<'_, str>) -> Cow<'_, str> {
     match unwrapped(text) {
         Cow::Borrowed(text) => Cow::Borrowed(without_notes(text)),

@@ -26,6 +26,11 @@ const OWN_KEYS_PERCENT: usize = 50;
 /// So many names are enough to choose from.
 const MANY: usize = 240;
 
+/// Checks whether a word may be a hash, or the first digits of one.
+pub(super) fn is_hash(word: &str) -> bool {
+    word.len() >= HASH_CHARS && word.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
 /// The number of messages that have each term.
 pub(super) struct Spread(ByTerm<u32>);
 
@@ -227,8 +232,8 @@ fn is_path(word: &str) -> bool {
 /// Checks whether a word looks like a name rather than like markup around one, or an amount.
 fn is_name(word: &str) -> bool {
     let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '@' | '#');
-    let is_hash = word.len() >= HASH_CHARS && word.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
-    !is_hash
+    let is_id = word.len() >= HASH_CHARS && word.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+    !is_id
         && word.chars().count() <= NAME_CHARS
         && word.chars().filter(|c| c.is_alphabetic()).count() >= LEAST_LETTERS
         && word.chars().all(is_of_name)

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::answered_call::AnsweredCall;
 use crate::compaction::features::is_line_break;
+use crate::compaction::names::is_hash;
 use crate::compaction::short_text::change_texts;
 use crate::{ContextMessage, MessageId, TokenCounter, Tokens, ToolName, ToolResult, quantity};
 
@@ -157,8 +158,7 @@ fn is_one_line(name: &str) -> bool {
 fn is_plain(subject: &str) -> bool {
     let is_code = |word: &str| {
         let n_digits = word.bytes().filter(u8::is_ascii_digit).count();
-        let is_hash = word.len() >= 7 && word.bytes().all(|b| b.is_ascii_hexdigit());
-        n_digits >= 4 || (is_hash && n_digits > 0)
+        n_digits >= 4 || (is_hash(word) && n_digits > 0)
     };
     is_one_line(subject) && !subject.split(|c: char| !c.is_ascii_alphanumeric()).any(is_code)
 }

@@ -8,6 +8,7 @@ use super::failure::{
 use super::pattern::{Pattern, any_of, matches};
 use crate::ToolResult;
 use crate::compaction::envelope::{output, without_command};
+use crate::compaction::names::is_hash;
 
 /// The evidence in a result that reports no failure. A result without any shows no success: the command may
 /// still be running, it may have been stopped, or a filter may hide what it wrote.
@@ -130,11 +131,8 @@ pub(crate) fn tells_outcome(line: &str) -> bool {
 pub(crate) fn tells_commit(line: &str) -> bool {
     let parts = line.strip_prefix('[').and_then(|rest| rest.split_once("] "));
     let made = parts.and_then(|(made, _)| made.rsplit_once(' ')).map(|(_, hash)| hash);
-    made.is_some_and(|hash| hash.len() >= HASH_DIGITS && hash.chars().all(|c| c.is_ascii_hexdigit()))
+    made.is_some_and(is_hash)
 }
-
-/// The fewest digits of a commit's short hash.
-const HASH_DIGITS: usize = 7;
 
 /// A line of so many bytes at most says no more than the status that it states.
 const STATUS_BYTES: usize = 80;

@@ -3,12 +3,11 @@
 use std::ops::Range;
 
 use crate::ContextMessage;
-use crate::compaction::features::{Features, is_line_break};
-use crate::compaction::findings::Deed;
+use crate::compaction::features::is_line_break;
 
 /// The start of a here-document that is an argument, and the options whose value is a text.
 const DOCUMENT: &str = "$(cat <<";
-const OPTIONS: [&str; 4] = [" -m ", " --message ", " --body ", " --message="];
+const STARTS: [&str; 5] = [DOCUMENT, " -m ", " --message ", " --body ", " --message="];
 /// The mark of a line by which a tool signs what it helped to write.
 const SIGNED: char = '🤖';
 
@@ -23,46 +22,45 @@ pub(super) struct CommandWords {
 
 /// Returns such texts of a message.
 pub(super) fn command_words(message: &ContextMessage) -> Vec<CommandWords> {
+    if !message.findings().deeds.iter().any(|deed| deed.runs) {
+        return Vec::new();
+    }
     let features = message.features();
+    let begins = features.lines.iter().filter(|line| line.begins_call).map(|line| line.start as usize);
+    let mut ends = begins.clone().skip(1);
     let mut words = Vec::new();
-    let Some(mut at) = calls_start(features).filter(|_| message.findings().deeds.iter().any(runs)) else {
-        return words;
-    };
-    let text = features.text.as_str();
-    while let Some(found) = next(text, at) {
-        at = found.end;
-        let end = found.start + without_signature(&text[found.clone()]).len();
-        if text[found.start..end].trim().contains(is_line_break) {
-            words.push(CommandWords { words: found.start..end, end: found.end });
-        }
+    for begin in begins {
+        let end = ends.next().unwrap_or(features.text.len());
+        words.extend(arguments(&features.text[begin..end]).into_iter().filter_map(|argument| {
+            let (start, end) = (begin + argument.start, begin + argument.end);
+            let said = without_signature(&features.text[start..end]);
+            said.trim()
+                .contains(is_line_break)
+                .then(|| CommandWords { words: start..start + said.len(), end })
+        }));
     }
     words
 }
 
-const fn runs(deed: &Deed) -> bool {
-    deed.runs
-}
-
-/// Returns where the calls of a message begin in its text.
-fn calls_start(features: &Features) -> Option<usize> {
-    features.lines.iter().find(|line| line.begins_call).map(|line| line.start as usize)
-}
-
-/// Returns the first such argument of a text from a place on, without its quotes.
-fn next(text: &str, from: usize) -> Option<Range<usize>> {
-    let rest = &text[from..];
-    let document = rest.find(DOCUMENT).map(|at| (at, document(&rest[at..])));
-    let options = OPTIONS.iter().filter_map(|option| {
-        let at = rest.find(option)?;
-        Some((at, quoted(&rest[at..], option.len())))
-    });
-    let (at, found) = options.chain(document).min_by_key(|(at, _)| *at)?;
-    let begin = from + at;
-    Some(match found {
-        Some(found) => begin + found.start..begin + found.end,
-        // What is no text is passed over.
-        None => begin + 1..begin + 1,
-    })
+/// Returns such arguments of a call, without their quotes. Every start is looked for once: the text of a call
+/// may be long, and full of them.
+fn arguments(call: &str) -> Vec<Range<usize>> {
+    let mut starts: Vec<(usize, &str)> = STARTS.iter().flat_map(|start| call.match_indices(start)).collect();
+    starts.sort_unstable();
+    let mut found: Vec<Range<usize>> = Vec::new();
+    for (at, start) in starts {
+        if found.last().is_some_and(|last| at < last.end) {
+            continue;
+        }
+        let argument = match document(&call[at..]).filter(|_| start == DOCUMENT) {
+            // The rest of the call is a document that does not end.
+            None if start == DOCUMENT => break,
+            None => quoted(&call[at..], start.len()),
+            document => document,
+        };
+        found.extend(argument.map(|argument| at + argument.start..at + argument.end));
+    }
+    found
 }
 
 /// Returns the here-document that a text begins with, without its marks.

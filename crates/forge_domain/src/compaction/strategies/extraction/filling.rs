@@ -525,7 +525,7 @@ fn said_before(mut passage: Passage, source: &ContextMessage, end: u32) -> Optio
         return Some(passage);
     }
     let features = source.features();
-    // What it says in a command stands behind the announcement.
+    // Words in a command come after the announcement and are no part of it.
     if passage.lines(features).first().is_some_and(|line| line.is_call) {
         return Some(passage);
     }

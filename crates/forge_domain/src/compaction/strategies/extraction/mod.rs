@@ -1251,9 +1251,9 @@ mod tests {
             (8..10, 4) => "The rest is dry.\n".to_owned(),
             _ => format!("boat_{n}_{k} lies at mooring {k} of pier_{n}\n"),
         };
-        for (request, quoted, left_out) in [
-            ("Please skip the fifth of your points and do the rest of them.", None, Some("Skip it")),
-            ("What was the value of harbour-depth again?", Some("harbour-depth: 1207"), Some("Skip it")),
+        for (request, quoted) in [
+            ("Please skip the fifth of your points and do the rest of them.", None),
+            ("What was the value of harbour-depth again?", Some("harbour-depth: 1207")),
         ] {
             let mut log = Conversation::new();
             append(&mut log, Message::user("Sort the documents of the harbour."));
@@ -1263,7 +1263,7 @@ mod tests {
             let _ = fit_again(EXTRACT, 2_400, &mut log, &Script::new(Vec::new()));
             let text: String = log.view().plain().map(|message| message.to_text() + "\n").collect();
             assert!(quoted.is_none_or(|quoted| text.contains(quoted)), "{request}: {text}");
-            assert!(left_out.is_none_or(|left_out| !text.contains(left_out)), "{request}: {text}");
+            assert!(!text.contains("Skip it"), "{request}: {text}");
         }
     }
 

@@ -95,7 +95,8 @@ impl Passage {
         }
     }
 
-    /// Notes whether it is a listing, by the text that it is of: one of the agent's is no statement.
+    /// Marks it if it is a listing in `text`, the text of its message: a listing that the agent writes is
+    /// not a statement.
     fn note_listing(&mut self, text: &str) {
         let text = &text[self.start as usize..self.end as usize];
         match self.origin {

@@ -303,9 +303,14 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
     if let Some(said) = user_words(result.message()).and_then(answer) {
         return Some(format!("refused; the user said: {said}"));
     }
-    let commit = result.features().text.lines().find(|line| asked.deed.runs && tells_commit(line));
+    let commit = || result.features().text.lines().find(|line| tells_commit(line));
+    if asked.deed.runs
+        && failure.is_none()
+        && let Some(commit) = commit().and_then(|line| one_line(line, ENDING_CHARS))
+    {
+        return Some(commit);
+    }
     let ending = match failure {
-        None if commit.is_some() => commit.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default(),
         Some(failure) => {
             let line = failure.line.as_deref().or(last.map(|last| last.line));
             format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default())

@@ -376,25 +376,25 @@ impl<'a> Worth<'a> {
         }
     }
 
-    /// Checks whether a candidate tells enough of what is asked to be an answer: many requests ask for
-    /// nothing that was said, and a word that they share with a line is none. In talk, remarks are no
-    /// questions, and a focus was set for each of its words.
+    /// Checks whether a candidate tells enough of the question to count as an answer. Many requests ask for
+    /// nothing that was said before, so one word in common is not enough. In talk, remarks were left out
+    /// already, and every word of a focus was chosen on purpose.
     fn tells_enough(&self, candidates: &Candidates, index: usize) -> bool {
         let asked = &self.answering;
+        if self.is_talk || asked.is_focus {
+            return true;
+        }
         let wanted = |term: &AskedTerm| asked.wanted[term.number as usize];
         let is_given = |term: &AskedTerm| asked.given[term.number as usize];
         let is_rare =
             |term: &AskedTerm| (1..=RARE_LINES).contains(&candidates.lines_with[term.number as usize]);
         // The square tells the one word that is asked about from those that ask.
         let is_sharp = |term: &AskedTerm| wanted(term).powi(2) >= asked.all_sharply * ANSWERED_BY_ONE;
-        let terms = candidates.asked_terms(index).iter();
-        let told: Vec<&AskedTerm> = terms.filter(|term| term.is_first && wanted(term) > 0.0).collect();
-        let are_several = told.len() > 1 || told.iter().any(|term| is_given(term));
-        let is_most = || told.iter().map(|term| wanted(term)).sum::<f32>() >= asked.all * ANSWERED;
-        self.is_talk
-            || asked.is_focus
-            || are_several && is_most()
-            || told.iter().any(|term| is_rare(term) && (is_given(term) || is_sharp(term)))
+        let terms = || candidates.asked_terms(index).iter();
+        let told = || terms().filter(|term| term.is_first && wanted(term) > 0.0);
+        let are_several = || told().nth(1).is_some() || told().any(is_given);
+        let is_most = || told().map(wanted).sum::<f32>() >= asked.all * ANSWERED;
+        are_several() && is_most() || told().any(|term| is_rare(term) && (is_given(term) || is_sharp(term)))
     }
 
     /// Returns the number of messages that have a term of the message at `position`, by its number there.
