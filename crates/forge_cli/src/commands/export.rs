@@ -11,7 +11,7 @@ use crate::arguments::ConfigFlag;
 use crate::consent::Need;
 use crate::failure::Misconfigured;
 use crate::output::{self, with_separators};
-use crate::run::{block_on, export_page, page_name};
+use crate::run::{block_on, export_page, page_name, page_of_run};
 use crate::setup::{self, store};
 
 /// Write a run to one HTML page
@@ -23,7 +23,7 @@ pub(crate) struct ExportArguments {
     /// The run: its id or the beginning of it, a checkpoint of it, or `last`
     #[arg(value_name = "RUN", default_value = "last")]
     run: String,
-    /// The page [default: forge-RUN.html]
+    /// The page, or `-` for stdout [default: forge-RUN.html]
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// The store that has the run [default: the one that runs of this folder use]
@@ -50,6 +50,10 @@ impl ExportArguments {
             Err(error) => return Err(error.into()),
         };
         let file = self.html.unwrap_or_else(|| page_name(run.as_str()));
+        if output::is_stdout(&file) {
+            output::print_bytes(page_of_run(&*store, &run).await?.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let size = export_page(&*store, &run, &file).await?;
         let size = quantity(with_separators(Tokens::new(size as u64)), "byte");
         output::line!("wrote {} ({size}): open it in a browser", file.display());

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 
-use super::Secret;
-use super::limits::{Broken, silence};
+use super::limits::{Broken, silence, silence_of};
+use super::{LIST_TIMEOUT, Secret};
 
 /// One request, as errors describe it.
 #[derive(Clone, Debug)]
@@ -33,7 +33,8 @@ impl RequestContext {
         }
         // It was reached, and then said nothing.
         if source.is_timeout() && !source.is_connect() {
-            return self.over_limit(silence());
+            let is_list = self.model.is_none();
+            return self.over_limit(if is_list { silence_of(LIST_TIMEOUT) } else { silence() });
         }
         // Its own words would repeat the address with the query.
         self.broken_stream(source.without_url().into())

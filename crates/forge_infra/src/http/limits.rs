@@ -57,7 +57,12 @@ impl Broken {
 
 /// Returns the text for a wait that was too long.
 pub(super) fn silence() -> String {
-    format!("no content came for {} s", SILENCE.as_secs())
+    silence_of(SILENCE)
+}
+
+/// Returns the text for a wait of such a time, which was too long.
+pub(super) fn silence_of(time: Duration) -> String {
+    format!("no content came for {} s", time.as_secs())
 }
 
 /// Reads an unstreamed body.

@@ -46,7 +46,7 @@ pub(crate) struct InspectArguments {
     /// Show the session as if its agent had never compacted it
     #[arg(long, conflicts_with = "run")]
     before_compaction: bool,
-    /// Write a page to look at, for a browser; it needs no network and no script
+    /// Write a page to look at, for a browser; it needs no network and no script. `-` is stdout
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     html: Option<PathBuf>,
     #[command(flatten)]

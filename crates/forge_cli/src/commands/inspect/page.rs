@@ -34,7 +34,11 @@ const LEAST_WIDTH: f64 = 1.5;
 
 /// Writes the page of `sessions` to `path`.
 pub(super) fn write(path: &Path, sessions: &[InspectedSession]) -> anyhow::Result<()> {
-    write_file(path, render(sessions)?.as_bytes())?;
+    let page = render(sessions)?;
+    if output::is_stdout(path) {
+        return output::print_bytes(page.as_bytes());
+    }
+    write_file(path, page.as_bytes())?;
     output::say(&format!("wrote {}", path.display()));
     Ok(())
 }

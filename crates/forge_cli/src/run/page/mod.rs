@@ -36,9 +36,14 @@ pub(crate) async fn export_page(
         let what = "already exists and is no page of Forge: nothing was written. Name another file";
         return Err(Misconfigured(format!("{} {what}", file.display())).into());
     }
-    let page = page(run, &checkpoints_of_agents(store, run).await?);
+    let page = page_of_run(store, run).await?;
     write_whole(file, page.as_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(page.len())
+}
+
+/// Returns the page of a run.
+pub(crate) async fn page_of_run(store: &dyn CheckpointStore, run: &RunId) -> anyhow::Result<String> {
+    Ok(page(run, &checkpoints_of_agents(store, run).await?))
 }
 
 /// Checks whether the file has something else in it than a page of Forge. Empty files and pipes are written

@@ -15,7 +15,7 @@ use super::passage::{Origin, Passage, move_introductions, passages, passages_of_
 use super::record::{Entry, Record, Section};
 use super::story::{Folder, Step, newest_steps, number};
 use super::tasks::{TaskList, is_about_tasks, tasks};
-use super::worth::{Candidates, Purpose, Worth};
+use super::worth::{Candidates, Purpose, Worth, asks};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::{Features, Line, TermHasher, hash, is_line_break};
 use crate::compaction::findings::Deed;
@@ -48,7 +48,7 @@ mod share {
     pub(super) const STATEMENTS: u64 = 72;
     /// The person's answers to the agent's questions.
     pub(super) const ANSWERED: u64 = 30;
-    /// The agent's words before an answer of the person's in a few words.
+    /// The end of what the agent said before an answer of the person's in a few words.
     pub(super) const ASKED: u64 = 12;
     /// The calls, each with how it ended: the newest before what was written and said, and those before them.
     pub(super) const NEWEST_STEPS: u64 = 10;
@@ -62,8 +62,12 @@ mod share {
 const N_NEWEST: usize = 3;
 /// The number of calls of which those that did more than look are told before what was written.
 const N_NEWEST_STEPS: usize = 12;
-/// Most characters of an answer of the person's that says nothing by itself.
+/// Most characters of an answer of the person's that says nothing by itself, and of one to a question.
 const SHORT_ANSWER_CHARS: usize = 16;
+const ANSWER_CHARS: usize = 80;
+/// The most such answers of which the record tells what they are about, and the most passages of each.
+const MOST_ASKED: usize = 12;
+const ASKED_PASSAGES: usize = 5;
 /// A record of talk with less room does not count what it does not quote.
 const LEAST_COUNTED: Tokens = Tokens::new(800);
 /// A record with less room does not say that the request below it came earlier.
@@ -263,10 +267,7 @@ impl Folding<'_> {
         choice.pick_in_turn(share::SAID, &[&is_said_whole, &is_said_at_an_end, &is_said]);
         let answered = newest_steps(self.material, self.leaves, folder).filter(|step| step.asks);
         choice.take_steps(&mut answered.peekable(), share::ANSWERED);
-        let asked = self.asked();
-        choice.pick(share::ASKED, Purpose::Newest, &|passage| {
-            passage.origin == Origin::Agent && asked.contains(&(passage.message as usize))
-        });
+        choice.take_ends(&self.asked(), share::ASKED);
         choice.pick(share::NEWEST, Purpose::Newest, &is_newest);
         choice.take_what_left(&contents, most_contents);
         let newest_done = newest_steps(self.material, self.leaves, folder).take(N_NEWEST_STEPS);
@@ -474,20 +475,19 @@ impl Folding<'_> {
     }
 
     /// Returns the positions of the agent's texts that leave and that the person answered in a few words,
-    /// which say nothing by themselves.
-    fn asked(&self) -> HashSet<usize> {
-        let is_short = |source: &ContextMessage| {
-            let said = source.message().text();
-            source.starts_turn() && said.trim().chars().nth(SHORT_ANSWER_CHARS).is_none()
-        };
-        let sources = self.material.sources.iter().enumerate();
-        let answers = sources.filter(|(_, source)| is_short(source)).map(|(position, _)| position);
-        let asked = answers.filter_map(|position| {
-            let mut before =
-                (0..position).rev().take_while(|before| !self.material.sources[*before].starts_turn());
-            before.find(|before| self.has_agent_text(*before))
+    /// which say nothing by themselves, newest first.
+    fn asked(&self) -> Vec<usize> {
+        let sources = self.material.sources;
+        let asked = (1..sources.len()).rev().filter(|position| sources[*position].starts_turn());
+        let asked = asked.filter_map(|answer| {
+            let mut before = (0..answer).rev().take_while(|before| !sources[*before].starts_turn());
+            let asked = before.find(|before| self.has_agent_text(*before))?;
+            let text = sources[asked].message().text();
+            let most = if asks(&text) { ANSWER_CHARS } else { SHORT_ANSWER_CHARS };
+            let is_short = sources[answer].message().text().trim().chars().nth(most).is_none();
+            (is_short && self.leaves[asked]).then_some(asked)
         });
-        asked.filter(|position| self.leaves[*position]).collect()
+        asked.take(MOST_ASKED).collect()
     }
 
     /// Returns the positions of the agent's newest texts that leave, and of the text that the latest request
@@ -632,6 +632,33 @@ impl Choice<'_, '_> {
         });
         *left = *left - (room - unused);
         room - unused
+    }
+
+    /// Takes the ends of the agent's texts at `positions`: each ends with what it asks, and what that is
+    /// about stands before it. All have their last passage before any has a further one.
+    fn take_ends(&mut self, positions: &[usize], percent: u64) {
+        let mut room = self.left.share(percent, 100);
+        let passages = &self.candidates.passages;
+        let is_of = |passage: &&Passage, position| {
+            passage.message as usize == position && passage.origin == Origin::Agent
+        };
+        let starts = |position: usize| -> Vec<u32> {
+            passages.iter().filter(|passage| is_of(passage, position)).map(|passage| passage.start).collect()
+        };
+        let mut ends: Vec<(usize, Vec<u32>)> = positions.iter().map(|nth| (*nth, starts(*nth))).collect();
+        for _ in 0..ASKED_PASSAGES {
+            for (position, starts) in &mut ends {
+                let Some(start) = starts.pop() else { continue };
+                let is_it =
+                    |passage: &Passage| passage.message as usize == *position && passage.start == start;
+                let used = self.fill(room, Purpose::Newest, &is_it);
+                room = room - used;
+                if used == Tokens::ZERO {
+                    // What stands before it would be told without it.
+                    starts.clear();
+                }
+            }
+        }
     }
 
     /// Takes the next steps until their share is full.

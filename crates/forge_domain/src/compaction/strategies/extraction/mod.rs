@@ -1242,6 +1242,33 @@ mod tests {
     }
 
     #[test]
+    fn a_short_answer_stands_beside_what_it_agrees_to() {
+        let other: Vec<String> = (0..8)
+            .map(|n| format!("Pier {n} belongs to harbour_{n} and has crane_{n}, says registry_{n}."))
+            .collect();
+        let proposed = "Ferry 9 could leave at noon, as the tide is high then.";
+        for (question, answer) in [
+            ("Shall I enter that into the timetable?", "Yes, please."),
+            ("これでよろしいですか？", "はい"),
+            ("Do you want **that**?**", "all right, but tell the captain before it"),
+        ] {
+            let mut log = Conversation::new();
+            append(&mut log, Message::user("Look after the harbour."));
+            append(
+                &mut log,
+                Message::assistant(format!("{}\n\n{proposed}\n\n{question}", other.join("\n\n"))),
+            );
+            append(&mut log, Message::user(answer));
+            let line = |n: usize, k: usize| format!("boat_{n}_{k} lies at mooring {k} of pier_{n}\n");
+            append_results(&mut log, (0..12).map(|n| (0..9).map(|k| line(n, k)).collect()));
+            append(&mut log, Message::user("Now count the boats."));
+            let _ = fit_again(EXTRACT, 3_600, &mut log, &Script::new(Vec::new()));
+            let record = records(&log).join("\n");
+            assert!(record.contains(proposed) && record.contains(question), "{question}: {record}");
+        }
+    }
+
+    #[test]
     fn a_word_that_a_request_shares_with_a_line_makes_no_answer_of_it() {
         let line = |n: usize, k: usize| match (n, k) {
             (2 | 3, 4) => "Skip it if the tide turns.\n".to_owned(),

@@ -527,7 +527,7 @@ impl<'a> Worth<'a> {
     /// Returns the share of its worth that a statement has: less if it ends with a question. In talk, who
     /// asks leaves it to the other to tell; at work, the agent tells first, and then asks what to do.
     fn tells(&self, text: &str) -> f32 {
-        match text.trim_end().strip_suffix(QUESTION_MARKS) {
+        match without_question_mark(text) {
             Some(question) if !ends_a_sentence(question) => ASKS_BACK,
             Some(_) if self.is_talk => ASKS_IN_THE_END,
             _ => 1.0,
@@ -755,6 +755,8 @@ const TOLD_OF: f64 = 0.85;
 /// The share of its worth that a text which ends with a question has in talk.
 const ASKS_IN_THE_END: f32 = 0.7;
 const QUESTION_MARKS: [char; 3] = ['?', '？', '؟'];
+/// Marks that may close a text after its last sentence.
+const CLOSING: [char; 6] = ['*', '_', ')', '"', '”', '」'];
 /// The share of its worth that a note of a harness has: it tells how to work, not what was found.
 const NOTED: f64 = 0.5;
 /// The share of its worth that a part of a file has as it is not, or no longer, or that names what it uses.
@@ -858,6 +860,17 @@ const fn by_kind(kind: Kind, is_talk: bool) -> f32 {
         (Kind::Word, true) => 0.25,
         (Kind::Word, false) => 0.4,
     }
+}
+
+/// Returns a text without the question mark at its end; `None` if it has none.
+fn without_question_mark(text: &str) -> Option<&str> {
+    text.trim_end_matches(|mark: char| mark.is_whitespace() || CLOSING.contains(&mark))
+        .strip_suffix(QUESTION_MARKS)
+}
+
+/// Checks whether a text ends with a question.
+pub(super) fn asks(text: &str) -> bool {
+    without_question_mark(text).is_some()
 }
 
 /// Checks whether a sentence ends within a text: at a mark before a blank, or at a mark of a script that has
