@@ -10,9 +10,10 @@ use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::split_number;
 use crate::{Context, ContextMessage, MessageId, Role, speaker};
 
-/// The authors of what the agent, or a summary, says, in labels.
+/// The authors of what the agent, a summary or the person says, in labels.
 const AGENT: &str = "agent";
 const SUMMARY: &str = "summary";
+const PERSON: &str = "user";
 
 /// Returns the number of the message in which the agent said what an entry of the story quotes; `None` for
 /// other entries.
@@ -24,6 +25,16 @@ pub(super) fn said_in(entry: &str) -> Option<u64> {
 /// Checks whether an entry of the story quotes what somebody says; the others tell of calls.
 pub(super) fn is_statement(entry: &str) -> bool {
     author_of(entry).is_some_and(|(_, author)| author == SUMMARY || is_agent(author))
+}
+
+/// Checks whether an entry of the story is the person's answer to what the entry before it quotes.
+pub(super) fn is_answer(entry: &str) -> bool {
+    author_of(entry).is_some_and(|(_, author)| author == PERSON)
+}
+
+/// Returns the person's answer in a message, as an entry of the story.
+pub(super) fn answer(source: &ContextMessage) -> Entry {
+    Entry::labelled(&format!("{} {PERSON}", source.label()), source.message().text().trim(), false)
 }
 
 /// Returns the label of the message that an entry quotes, and its author or call.

@@ -8,7 +8,7 @@ use memchr::memmem;
 
 use super::Material;
 use super::contents::{Contents, LEAST_CONTENT, Unquoted, entries, keys_in};
-use super::excerpt::{is_statement, said_in, short_label, source_of, write};
+use super::excerpt::{answer, is_answer, is_statement, said_in, short_label, source_of, write};
 use super::ledger::Ledger;
 use super::outdated::Outdated;
 use super::passage::{Origin, Passage, move_introductions, passages, passages_of_record, without_known};
@@ -121,6 +121,9 @@ pub(super) struct Folding<'a> {
     /// The label of the person's latest message, if the record comes before it and something else after it
     /// leaves.
     pub(super) request_below: Option<String>,
+    /// The position of the first message of the person's that stays above the record, beside the first of
+    /// all.
+    pub(super) words_above: Option<usize>,
 }
 
 /// The parts of a record, the most worth first.
@@ -133,6 +136,20 @@ struct Filling {
     quoted: HashSet<u32>,
     /// The messages of the passages that were dropped after all.
     dropped: HashSet<u32>,
+}
+
+/// A text of the agent's that the person answered in a few words, by the positions of both.
+struct Asked {
+    position: usize,
+    answer: usize,
+}
+
+/// What the agent said and the person answered in a few words, which say nothing by themselves.
+struct Answered {
+    /// The texts that leave, the newest first.
+    asked: Vec<Asked>,
+    /// The entries of earlier records, each with its answer.
+    carried: Vec<[Passage; 2]>,
 }
 
 /// An entry and its place among the others of its section.
@@ -164,9 +181,11 @@ impl Folding<'_> {
         if message.tokens() > room {
             return None;
         }
-        let mut filling = self.choose(room - message.tokens(), folder, worth, counter);
+        let answered = self.answered();
+        let mut filling = self.choose(room - message.tokens(), &answered, worth, counter);
         loop {
-            let mut record = filling.write(&base, self.material, folder);
+            let mut record = filling.write(&base, self.material, folder, &answered);
+            record.words_above = !record.said.is_empty() && self.all_said_is_older(&filling);
             if record.is_bare() {
                 return None;
             }
@@ -201,10 +220,11 @@ impl Folding<'_> {
     fn choose(
         &self,
         room: Tokens,
-        folder: &Folder,
+        answered: &Answered,
         worth: &mut Worth<'_>,
         counter: &dyn TokenCounter,
     ) -> Filling {
+        let folder = &self.material.state.folder;
         worth.begin_again();
         let newest = self.newest();
         let steps = newest_steps(self.material, self.leaves, folder);
@@ -265,9 +285,13 @@ impl Folding<'_> {
             choice.pick_in_turn(100, &[&is_whole, &is_stated]);
         }
         choice.pick_in_turn(share::SAID, &[&is_said_whole, &is_said_at_an_end, &is_said]);
-        let answered = newest_steps(self.material, self.leaves, folder).filter(|step| step.asks);
-        choice.take_steps(&mut answered.peekable(), share::ANSWERED);
-        choice.take_ends(&self.asked(), share::ASKED);
+        let asking = newest_steps(self.material, self.leaves, folder).filter(|step| step.asks);
+        choice.take_steps(&mut asking.peekable(), share::ANSWERED);
+        choice.take_ends(&answered.asked, share::ASKED);
+        choice.pick(share::ASKED, Purpose::Newest, &|passage| {
+            let is_it = |asked: &Passage| (asked.message, asked.start) == (passage.message, passage.start);
+            answered.carried.iter().any(|[asked, _]| is_it(asked))
+        });
         choice.pick(share::NEWEST, Purpose::Newest, &is_newest);
         choice.take_what_left(&contents, most_contents);
         let newest_done = newest_steps(self.material, self.leaves, folder).take(N_NEWEST_STEPS);
@@ -323,12 +347,16 @@ impl Folding<'_> {
             let left = self.left.iter().find(|(cut, _)| *cut == position).map(|(_, left)| left.as_str());
             let origin = match message.role() {
                 Role::User if is_record(message) => {
-                    let is_count = |passage: &Passage| {
-                        passage.origin == Origin::Record(Section::LeftOut)
-                            && Unquoted::parse(passage.text(self.material.sources)).is_some()
+                    // An answer comes with what it answers.
+                    let is_part = |passage: &Passage| match passage.origin {
+                        Origin::Record(Section::LeftOut) => {
+                            Unquoted::parse(passage.text(self.material.sources)).is_some()
+                        }
+                        Origin::Record(Section::Story) => is_answer(passage.text(self.material.sources)),
+                        _ => false,
                     };
                     let entries = passages_of_record(source, position);
-                    all.extend(entries.into_iter().filter(|passage| !is_count(passage)));
+                    all.extend(entries.into_iter().filter(|passage| !is_part(passage)));
                     continue;
                 }
                 Role::User if is_marker(message) || message.is_renewed() => continue,
@@ -474,9 +502,16 @@ impl Folding<'_> {
         message.role() == Role::Assistant && !message.text().trim().is_empty()
     }
 
-    /// Returns the positions of the agent's texts that leave and that the person answered in a few words,
-    /// which say nothing by themselves, newest first.
-    fn asked(&self) -> Vec<usize> {
+    /// Checks whether all of the person's words that `filling` quotes came before those above the record.
+    fn all_said_is_older(&self, filling: &Filling) -> bool {
+        let mut said = filling.passages.iter().filter(|(passage, _)| passage.origin == Origin::Person);
+        let above = self.words_above.filter(|_| !self.material.is_talk);
+        above.is_some_and(|above| said.all(|(passage, _)| (passage.message as usize) < above))
+    }
+
+    /// Returns what the agent said before each answer of the person's in a few words, which say nothing by
+    /// themselves, if it leaves; the newest first.
+    fn asked(&self) -> Vec<Asked> {
         let sources = self.material.sources;
         let asked = (1..sources.len()).rev().filter(|position| sources[*position].starts_turn());
         let asked = asked.filter_map(|answer| {
@@ -485,9 +520,31 @@ impl Folding<'_> {
             let text = sources[asked].message().text();
             let most = if asks(&text) { ANSWER_CHARS } else { SHORT_ANSWER_CHARS };
             let is_short = sources[answer].message().text().trim().chars().nth(most).is_none();
-            (is_short && self.leaves[asked]).then_some(asked)
+            (is_short && self.leaves[asked]).then_some(Asked { position: asked, answer })
         });
         asked.take(MOST_ASKED).collect()
+    }
+
+    /// Returns what the person answered in a few words. In talk, most is such.
+    fn answered(&self) -> Answered {
+        let asked = if self.material.is_talk { Vec::new() } else { self.asked() };
+        Answered { asked, carried: self.answered_in_records() }
+    }
+
+    /// Returns the entries of the records that leave which quote what the person answered, each with the
+    /// answer.
+    fn answered_in_records(&self) -> Vec<[Passage; 2]> {
+        let sources = self.material.sources;
+        let records = (0..sources.len()).filter(|at| self.leaves[*at] && is_record(sources[*at].message()));
+        let pairs = records.flat_map(|at| {
+            let entries = passages_of_record(&sources[at], at);
+            entries.windows(2).map(|pair| [pair[0], pair[1]]).collect::<Vec<_>>()
+        });
+        pairs
+            .filter(|[_, answer]| {
+                answer.origin == Origin::Record(Section::Story) && is_answer(answer.text(sources))
+            })
+            .collect()
     }
 
     /// Returns the positions of the agent's newest texts that leave, and of the text that the latest request
@@ -634,9 +691,9 @@ impl Choice<'_, '_> {
         room - unused
     }
 
-    /// Takes the ends of the agent's texts at `positions`: each ends with what it asks, and what that is
+    /// Takes the ends of the agent's texts that were `asked`: each ends with what it asks, and what that is
     /// about stands before it. All have their last passage before any has a further one.
-    fn take_ends(&mut self, positions: &[usize], percent: u64) {
+    fn take_ends(&mut self, asked: &[Asked], percent: u64) {
         let mut room = self.left.share(percent, 100);
         let passages = &self.candidates.passages;
         let is_of = |passage: &&Passage, position| {
@@ -645,7 +702,8 @@ impl Choice<'_, '_> {
         let starts = |position: usize| -> Vec<u32> {
             passages.iter().filter(|passage| is_of(passage, position)).map(|passage| passage.start).collect()
         };
-        let mut ends: Vec<(usize, Vec<u32>)> = positions.iter().map(|nth| (*nth, starts(*nth))).collect();
+        let mut ends: Vec<(usize, Vec<u32>)> =
+            asked.iter().map(|asked| (asked.position, starts(asked.position))).collect();
         for _ in 0..ASKED_PASSAGES {
             for (position, starts) in &mut ends {
                 let Some(start) = starts.pop() else { continue };
@@ -774,11 +832,31 @@ impl Filling {
         saved > Tokens::ZERO
     }
 
+    /// Checks whether it has the end of what the agent says at `position`.
+    fn has_end_of(&self, position: usize, sources: &[ContextMessage]) -> bool {
+        let said = sources[position].message().text();
+        let ends_so = |passage: &Passage| said.trim_end().ends_with(passage.text(sources).trim_end());
+        let mut passages = self.passages.iter().map(|(passage, _)| passage);
+        passages.any(|passage| {
+            passage.message as usize == position && passage.origin == Origin::Agent && ends_so(passage)
+        })
+    }
+
     /// Writes everything in its section, in the order of the messages.
-    fn write(&self, base: &Record, material: &Material<'_>, folder: &Folder) -> Record {
+    /// What the agent `asked` has its answer below it.
+    fn write(&self, base: &Record, material: &Material<'_>, folder: &Folder, answered: &Answered) -> Record {
         let mut record = base.clone();
-        let passages = self.passages.iter().map(|(passage, _)| *passage).collect();
+        let mut passages: Vec<Passage> = self.passages.iter().map(|(passage, _)| *passage).collect();
+        let is_told = |[asked, _]: &&[Passage; 2]| self.passages.iter().any(|(told, _)| told == asked);
+        let answers: Vec<Passage> =
+            answered.carried.iter().filter(is_told).map(|[_, answer]| *answer).collect();
+        passages.extend(answers);
         let mut entries: Vec<(Section, (u64, usize), Entry)> = write(passages, material, folder);
+        let is_told = |asked: &&Asked| self.has_end_of(asked.position, material.sources);
+        entries.extend(answered.asked.iter().filter(is_told).map(|asked| {
+            let source = &material.sources[asked.answer];
+            (Section::Story, (number(source), 0), answer(source))
+        }));
         entries.extend(
             self.entries.iter().map(|(section, placed, _)| (*section, placed.place, placed.entry.clone())),
         );

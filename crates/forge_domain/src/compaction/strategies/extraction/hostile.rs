@@ -113,7 +113,11 @@ fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
     let request = lines[2].strip_prefix("The request below is ").and_then(|line| line.split(';').next());
     let is_asked = request.is_none_or(|label| message_of(label).is_some_and(|it| it.starts_turn()));
     prop_assert!(is_asked, "no request: {}", lines[2]);
-    for line in &lines[2 + usize::from(request.is_some())..lines.len() - 1] {
+    let is_of_frame = |line: &&&str| line.starts_with("The user's words in this record are");
+    let n_sentences = usize::from(request.is_some());
+    let n_sentences =
+        n_sentences + usize::from(lines.get(2 + n_sentences).is_some_and(|line| is_of_frame(&line)));
+    for line in &lines[2 + n_sentences..lines.len() - 1] {
         if HEADINGS.contains(line) {
             section = *line;
             continue;
@@ -163,6 +167,9 @@ fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
                 prop_assert!(message.is_some(), "no message has this label: {}", line);
                 let Some(message) = message else { continue };
                 author = message.message().role();
+                if let Some(told) = line.strip_prefix(id).and_then(|rest| rest.strip_prefix(" user: ")) {
+                    prop_assert!(message.starts_turn() && message.features().text.contains(told), "{}", line);
+                }
                 if let Some(told) = line.strip_prefix(id).and_then(|rest| rest.strip_prefix(" agent: ")) {
                     prop_assert_eq!(author, Role::Assistant);
                     prop_assert!(message.features().text.contains(told), "{} did not say: {}", id, line);

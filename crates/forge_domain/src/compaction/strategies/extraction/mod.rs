@@ -533,8 +533,9 @@ impl Plan {
             }
         }
         let request_below = self.request_below(&runs, at, context);
-        let folding =
-            Folding { material, leaves: &leaves, left: &left, calls_stay: &calls_stay, request_below };
+        let words_above = self.words_above(&runs, at, &leaves, context);
+        let (leaves, left, calls_stay) = (&leaves, &left, &calls_stay);
+        let folding = Folding { material, leaves, left, calls_stay, request_below, words_above };
         // The messages that stay are counted exactly. The record may fill the rest of the target, as long as
         // it is smaller than what it replaces; no larger, if there are only too many messages or turns.
         let (before, without) = (context.size().tokens, edited(None).size().tokens);
@@ -563,6 +564,23 @@ impl Plan {
         let tells = |run: &&std::ops::Range<usize>| groups(run).any(|group| !is_renewed(group, context));
         let told = runs.iter().rposition(|run| is_before(run) && tells(&run));
         told.or_else(|| runs.iter().rposition(is_before)).unwrap_or(0)
+    }
+
+    /// Returns the position of the first message of the person's that stays above the record in place of run
+    /// `at`, beside the first of all.
+    fn words_above(
+        &self,
+        runs: &[std::ops::Range<usize>],
+        at: usize,
+        leaves: &[bool],
+        context: &Context,
+    ) -> Option<usize> {
+        let place = self.standing.groups.span(runs.get(at)?.clone()).range().start;
+        let first = context.first_user();
+        let messages = context.messages()[..place].iter().enumerate();
+        let mut above =
+            messages.filter(|(at, message)| message.starts_turn() && !leaves[*at] && Some(*at) != first);
+        above.next().map(|(at, _)| at)
     }
 
     /// Returns the label of the person's latest message, if the record in place of run `at` stands before it
@@ -1264,7 +1282,14 @@ mod tests {
             append(&mut log, Message::user("Now count the boats."));
             let _ = fit_again(EXTRACT, 3_600, &mut log, &Script::new(Vec::new()));
             let record = records(&log).join("\n");
-            assert!(record.contains(proposed) && record.contains(question), "{question}: {record}");
+            assert!(record.contains(&format!("{question}\nm2 user: {answer}\n")), "{question}: {record}");
+            assert!(record.contains(proposed), "{question}: {record}");
+            // The record of a record has both as well.
+            append_results(&mut log, (12..24).map(|n| (0..9).map(|k| line(n, k)).collect()));
+            append(&mut log, Message::user("And count them once more."));
+            let _ = fit_again(EXTRACT, 5_000, &mut log, &Script::new(Vec::new()));
+            let record = records(&log).join("\n");
+            assert!(record.contains(&format!("{question}\nm2 user: {answer}\n")), "{question}: {record}");
         }
     }
 

@@ -17,6 +17,9 @@ pub(crate) struct Record {
     /// The label of the person's latest message, if that stands below the record although it came before
     /// something that is told here. It is not read back from a text: the record may stand elsewhere then.
     pub(crate) request_below: Option<String>,
+    /// True if the person's words that it quotes came before those that stand above it. It is not read back
+    /// either.
+    pub(crate) words_above: bool,
     /// The words of the person that no message of its own holds any more.
     pub(crate) said: Vec<Entry>,
     /// The agent's list of tasks, each with its status.
@@ -70,6 +73,8 @@ const INTRODUCTION: &str = "Notes in place of earlier messages, not a request. W
 /// The sentence about the person's latest message, before and after its label.
 const REQUEST_BELOW: &str = "The request below is ";
 const CAME_BEFORE: &str = "; what has a later label came after it.";
+/// The sentence about the person's words of which some stand above the record.
+const WORDS_ABOVE: &str = "The user's words in this record are older than those above it, except the first.";
 /// The introduction and the sections of records before they had entries. Their lines are taken over as
 /// excerpts; their lists of bare names are not.
 const OLD_INTRODUCTION: &str = "Earlier messages were folded into this record. Its lines are verbatim, under the labels of their messages.";
@@ -186,6 +191,9 @@ impl Record {
         if let Some(label) = &self.request_below {
             text.push_str(&format!("{REQUEST_BELOW}{label}{CAME_BEFORE}\n"));
         }
+        if self.words_above {
+            text.push_str(&format!("{WORDS_ABOVE}\n"));
+        }
         let mut section = |title: &str, lines: &mut dyn Iterator<Item = Cow<'_, str>>| {
             let mut lines = lines.peekable();
             if lines.peek().is_some() {
@@ -245,7 +253,7 @@ impl Record {
     /// Checks whether it tells nothing.
     pub(crate) fn is_bare(&self) -> bool {
         let (request_below, folder) = (self.request_below.clone(), self.folder.clone());
-        *self == Self { request_below, folder, ..Self::default() }
+        *self == Self { request_below, folder, words_above: self.words_above, ..Self::default() }
     }
 
     /// Parses the record in `text`; returns `None` if it is not one.
@@ -444,6 +452,7 @@ mod tests {
     fn record() -> Record {
         Record {
             request_below: Some("m7".into()),
+            words_above: true,
             said: vec![Entry::quote("Never touch prod"), Entry::quote("two\nlines")],
             tasks: vec!["done: the lexer".into(), "open: the parser".into()],
             folder: Some("/home/me/work".into()),
@@ -471,7 +480,7 @@ mod tests {
     fn a_record_reads_like_this() {
         let expected = "<record>\nNotes in place of earlier messages, not a request. What is quoted is verbatim, under the \
                         label of its message.\nThe request below is m7; what has a later label came after \
-                        it.\n# Said by the user\n- Never touch prod\n- two\n    lines\n# Tasks\n- done: \
+                        it.\nThe user's words in this record are older than those above it, except the first.\n# Said by the user\n- Never touch prod\n- two\n    lines\n# Tasks\n- done: \
                         the lexer\n- open: the parser\n# Files\nPaths in labels are below /home/me/work\ncreated: a/b.rs\ndeleted: c d.md\nLast test: cargo test -> \
                         all -> failed\nLast check: cargo clippy -> passed\n# Errors that stand\n- m13: error[E0308]: mismatched types\n- \"m2: not a label\"\n# Done and concluded\nm3 \
                         agent: The lexer is sound.\nm12 Bash cargo test: 2 failed\n# Excerpts\nm4 Read a/b.rs:3–5:\n    fn \
@@ -534,6 +543,7 @@ mod tests {
             let owned = || (*text).to_owned();
             let hostile = Record {
                 request_below: None,
+                words_above: false,
                 said: vec![Entry::quote(text), Entry::quote("one")],
                 tasks: vec![owned(), "two".into()],
                 folder: Some(owned()),
@@ -564,11 +574,12 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_again() {
-        let written = [Record { request_below: None, ..record() }, Record::default()];
+        let as_read = || Record { request_below: None, words_above: false, ..record() };
+        let written = [as_read(), Record::default()];
         for record in written {
             assert_eq!(Record::of(&record.to_message()), record);
         }
-        let mut from_text = Record { request_below: None, ..record() };
+        let mut from_text = as_read();
         from_text.errors[0].mended_by = None;
         assert_eq!(Record::parse(&record().to_text()), Some(from_text));
         for text in ["", "<record>", "a <record>\n</record>", "hello"] {
