@@ -2,6 +2,7 @@
 
 use super::MAX_CHARS;
 use super::command_line::{Step, Walk, without_folder, without_version};
+use super::failure::names_test;
 
 /// The tests, builds and checks of a command line, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,18 +26,30 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Checks whether its success shows that a check which `failed` before would pass now. It does not if the
-    /// same program checked one thing then and another thing now.
-    pub(crate) fn covers(&self, failed: &Self) -> bool {
+    /// Checks whether its success shows that a check which `failed` before, with such a `line`, would pass now.
+    /// It does not if the same program checked one thing then and another thing now, nor if it reads the code
+    /// of another language, or only builds where a test failed.
+    pub(crate) fn covers(&self, failed: &Self, line: &str) -> bool {
         let is_in = |part: &str, whole: &str| {
             let whole = whole.trim_end_matches(['/', '.', '*']);
             part.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', ':', '.']))
         };
         let is_related = |one: &String| self.scope.iter().any(|other| is_in(one, other) || is_in(other, one));
+        let language = |runner: &str| LANGUAGES.iter().find(|(_, runners)| runners.contains(&runner));
+        let languages = language(&self.runner).zip(language(&failed.runner));
+        let is_of_test = failed.is_test && names_test(line);
+        if is_of_test && !self.is_test || languages.is_some_and(|(one, other)| one.0 != other.0) {
+            return false;
+        }
+        // Of all tests, one that failed may be another one.
+        let is_told = |one: &String| {
+            let name = one.rsplit(['/', ':']).find(|part| !part.is_empty()).unwrap_or(one);
+            line.contains(name.split('.').next().unwrap_or(name))
+        };
+        let is_another = || is_of_test && !self.scope.iter().any(is_told);
         self.runner != failed.runner
             || self.scope.is_empty()
-            || failed.scope.is_empty()
-            || failed.scope.iter().any(is_related)
+            || if failed.scope.is_empty() { !is_another() } else { failed.scope.iter().any(is_related) }
     }
 }
 
@@ -220,6 +233,52 @@ const LISTS: &[&str] = &[
     "--version",
     "--no-run",
 ];
+/// The runners that read the code of one language.
+const LANGUAGES: &[(&str, &[&str])] = &[
+    (
+        "python",
+        &[
+            "pytest", "tox", "nox", "python", "uv", "poetry", "hatch", "pdm", "rye", "mypy", "pyright",
+            "ruff", "flake8", "pylint", "black", "isort",
+        ],
+    ),
+    (
+        "javascript",
+        &[
+            "npm",
+            "pnpm",
+            "yarn",
+            "bun",
+            "npx",
+            "node",
+            "tsx",
+            "tsc",
+            "deno",
+            "jest",
+            "vitest",
+            "mocha",
+            "ava",
+            "eslint",
+            "stylelint",
+            "biome",
+            "oxlint",
+            "prettier",
+            "turbo",
+            "nx",
+            "lerna",
+        ],
+    ),
+    ("rust", &["cargo"]),
+    ("go", &["go", "golangci-lint"]),
+    ("java", &["mvn", "mvnw", "gradle", "gradlew", "sbt", "ktlint", "detekt"]),
+    ("ruby", &["bundle", "rails", "rake", "rspec", "rubocop"]),
+    ("php", &["composer", "php", "phpunit", "phpstan"]),
+    ("dart", &["dart", "flutter"]),
+    ("dotnet", &["dotnet"]),
+    ("elixir", &["mix"]),
+    ("swift", &["swift", "xcodebuild"]),
+    ("zig", &["zig"]),
+];
 /// Commands that run the one after them.
 const WRAPPERS: &[&str] = &["env", "nice", "nohup", "sudo", "time", "timeout", "xvfb-run"];
 /// Commands that run another one elsewhere: it comes after their options and a place.
@@ -305,6 +364,26 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+
+    #[test]
+    fn a_check_shows_only_what_it_checks() {
+        let check_of = |command: &str| Checks::of(&Walk::of(command, None)).passed()[0].clone();
+        let named = "FAILED tests/test_ws.py::test_reconnect - AssertionError";
+        for (passed, failed, line, expected) in [
+            ("pytest", "pytest tests/test_ws.py", named, true),
+            ("pytest tests/test_ws.py", "pytest", named, true),
+            ("pytest -k test_reconnect", "pytest", named, true),
+            ("pytest tests/test_price.py", "pytest", named, false),
+            ("pytest tests/test_price.py", "pytest", "ImportError: no module", true),
+            ("pytest tests/a.py", "pytest tests/b.py", named, false),
+            ("make test", "pytest", named, true),
+            ("npm test", "pytest", named, false),
+            ("npm run lint", "npm test", "1 failed", false),
+            ("npm test", "npm run lint", "1 problem", true),
+        ] {
+            assert_eq!(check_of(passed).covers(&check_of(failed), line), expected, "{passed} for {failed}");
+        }
+    }
 
     #[test]
     fn a_check_is_known_whoever_runs_it() {

@@ -148,7 +148,9 @@ impl Deed {
     pub(super) fn of(call: &ToolCall) -> Self {
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
         let argument = |names: &[&str]| names.iter().find_map(|name| arguments.get(name)?.as_str());
-        let name = call.name.as_str().rsplit('.').next().unwrap_or_default().to_lowercase();
+        // The server's name comes before that of its tool.
+        let name = call.name.as_str().rsplit('.').next().unwrap_or_default();
+        let name = name.rsplit("__").next().unwrap_or_default().to_lowercase();
         let path = argument(PATHS);
         let listed = listed_command(&arguments);
         let command = argument(&["command", "cmd", "script", "input"]).or(listed.as_deref());
@@ -191,7 +193,7 @@ impl Deed {
                 .map(touch)
                 .filter(|touch| *touch != Touch::Looks),
             shell_changes: match moved_by(&verb, &|names| argument(names).map(str::to_owned)) {
-                Some(change) => vec![ShellStep { change, folder: None }],
+                Some(change) => vec![ShellStep { change, folder: None, comes_first: false }],
                 None if patch.is_some() => Vec::new(),
                 None => shell_changes(&walk),
             },

@@ -50,7 +50,7 @@ impl Evidence {
         }
         if unfinished.is_some() {
             Self::Unfinished
-        } else if end_of(&edges).lines().any(|line| matches(&GOOD_WORDS, line) && !matches(&DENIALS, line)) {
+        } else if end_of(&edges).lines().any(says_well) {
             Self::Said
         } else if status == Some(Status::Passed) {
             Self::Status
@@ -73,8 +73,9 @@ pub(crate) struct Unfinished {
 impl Unfinished {
     /// Reads it from what a harness says before and after the output of a command.
     pub(super) fn of(text: &str) -> Option<Self> {
-        let foot = text.trim_end().rsplit('\n').take(FOOT_LINES);
-        let mut lines = text.lines().take(HEAD_LINES).chain(foot);
+        let is_told = |line: &&str| !line.trim().is_empty();
+        let foot = text.trim_end().rsplit('\n').filter(is_told).take(FOOT_LINES);
+        let mut lines = text.lines().filter(is_told).take(HEAD_LINES).chain(foot);
         let ends = |line: &&str| may_say_so(line) && (matches(&GOES_ON, line) || matches(&BROKEN_OFF, line));
         let line = lines.find(ends)?;
         let id =
@@ -88,6 +89,12 @@ impl Unfinished {
         let whole = without_command(&whole);
         Self::of(whole).filter(|found| found.goes_on || stated_status(whole).is_none())
     }
+}
+
+/// Checks whether a line of a command says that all is well; a field in tags is the harness's own.
+fn says_well(line: &str) -> bool {
+    let is_field = line.starts_with('<') && line.trim_end().ends_with('>');
+    matches(&GOOD_WORDS, line) && !matches(&DENIALS, line) && !is_field
 }
 
 /// Checks quickly whether a line may say that a command did not end by itself: most have none of these signs.

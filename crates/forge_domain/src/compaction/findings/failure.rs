@@ -105,8 +105,12 @@ pub(crate) fn is_refused(message: &Message) -> bool {
     let is_sentence = text.len() <= SENTENCE_BYTES && !text.contains('\n');
     user_words(message).is_some()
         || is_of_the_person(first_line(text))
+        || first_line(text).contains(INTERRUPTED)
         || is_sentence && matches(&REFUSED, text) && !matches(&SUCCESSES, text)
 }
+
+/// The words of Claude Code for a call that the person stopped before it ran.
+const INTERRUPTED: &str = "[Request interrupted by user";
 
 /// Checks whether the last line of a result says that it was a success: an attempt before it may have failed.
 fn ends_well(edges: &[&str; 2]) -> bool {
@@ -122,17 +126,45 @@ pub(super) fn counts(line: &str) -> bool {
 /// Checks whether a text counts failures, other than in the name of what went well.
 fn counts_failures(text: &str) -> bool {
     let Some(counts) = BAD_COUNTS.as_ref() else { return false };
-    let mut lines = counts.find_iter(text).map(|found| {
+    let mut found = counts.find_iter(text).map(|found| {
         let start = text[..found.start()].rfind('\n').map_or(0, |at| at + 1);
-        text[start..].lines().next().unwrap_or_default()
+        let line = text[start..].lines().next().unwrap_or_default();
+        (line, text[found.end()..].lines().next().unwrap_or_default())
     });
-    lines.any(|line| !matches(&WENT_WELL, line))
+    found.any(|(line, rest)| !matches(&WENT_WELL, line) && !counts_something_else(rest))
+}
+
+/// Checks whether a count is of what comes behind it, as in `3 failed payments`.
+fn counts_something_else(rest: &str) -> bool {
+    const OF_CHECKS: [&str; 14] = [
+        "after",
+        "and",
+        "assertions",
+        "checks",
+        "examples",
+        "for",
+        "in",
+        "of",
+        "on",
+        "out",
+        "specs",
+        "suites",
+        "test",
+        "tests",
+    ];
+    let word = rest.strip_prefix(' ').and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+    word.chars().count() > 2 && word.chars().all(|c| c.is_lowercase()) && !OF_CHECKS.contains(&word)
 }
 
 /// Checks whether a result tells of tests that failed.
 pub(super) fn names_failed_test(result: &ToolResult) -> bool {
     let text = output(result.content.text());
     edges(&text).iter().any(|edge| matches(&FAILED_TEST, edge))
+}
+
+/// Checks whether a line is about a test that failed.
+pub(super) fn names_test(line: &str) -> bool {
+    matches(&FAILED_TEST, line)
 }
 
 /// Returns the text after the last count of passed tests or checks; `None` if nothing is counted so.
@@ -185,11 +217,12 @@ pub(super) fn stated_status(text: &str) -> Option<Status> {
         };
         Some(if is_well { Status::Passed } else { Status::Failed })
     };
-    let mut foot = text.trim_end().rsplit('\n').take(FOOT_LINES);
+    let is_told = |line: &&str| !line.trim().is_empty();
+    let mut foot = text.trim_end().rsplit('\n').filter(is_told).take(FOOT_LINES);
     if text.trim_start().starts_with('{') && matches(&UNSUCCESSFUL, text) {
         return Some(Status::Failed);
     }
-    match text.lines().take(HEAD_LINES).find_map(status) {
+    match text.lines().filter(is_told).take(HEAD_LINES).find_map(status) {
         // A command line may end by telling the status of a step before its last one.
         Some(Status::Passed) => foot.next().and_then(status).or(Some(Status::Passed)),
         stated => stated.or_else(|| foot.find_map(status)),
@@ -291,7 +324,7 @@ static STOPS: Pattern = LazyLock::new(|| {
     any_of(
         "(?m)",
         &[
-            r"^make(?:\[\d+\])?: \*\*\* |^!+ (?:KeyboardInterrupt|Interrupted)\b|^KeyboardInterrupt\r?$|^(?:FAIL|ERROR:?) .{0,40}\b[Cc]overage\b",
+            r"^make(?:\[\d+\])?: \*\*\* |^!+ (?:KeyboardInterrupt|Interrupted)\b|^KeyboardInterrupt\r?$|^(?:FAIL|ERROR:?) .{0,40}\b[Cc]overage\b|\bcoverage threshold\b.{0,80}\bnot met\b",
         ],
     )
 });
@@ -353,7 +386,7 @@ static FAILED_TEST: Pattern = LazyLock::new(|| {
 });
 /// The form of a line about what went well: its name may speak of failures.
 static WENT_WELL: Pattern = LazyLock::new(|| {
-    any_of("", &[r"^[ \t]*(?:[✓✔√]|ok\b|PASS|--- PASS)|\.\.\. ok\r?$|\bexpected failures?\b"])
+    any_of("", &[r"^[ \t]*(?:[✓✔√]|ok\b|PASS|--- PASS)|\.\.\. ok\r?$|\bexpected failures?\b|\b0 remaining\b"])
 });
 /// Words for less than an error.
 static LESS: Pattern = LazyLock::new(|| any_of("(?i)", &[r"warning|note|info|remark|hint"]));
@@ -433,6 +466,8 @@ fn error_line(text: &str) -> Option<String> {
         "No such file or directory",
         "not found",
         "annot ",
+        "an't ",
+        "nable to ",
         "ould not ",
         "ermission denied",
         "fatal:",

@@ -7,13 +7,18 @@ use super::command_line::{Step, Walk, join, without_dot, without_folder, words_o
 pub(crate) struct ShellStep {
     pub(crate) change: ShellChange,
     pub(crate) folder: Option<String>,
+    /// True if something else runs after it, and nothing before it that could have failed: if the command
+    /// line failed, it was made even so.
+    pub(crate) comes_first: bool,
 }
 
 /// A change of a file or a folder, which has the name that it has in the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ShellChange {
-    /// It is removed.
+    /// It is removed; a star in its name stands for any characters.
     Removes(String),
+    /// All that was never committed is removed: the result names what.
+    Cleans,
     /// It has another name, or is in the folder of that name.
     Moves { from: String, to: String },
     /// It is changed in its place.
@@ -24,8 +29,16 @@ pub(crate) enum ShellChange {
     Restores(String),
     /// The same, and its changes are put aside; with `new_ones`, new files are, too.
     Stashes { path: String, new_ones: bool },
-    /// The changes that were put aside last are there again.
-    Unstashes,
+    /// The changes that were put aside are there again: the last ones, or those as many before them.
+    Unstashes { nth: usize },
+    /// They are thrown away.
+    DropsStash { nth: usize },
+    /// It will be committed next: a file, a folder, or all.
+    Stages(String),
+    /// What was staged is committed; with `all`, every known file is.
+    Commits { all: bool },
+    /// So many of the last commits are undone, with all that is not committed.
+    Resets { n_commits: usize },
 }
 
 /// All files of the folder.
@@ -34,7 +47,26 @@ pub(crate) const ALL: &str = ".";
 /// Returns the changes of the steps of a command line without here-documents, in order. What a program writes
 /// (a log, the output of a build) is not part of the work.
 pub(super) fn shell_changes(walk: &Walk<'_>) -> Vec<ShellStep> {
-    walk.steps.iter().flat_map(changes_of_step).collect()
+    let mut changes: Vec<ShellStep> = Vec::new();
+    let mut may_have_failed = false;
+    let mut n_before_others = 0;
+    for step in &walk.steps {
+        let of_step = changes_of_step(step);
+        if of_step.is_empty() {
+            // What came before this one was made, however it ends.
+            n_before_others = if may_have_failed { n_before_others } else { changes.len() };
+            may_have_failed |= !hardly_fails(step.command);
+        }
+        changes.extend(of_step);
+    }
+    changes.iter_mut().take(n_before_others).for_each(|change| change.comes_first = true);
+    changes
+}
+
+/// Checks whether a step that changes no file hardly ever fails.
+fn hardly_fails(step: &str) -> bool {
+    const PROGRAMS: [&str; 6] = ["echo", "export", "mkdir", "pwd", "set", "touch"];
+    step.split_whitespace().next().is_some_and(|program| PROGRAMS.contains(&program))
 }
 
 fn changes_of_step(step: &Step<'_>) -> Vec<ShellStep> {
@@ -62,7 +94,8 @@ fn changes_of_step(step: &Step<'_>) -> Vec<ShellStep> {
         }
     }
     let changes = if is_git { changes_of_git(&words) } else { changes_of(&words) };
-    changes.into_iter().map(|change| ShellStep { change, folder: folder.clone() }).collect()
+    let in_folder = |change| ShellStep { change, folder: folder.clone(), comes_first: false };
+    changes.into_iter().map(in_folder).collect()
 }
 
 /// Checks whether a word sets a variable.
@@ -89,8 +122,23 @@ fn changes_of_git(words: &[&str]) -> Vec<ShellChange> {
             let files = words[mark..].iter().filter(|word| is_name(word));
             files.map(|word| ShellChange::Restores(name(word))).collect()
         }
-        "reset" if has(&["--hard"]) => vec![ShellChange::Restores(all())],
-        "stash" if matches!(words.first(), Some(&("pop" | "apply"))) => vec![ShellChange::Unstashes],
+        "reset" if has(&["--hard"]) => {
+            let n_commits = words.iter().find_map(|word| commits_before_head(word)).unwrap_or(0);
+            vec![ShellChange::Resets { n_commits }]
+        }
+        "clean" => vec![ShellChange::Cleans],
+        "add" if has(&["-A", "--all", "-u", "."]) => vec![ShellChange::Stages(all())],
+        "add" => names().map(ShellChange::Stages).collect(),
+        "commit" => {
+            let is_all = |word: &&str| {
+                *word == "--all" || word.starts_with('-') && !word.starts_with("--") && word.contains('a')
+            };
+            vec![ShellChange::Commits { all: words.iter().any(is_all) }]
+        }
+        "stash" if matches!(words.first(), Some(&("pop" | "apply"))) => {
+            vec![ShellChange::Unstashes { nth: nth_stash(words) }]
+        }
+        "stash" if words.first() == Some(&"drop") => vec![ShellChange::DropsStash { nth: nth_stash(words) }],
         "stash"
             if words.first().is_none_or(|word| matches!(*word, "push" | "save") || word.starts_with('-')) =>
         {
@@ -109,6 +157,25 @@ fn changes_of_git(words: &[&str]) -> Vec<ShellChange> {
     }
 }
 
+/// Returns the number of commits before the last one that a revision such as `HEAD~2` is; `None` for another.
+fn commits_before_head(word: &str) -> Option<usize> {
+    let rest = word.strip_prefix("HEAD")?;
+    match rest.strip_prefix('~') {
+        Some("") => Some(1),
+        Some(n) => n.parse().ok(),
+        None => rest.bytes().all(|byte| byte == b'^').then_some(rest.len()),
+    }
+}
+
+/// Returns the number of a stash, as in `stash@{1}`; that of the last one is 0.
+fn nth_stash(words: &[&str]) -> usize {
+    let number = |word: &&str| {
+        let number = word.strip_prefix("stash@{").and_then(|rest| rest.strip_suffix('}')).unwrap_or(word);
+        number.parse().ok()
+    };
+    words.iter().skip(1).find_map(number).unwrap_or(0)
+}
+
 /// Returns the changes of a command other than git.
 fn changes_of(words: &[&str]) -> Vec<ShellChange> {
     let Some((program, words)) = words.split_first() else { return Vec::new() };
@@ -117,8 +184,24 @@ fn changes_of(words: &[&str]) -> Vec<ShellChange> {
     let (words, redirection) = words.split_at(redirected);
     let names = || words.iter().filter(|word| is_name(word)).map(|word| name(word));
     match without_folder(program) {
-        "rm" | "del" | "erase" | "unlink" => names().map(ShellChange::Removes).collect(),
-        "mv" | "move" => moves(&names().collect::<Vec<_>>()),
+        "rm" | "del" | "erase" | "unlink" => {
+            let names = words.iter().filter(|word| is_name(&word.replace('*', "_")));
+            names.map(|word| ShellChange::Removes(name(word))).collect()
+        }
+        "find" if words.last() == Some(&"-delete") => found_files(words),
+        "mv" | "move" => {
+            // What comes from elsewhere is written here.
+            let operands = words.iter().filter(|word| !word.starts_with('-'));
+            let operands: Vec<String> = operands.map(|word| name(word)).collect();
+            let moved = moves(&operands).into_iter().filter_map(|change| match change {
+                ShellChange::Moves { from, to } if !is_name(&from) => {
+                    is_name(&to).then_some(ShellChange::Writes(to))
+                }
+                ShellChange::Moves { ref to, .. } => is_name(to).then_some(change),
+                change => Some(change),
+            });
+            moved.collect()
+        }
         // Of a folder, the files are not known.
         "cp" | "copy"
             if !words.iter().any(|word| matches!(*word, "-r" | "-R" | "-a" | "-rf" | "--recursive")) =>
@@ -142,6 +225,19 @@ fn changes_of(words: &[&str]) -> Vec<ShellChange> {
         "tee" if words.contains(&"-a") => names().map(ShellChange::Edits).collect(),
         "tee" => names().map(ShellChange::Writes).collect(),
         _ => changes_of_powershell(program, words),
+    }
+}
+
+/// Returns the removal of what `find` finds in folders, if that is all or has a name.
+fn found_files(words: &[&str]) -> Vec<ShellChange> {
+    let folders = words.iter().take_while(|word| !word.starts_with('-')).filter(|word| is_name(word));
+    let tests = words.iter().skip_while(|word| !word.starts_with('-'));
+    match tests.copied().filter(|word| !matches!(*word, "-type" | "f")).collect::<Vec<_>>()[..] {
+        ["-delete"] => folders.map(|word| ShellChange::Removes(name(word))).collect(),
+        ["-name", pattern, "-delete"] if is_name(&pattern.replace('*', "_")) => {
+            folders.map(|word| ShellChange::Removes(format!("{}/{pattern}", name(word)))).collect()
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -248,7 +344,10 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::super::command_line::without_documents;
-    use super::ShellChange::{Edits, Moves, Removes, Restores, Stashes, Unstashes, Writes};
+    use super::ShellChange::{
+        Cleans, Commits, DropsStash, Edits, Moves, Removes, Resets, Restores, Stages, Stashes, Unstashes,
+        Writes,
+    };
     use super::*;
 
     #[test]
@@ -258,7 +357,23 @@ mod tests {
         for (command, expected) in [
             (
                 "cd /w && rm -f ./a.py b/ 2>/dev/null; rm *.py",
-                vec![Removes("a.py".into()), Removes("b".into())],
+                vec![Removes("a.py".into()), Removes("b".into()), Removes("*.py".into())],
+            ),
+            ("rm $X/*.py; find z -type f -delete", vec![Removes("z".into())]),
+            ("find z -name '*.pyc' -delete; find z -newer a -delete", vec![Removes("z/*.pyc".into())]),
+            ("mv /tmp/a.new a.py; mv $X b.py", vec![Writes("a.py".into()), Writes("b.py".into())]),
+            (
+                "git add a.py && git commit -m 'a b'; git commit -am x; git add -A",
+                vec![
+                    Stages("a.py".into()),
+                    Commits { all: false },
+                    Commits { all: true },
+                    Stages(".".into()),
+                ],
+            ),
+            (
+                "git clean -fd; git stash drop; git stash pop stash@{2}; git clean -n",
+                vec![Cleans, DropsStash { nth: 0 }, Unstashes { nth: 2 }],
             ),
             ("git rm -r b", vec![Removes("b".into())]),
             ("mv a.py lib/b.py", vec![moves("a.py", "lib/b.py")]),
@@ -289,12 +404,15 @@ mod tests {
                 vec![Restores("a.rs".into()), Restores("b.rs".into())],
             ),
             ("git checkout src/a.rs; git restore --staged a.rs", vec![Restores("src/a.rs".into())]),
-            ("git stash && git reset --hard HEAD~1", vec![stashes(".", false), Restores(".".into())]),
+            ("git stash && git reset --hard HEAD~1", vec![stashes(".", false), Resets { n_commits: 1 }]),
             (
                 "git stash push -u -m 'a b'; git stash push a.rs",
                 vec![stashes(".", true), stashes("a.rs", false)],
             ),
-            ("git stash list; git stash pop; git checkout -b next", vec![Unstashes, Restores("next".into())]),
+            (
+                "git stash list; git stash pop; git checkout -b next",
+                vec![Unstashes { nth: 0 }, Restores("next".into())],
+            ),
             ("git rm --cached a.rs; git rm -n a.rs; git -C lib rm a.rs", vec![Removes("a.rs".into())]),
             ("A=1 sudo rm a.rs; echo x | sudo tee b.rs", vec![Removes("a.rs".into()), Writes("b.rs".into())]),
             (

@@ -64,7 +64,7 @@ const N_NEWEST: usize = 3;
 const N_NEWEST_STEPS: usize = 12;
 /// Most characters of an answer of the person's that says nothing by itself, and of one to a question.
 const SHORT_ANSWER_CHARS: usize = 16;
-const ANSWER_CHARS: usize = 80;
+const ANSWER_CHARS: usize = 40;
 /// The most such answers of which the record tells what they are about, and the most passages of each.
 const MOST_ASKED: usize = 12;
 const ASKED_PASSAGES: usize = 5;

@@ -7,8 +7,8 @@ use super::record::{OpenError, Record};
 use super::work_files::{Root, WorkFiles, in_folder, is_in, out_of_folder};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::findings::{
-    Check, Deed, Failure, FileState, Outcome, Touch, identity, is_absolute, is_marked_failed, is_refused,
-    join,
+    Check, Deed, Failure, FileState, Outcome, ShellStep, Touch, identity, is_absolute, is_marked_failed,
+    is_refused, join,
 };
 use crate::compaction::short_text::SHORTEST;
 use crate::compaction::stub::is_stub;
@@ -112,7 +112,11 @@ impl<'a> Ledger<'a> {
 
     fn take(&mut self, deed: &'a Deed, result: &'a ContextMessage, marks_failures: bool) {
         self.n_exchanges += 1;
-        if deed.failure(result).is_none() && !is_refused(result.message()) {
+        let is_refused = is_refused(result.message());
+        if deed.failure(result).is_some() && !is_refused {
+            self.take_shell_changes(deed.shell_changes.iter().filter(|step| step.comes_first), deed, result);
+        }
+        if deed.failure(result).is_none() && !is_refused {
             // Of a path that was shortened, no file is known.
             let is_whole = |path: &str| path.len() <= MAX_PATH && !path.lines().any(is_omission);
             let folder = self.folder(deed.folder());
@@ -123,17 +127,28 @@ impl<'a> Ledger<'a> {
             if let Some((path, touch)) = deed.named_change(result) {
                 self.files.touch_named(&path, touch);
             }
-            if deed.changed_as_told(result) {
-                for step in &deed.shell_changes {
-                    let folder = self.folder(step.folder.as_deref());
-                    self.files.take_change(&step.change, folder.as_deref());
-                }
-            }
+            self.take_shell_changes(deed.shell_changes.iter(), deed, result);
             if deed.enters().is_some() {
                 self.here = self.folder(deed.enters());
             }
         }
         self.take_end(deed, result, marks_failures);
+    }
+
+    /// Takes in changes of files by a command, unless one of its steps reports that it could not.
+    fn take_shell_changes<'s>(
+        &mut self,
+        changes: impl Iterator<Item = &'s ShellStep>,
+        deed: &Deed,
+        result: &ContextMessage,
+    ) {
+        if deed.changed_as_told(result) {
+            let text = result.message().text();
+            for step in changes {
+                let folder = self.folder(step.folder.as_deref());
+                self.files.take_change(&step.change, folder.as_deref(), &text);
+            }
+        }
     }
 
     /// Returns the folder of a command, which may be relative to the one that an earlier call entered.
@@ -157,6 +172,10 @@ impl<'a> Ledger<'a> {
     /// Takes in how a call ended: what that says of checks and errors. `marks_failures` is true if its tool
     /// marks results that failed.
     fn take_end(&mut self, deed: &'a Deed, result: &'a ContextMessage, marks_failures: bool) {
+        // Somebody's decision is no error, and nothing ran.
+        if is_refused(result.message()) {
+            return;
+        }
         if !deed.checks.is_empty() {
             let outcome = deed.outcome(result, marks_failures);
             for check in deed.checks_with(outcome, result) {
@@ -172,7 +191,7 @@ impl<'a> Ledger<'a> {
                     let (_, place) = out_of_folder(&open.key);
                     let covers_it = |(folder, check): &(Option<String>, &Check)| {
                         covers(folder.as_deref(), place)
-                            && open.check.is_none_or(|failed| check.covers(failed))
+                            && open.check.is_none_or(|failed| check.covers(failed, open.line))
                     };
                     ran.iter().any(covers_it)
                 };
@@ -187,13 +206,13 @@ impl<'a> Ledger<'a> {
             None if deed.unfinished(result).is_some() || deed.ran_nothing(result) => {}
             None => {
                 let passed = deed.checks_with(Outcome::Passed, result);
-                let is_another = |failed: &Check| !passed.iter().any(|check| check.covers(failed));
-                let is_of_another =
-                    |open: &Open<'_>| !passed.is_empty() && open.check.is_some_and(is_another);
+                let is_another =
+                    |failed: &Check, line: &str| !passed.iter().any(|check| check.covers(failed, line));
+                let is_of_another = |open: &Open<'_>| {
+                    !passed.is_empty() && open.check.is_some_and(|failed| is_another(failed, open.line))
+                };
                 self.open.retain(|open| !keys.contains(&open.key) || is_of_another(open));
             }
-            // Somebody's decision is no error.
-            Some(_) if is_refused(result.message()) => {}
             Some(Failure { line: Some(line), .. }) if deed.may_stand(result) => {
                 // If a command fails with another error, it got past the earlier one.
                 self.open.retain(|open| open.key != *key && open.line != line);
@@ -385,11 +404,11 @@ mod tests {
                     run("git rm -r /w/b/"),
                 ],
                 vec![
-                    "created /w/da.py",
                     "deleted /w/a.py",
                     "deleted /w/b/c.py",
                     "deleted /w/b/d.py",
                     "deleted /w/b/e.py",
+                    "deleted /w/da.py",
                 ],
             ),
             (
@@ -398,11 +417,85 @@ mod tests {
                     ("Write", path("/w/b/mod.rs"), "ok"),
                     run("cd b && rm mod.rs"),
                 ],
-                vec!["created /w/a/mod.rs", "deleted /w/b/mod.rs"],
+                vec!["deleted /w/b/mod.rs", "created /w/a/mod.rs"],
             ),
             (
                 vec![("edit", path("a"), "ok"), ("write", path("b"), "ok"), run("git stash")],
                 vec!["created b"],
+            ),
+            (
+                vec![
+                    ("edit", path("a"), "ok"),
+                    ("Bash", json!({"command": "git stash"}), "No local changes to save"),
+                ],
+                vec!["modified a"],
+            ),
+            (
+                vec![
+                    ("edit", path("a"), "ok"),
+                    ("write", path("b"), "ok"),
+                    run("git commit -am one"),
+                    ("edit", path("c"), "ok"),
+                    run("git checkout -- ."),
+                ],
+                vec!["modified a", "created b"],
+            ),
+            (
+                vec![
+                    ("edit", path("a"), "ok"),
+                    run("git commit -am one"),
+                    ("write", path("b"), "ok"),
+                    ("write", path("c"), "ok"),
+                    run("git add b && git commit -m two"),
+                    run("git reset --hard HEAD~1"),
+                ],
+                vec!["modified a", "created c"],
+            ),
+            (
+                vec![
+                    ("edit", path("a"), "ok"),
+                    run("git stash"),
+                    ("edit", path("b"), "ok"),
+                    run("git stash"),
+                    run("git stash pop stash@{1}"),
+                    run("git stash drop"),
+                    run("git stash pop"),
+                ],
+                vec!["modified a"],
+            ),
+            (
+                vec![
+                    ("write", path("/w/src/one.py"), "ok"),
+                    ("write", path("/w/src/tmp1.py"), "ok"),
+                    ("write", path("/w/src/two.py"), "ok"),
+                    run("cd /w && rm -f src/tmp*.py"),
+                    ("Bash", json!({"command": "cd /w && git clean -fd"}), "Removing src/two.py"),
+                ],
+                vec!["deleted /w/src/tmp1.py", "deleted /w/src/two.py", "created /w/src/one.py"],
+            ),
+            (
+                vec![("mcp__fs__write_file", path("a"), "ok"), ("mcp__fs__delete_file", path("a"), "ok")],
+                vec!["deleted a"],
+            ),
+            (
+                vec![
+                    ("Read", path("/w/a.py"), "text"),
+                    run("cd /w && sed s/x/y/ a.py > a.py.new && mv a.py.new a.py"),
+                    run("cd /w; sed s/x/y/ b.py > /tmp/b; mv /tmp/b b.py; mv c.txt d.txt; mv e.c.tmp e.c"),
+                ],
+                vec!["modified /w/a.py", "created b.py", "modified e.c"],
+            ),
+            (
+                vec![
+                    ("Bash", json!({"command": "cat > t.py <<'E'\nx\nE\npytest t.py"}), "1 failed"),
+                    ("Bash", json!({"command": "pytest && sed -i s/x/y/ u.py"}), "1 failed"),
+                    (
+                        "Bash",
+                        json!({"command": "mkdir z; echo x > z/a.py; rm t.py && make"}),
+                        "make: *** [x] Error 2",
+                    ),
+                ],
+                vec!["deleted t.py", "created z/a.py"],
             ),
         ] {
             assert_eq!(files(&calls), expected, "{calls:?}");

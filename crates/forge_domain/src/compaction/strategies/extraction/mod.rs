@@ -1268,7 +1268,7 @@ mod tests {
         for (question, answer) in [
             ("Shall I enter that into the timetable?", "Yes, please."),
             ("これでよろしいですか？", "はい"),
-            ("Do you want **that**?**", "all right, but tell the captain before it"),
+            ("Do you want **that**?**", "all right, but tell the captain"),
         ] {
             let mut log = Conversation::new();
             append(&mut log, Message::user("Look after the harbour."));

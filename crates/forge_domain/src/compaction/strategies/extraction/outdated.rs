@@ -38,9 +38,8 @@ impl<'a> Changes<'a> {
             let Some(asked) = answered_call(context, position) else { continue };
             let caller = asked.place.message;
             let has_failed = asked.deed.failure(result).is_some();
-            if !has_failed {
-                asked.deed.shell_changes.iter().for_each(|step| changes.take_shell(&step.change, caller));
-            }
+            let made = asked.deed.shell_changes.iter().filter(|step| !has_failed || step.comes_first);
+            made.for_each(|step| changes.take_shell(&step.change, caller));
             if !asked.deed.changes_files() {
                 continue;
             }
@@ -71,7 +70,12 @@ impl<'a> Changes<'a> {
             | ShellChange::Stashes { path, .. }
             | ShellChange::Restores(path) => self.note(path, true, position),
             ShellChange::Edits(path) => self.note(path, false, position),
-            ShellChange::Unstashes => {}
+            ShellChange::Cleans
+            | ShellChange::Unstashes { .. }
+            | ShellChange::DropsStash { .. }
+            | ShellChange::Stages(_)
+            | ShellChange::Commits { .. }
+            | ShellChange::Resets { .. } => {}
         }
     }
 

@@ -12,7 +12,7 @@ use crate::compaction::answered_call::{AnsweredCall, answered_call};
 use crate::compaction::envelope::{OwnCommand, without_notes};
 use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::{
-    Deed, Failure, is_absolute, is_marked_failed, only_says_success, tells_commit, tells_outcome,
+    Deed, Failure, is_absolute, is_marked_failed, is_refused, only_says_success, tells_commit, tells_outcome,
 };
 use crate::compaction::names::{call_lines, is_outermost, names_written};
 use crate::{CallPlace, ContextMessage, MessageId, ToolCall, quantity, tool_twin, user_words};
@@ -34,6 +34,8 @@ const SOUGHT_CHARS: usize = 60;
 /// The end of a call of which nothing else is told, and of a command that wrote nothing.
 const DONE: &str = "done";
 const NO_OUTPUT: &str = "no output";
+/// The end of a call that a person or a rule did not allow.
+const REFUSED: &str = "refused";
 /// The tool of a command that the person ran.
 const PERSONS_TOOL: &str = "shell (user)";
 
@@ -302,6 +304,9 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
     let failure = asked.deed.failure(result).filter(is_failure);
     if let Some(said) = user_words(result.message()).and_then(answer) {
         return Some(format!("refused; the user said: {said}"));
+    }
+    if is_refused(result.message()) {
+        return Some(REFUSED.to_owned());
     }
     let commit = || result.features().text.lines().find(|line| tells_commit(line));
     if asked.deed.runs

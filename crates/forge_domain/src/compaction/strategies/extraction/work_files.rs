@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::ContextMessage;
 use crate::compaction::findings::{ALL, FileState, ShellChange, Touch, is_absolute, join};
+use crate::star_match::is_star_match;
 
 /// The folders of the work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,6 +123,9 @@ pub(super) struct WorkFiles {
     told: HashMap<String, String>,
     /// The changes that were put aside, the latest last.
     aside: Vec<Vec<(String, (FileState, usize))>>,
+    /// The files that will be committed next, and all files as each commit had them, the latest last.
+    staged: HashSet<String>,
+    committed: Vec<HashMap<String, (FileState, usize)>>,
     n_touches: usize,
 }
 
@@ -134,11 +138,12 @@ impl WorkFiles {
         &self.root
     }
 
-    /// Returns the files with their states, in the order in which they were last touched.
+    /// Returns the files with their states, in the order in which they were last touched, after those that
+    /// were made and removed again.
     pub(super) fn into_list(self) -> Vec<(String, FileState)> {
         let Self { changed, mut told, .. } = self;
         let mut files: Vec<_> = changed.into_iter().collect();
-        files.sort_unstable_by_key(|(_, (_, touched))| *touched);
+        files.sort_unstable_by(|(one, (_, at)), (other, (_, later))| (at, one).cmp(&(later, other)));
         files.into_iter().map(|(path, (state, _))| (told.remove(&path).unwrap_or(path), state)).collect()
     }
 
@@ -171,11 +176,20 @@ impl WorkFiles {
         self.touch(known.as_deref().unwrap_or(name), None, touch, false);
     }
 
-    /// Notes what a command does to files.
-    pub(super) fn take_change(&mut self, change: &ShellChange, folder: Option<&str>) {
+    /// Notes what a command does to files, which was answered `result`.
+    pub(super) fn take_change(&mut self, change: &ShellChange, folder: Option<&str>, result: &str) {
         match change {
             ShellChange::Removes(removed) => {
                 for path in self.changed_at(removed, folder) {
+                    self.set(path, FileState::Deleted);
+                }
+            }
+            ShellChange::Cleans => {
+                let removed = result.lines().filter_map(|line| line.strip_prefix("Removing "));
+                for path in removed
+                    .flat_map(|name| self.changed_at(name.trim_end_matches('/'), folder))
+                    .collect::<Vec<_>>()
+                {
                     self.set(path, FileState::Deleted);
                 }
             }
@@ -191,12 +205,52 @@ impl WorkFiles {
             }
             // A new file was never committed.
             ShellChange::Restores(restored) => drop(self.take_back(restored, folder, false)),
+            ShellChange::Stashes { .. } if result.contains(NOTHING_TO_STASH) => {}
             ShellChange::Stashes { path, new_ones } => {
                 let back = self.take_back(path, folder, *new_ones);
                 self.aside.push(back);
             }
-            ShellChange::Unstashes => self.changed.extend(self.aside.pop().into_iter().flatten()),
+            ShellChange::Unstashes { nth } => {
+                let back = self.take_aside(*nth);
+                self.changed.extend(back.into_iter().flatten());
+            }
+            ShellChange::DropsStash { nth } => drop(self.take_aside(*nth)),
+            ShellChange::Stages(name) if self.root.path(name, folder) == ALL => {
+                self.staged.extend(self.changed.keys().cloned());
+            }
+            ShellChange::Stages(name) => {
+                let staged = self.changed_at(name, folder);
+                self.staged.extend(staged);
+            }
+            ShellChange::Commits { all } => self.commit(*all),
+            ShellChange::Resets { n_commits } => self.reset(*n_commits),
         }
+    }
+
+    fn take_aside(&mut self, nth: usize) -> Option<Vec<(String, (FileState, usize))>> {
+        let at = self.aside.len().checked_sub(nth + 1)?;
+        Some(self.aside.remove(at))
+    }
+
+    /// Notes that what was staged is committed, or all: so, too, if it was staged in a way that is not known.
+    fn commit(&mut self, all: bool) {
+        let mut committed = self.committed.last().cloned().unwrap_or_default();
+        let is_in = |path: &String| all || self.staged.is_empty() || self.staged.contains(path);
+        let new = self.changed.iter().filter(|(path, _)| is_in(path));
+        committed.extend(new.map(|(path, state)| (path.clone(), *state)));
+        self.committed.push(committed);
+        self.staged.clear();
+    }
+
+    /// Notes that files are as so many commits before the last one had them.
+    fn reset(&mut self, n_commits: usize) {
+        let tracked: HashSet<String> =
+            self.committed.last().into_iter().flat_map(HashMap::keys).cloned().collect();
+        self.committed.truncate(self.committed.len().saturating_sub(n_commits));
+        let committed = self.committed.last().cloned().unwrap_or_default();
+        // A new file that was never committed stays.
+        self.changed.retain(|path, (state, _)| *state == FileState::Created && !tracked.contains(path));
+        self.changed.extend(committed);
     }
 
     /// Removes the changes of a file or a folder, and returns them: of new files as well if that is meant, or
@@ -218,7 +272,10 @@ impl WorkFiles {
         });
         let back: Vec<_> = back.collect();
         for (path, _) in &back {
-            self.changed.remove(path);
+            match self.committed.last().and_then(|committed| committed.get(path)) {
+                Some(committed) => drop(self.changed.insert(path.clone(), *committed)),
+                None => drop(self.changed.remove(path)),
+            }
         }
         back
     }
@@ -230,7 +287,13 @@ impl WorkFiles {
         let into = self.root.path(to, folder);
         let is_there = self.known.iter().any(|known| *known != into && is_in(known, &into));
         let name = from.rsplit('/').next().filter(|_| is_there);
-        for path in self.changed_at(from, folder) {
+        let changed = self.changed_at(from, folder);
+        // What takes the place of a file is a new form of it, made beside it.
+        if changed.is_empty() && (self.known.contains(&into) || is_beside(from, to)) {
+            let into = self.known_at(to, folder);
+            self.set(into, FileState::Modified);
+        }
+        for path in changed {
             match self.changed.get(&path) {
                 // It is no longer there.
                 Some((FileState::Deleted, _)) => continue,
@@ -277,14 +340,18 @@ impl WorkFiles {
     /// the output of a build, temporary files. The name may be relative to where the command ran.
     fn changed_at(&self, name: &str, folder: Option<&str>) -> Vec<String> {
         let path = self.root.path(name, folder);
+        let path = path.as_str();
         let found = |is_it: &dyn Fn(&str) -> bool| -> Vec<String> {
             self.changed.keys().filter(|changed| is_it(changed)).cloned().collect()
         };
-        let mut files = found(&|changed| is_in(changed, &path));
-        if files.is_empty() && !is_absolute(&path) {
+        let mut files = match path.contains('*') {
+            true => found(&|changed| has_form(changed, path)),
+            false => found(&|changed| is_in(changed, path)),
+        };
+        if files.is_empty() && !is_absolute(path) && !path.contains('*') {
             // Of two files of that name, it may be either.
-            let ends_so = found(&|changed| self.may_be_meant(changed) && is_end(changed, &path));
-            files = if ends_so.len() == 1 { ends_so } else { self.changed_below_one(&path) };
+            let ends_so = found(&|changed| self.may_be_meant(changed) && is_end(changed, path));
+            files = if ends_so.len() == 1 { ends_so } else { self.changed_below_one(path) };
         }
         // In an order that is always the same.
         files.sort_unstable();
@@ -309,8 +376,34 @@ impl WorkFiles {
             (_, state) => state,
         };
         self.n_touches += 1;
+        // What was made and removed again is worth least.
+        let is_past = state == FileState::Deleted
+            && matches!(self.changed.get(&path), Some((FileState::Created, _) | (FileState::Deleted, 0)));
+        let touched = if is_past { 0 } else { self.n_touches };
         self.known.insert(path.clone());
-        self.changed.insert(path, (state, self.n_touches));
+        self.changed.insert(path, (state, touched));
+    }
+}
+
+/// The words of git if there is nothing to put aside.
+const NOTHING_TO_STASH: &str = "No local changes to save";
+
+/// Checks whether a file is in the same folder as another, and has its name with an ending, as a new form of
+/// it has until it takes its place.
+fn is_beside(name: &str, other: &str) -> bool {
+    name.strip_prefix(other)
+        .is_some_and(|ending| ending.starts_with(['.', '_', '-', '~']) && !ending.contains('/'))
+}
+
+/// Checks whether a path has a form with stars, none of which stands for a slash.
+fn has_form(path: &str, form: &str) -> bool {
+    let (mut names, mut forms) = (path.split('/'), form.split('/'));
+    loop {
+        match (names.next(), forms.next()) {
+            (None, None) => return true,
+            (Some(name), Some(form)) if is_star_match(form, name) => {}
+            _ => return false,
+        }
     }
 }
 
@@ -388,7 +481,7 @@ mod tests {
             (vec![(restores("."), Some("/w/api"))], vec![("/w/a.py", Modified), ("/w/api/b.py", Created)]),
             (vec![(restores("api"), None)], vec![("/w/a.py", Modified), ("/w/api/b.py", Created)]),
             (
-                vec![(stashes(".", false), None), (ShellChange::Unstashes, None)],
+                vec![(stashes(".", false), None), (ShellChange::Unstashes { nth: 0 }, None)],
                 vec![("/w/a.py", Modified), ("/w/api/a.py", Modified), ("/w/api/b.py", Created)],
             ),
             (vec![(stashes(".", true), None)], vec![]),
@@ -402,7 +495,7 @@ mod tests {
             files.touch("/w/a.py", None, Touch::Leaves(Modified), false);
             files.touch("/w/api/a.py", None, Touch::Writes, true);
             files.touch("/w/api/b.py", None, Touch::Writes, false);
-            changes.iter().for_each(|(change, folder)| files.take_change(change, *folder));
+            changes.iter().for_each(|(change, folder)| files.take_change(change, *folder, ""));
             let expected: Vec<_> =
                 expected.into_iter().map(|(told, state)| (told.to_owned(), state)).collect();
             assert_eq!(files.into_list(), expected, "{changes:?}");
@@ -414,7 +507,7 @@ mod tests {
         let mut files = WorkFiles::default();
         files.touch(r"C:\proj\src\a.cs", None, Touch::Writes, false);
         files.touch("C:/proj/src/a.cs", None, Touch::Leaves(Modified), false);
-        files.take_change(&ShellChange::Removes(r"src\a.cs".to_owned()), Some("C:/proj"));
+        files.take_change(&ShellChange::Removes(r"src\a.cs".to_owned()), Some("C:/proj"), "");
         assert_eq!(files.into_list(), [(r"C:\proj\src\a.cs".to_owned(), Deleted)]);
     }
 }
