@@ -4,6 +4,18 @@
 pub(super) const PATCH_START: &str = "*** Begin Patch";
 pub(super) const PATCH_END: &str = "*** End Patch";
 
+/// The marks before the path of a file in such a patch: of one that is added, changed, removed, and of the
+/// name that it gets.
+pub(super) const PATCH_ADDS: &str = "*** Add File: ";
+pub(super) const PATCH_UPDATES: &str = "*** Update File: ";
+pub(super) const PATCH_DELETES: &str = "*** Delete File: ";
+pub(super) const PATCH_MOVES: &str = "*** Move to: ";
+
+/// Returns the path of the file that a line of such a patch names.
+pub(super) fn patched_in(line: &str) -> Option<&str> {
+    [PATCH_ADDS, PATCH_UPDATES, PATCH_DELETES].iter().find_map(|mark| line.strip_prefix(mark)).map(str::trim)
+}
+
 /// Arguments that name a file.
 pub(super) const PATHS: &[&str] = &[
     "file_path",

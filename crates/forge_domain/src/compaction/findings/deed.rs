@@ -1,6 +1,5 @@
 //! The subject and effect of a call, as far as its name and arguments tell.
 
-use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use serde_json::Value;
@@ -9,11 +8,14 @@ use super::check::{Check, Checks};
 use super::command_line::{
     Step, Walk, outside_quotes, steps, without_documents, without_dot, without_folder, without_version,
 };
-use super::failure::{is_marked_failed, names_failed_test};
+use super::failure::{is_marked_failed, is_misused, names_failed_test};
+use super::looks::{only_looks, without_quiet};
 use super::pattern::{Pattern, any_of, matches};
 use super::shell_change::{ShellChange, ShellStep, sets, shell_changes};
 use super::{Evidence, Failure, Unfinished};
-use crate::compaction::arguments::{PATCH_START, PATHS, SOUGHT, SUBJECTS};
+use crate::compaction::arguments::{
+    PATCH_ADDS, PATCH_DELETES, PATCH_MOVES, PATCH_START, PATCH_UPDATES, PATHS, SOUGHT, SUBJECTS,
+};
 use crate::compaction::features::{hash, is_line_break};
 use crate::{Body, ContextMessage, ToolCall};
 
@@ -199,6 +201,10 @@ impl Deed {
             },
             checks: Checks::of(&walk),
             keys: match (path, edits_open_file) {
+                // However it is changed at last, its change has succeeded.
+                (Some(path), _) if touches.iter().any(|(_, touch)| *touch != Touch::Looks) => {
+                    vec![(format!("{CHANGE} {path}"), None)]
+                }
                 (Some(path), _) => vec![(format!("{name} {path}"), None)],
                 // Each time, other lines are named.
                 (None, Some(edit)) => vec![(edit.to_owned(), None)],
@@ -275,9 +281,18 @@ impl Deed {
     /// Returns the checks that have that outcome, by what their result says.
     pub(crate) fn checks_with(&self, outcome: Outcome, result: &ContextMessage) -> &[Check] {
         match (outcome, &result.message().body) {
-            (Outcome::Passed, _) => self.checks.passed(),
-            (_, Body::Tool(result)) => self.checks.not_passed(|| names_failed_test(result)),
-            _ => self.checks.not_passed(|| false),
+            (Outcome::Failed | Outcome::Unclear, Body::Tool(result)) => {
+                self.checks.not_passed(|| names_failed_test(result))
+            }
+            _ => self.checks_that(outcome),
+        }
+    }
+
+    /// Returns the checks that have that outcome, if nothing else is known.
+    pub(crate) fn checks_that(&self, outcome: Outcome) -> &[Check] {
+        match outcome {
+            Outcome::Passed => self.checks.passed(),
+            Outcome::Failed | Outcome::Unclear => self.checks.not_passed(|| false),
         }
     }
 
@@ -299,10 +314,12 @@ impl Deed {
         result.unfinished().filter(|_| self.runs)
     }
 
-    /// Checks whether a failure that its result reports may stand as an error: not if it only looked, nor if
-    /// something else runs when it fails, unless it is a check.
-    pub(crate) fn may_stand(&self, result: &ContextMessage) -> bool {
+    /// Checks whether a failure that its result reports with such a `line` may stand as an error: not if it
+    /// only looked or was a slip in a command line, nor if something else runs when it fails, unless it is a
+    /// check.
+    pub(crate) fn may_stand(&self, result: &ContextMessage, line: &str) -> bool {
         !self.only_looks
+            && (!is_misused(line) || !self.checks.is_empty())
             && (is_marked_failed(result.message())
                 || !self.command_line.has_other_way
                 || !self.checks.is_empty())
@@ -350,6 +367,9 @@ impl Deed {
 /// The arguments in which tools take the folder of a command.
 const FOLDERS: &[&str] =
     &["workdir", "cwd", "working_directory", "workingDirectory", "dir_path", "directory"];
+
+/// The identity of all calls that change a file, before its path.
+const CHANGE: &str = "change";
 
 /// Returns the identities of a command's parts, which run one after the other as long as all goes well.
 fn keys_of(command: Option<&str>, walk: &Walk<'_>) -> Vec<(String, Option<String>)> {
@@ -447,16 +467,16 @@ fn moved_by(verb: &str, argument: &dyn Fn(&[&str]) -> Option<String>) -> Option<
 /// Returns the files of a patch.
 fn patched_files(patch: &str) -> Vec<(String, Touch)> {
     const MARKS: [(&str, FileState); 3] = [
-        ("*** Add File: ", FileState::Created),
-        ("*** Update File: ", FileState::Modified),
-        ("*** Delete File: ", FileState::Deleted),
+        (PATCH_ADDS, FileState::Created),
+        (PATCH_UPDATES, FileState::Modified),
+        (PATCH_DELETES, FileState::Deleted),
     ];
     let mut files: Vec<(String, Touch)> = Vec::new();
     for line in patch.lines() {
         let file = MARKS.iter().find_map(|(mark, state)| Some((line.strip_prefix(mark)?, *state)));
         if let Some((path, state)) = file {
             files.push((path.trim().to_owned(), Touch::Leaves(state)));
-        } else if let Some(path) = line.strip_prefix("*** Move to: ") {
+        } else if let Some(path) = line.strip_prefix(PATCH_MOVES) {
             if let Some((_, touch)) = files.last_mut() {
                 *touch = Touch::Leaves(FileState::Deleted);
             }
@@ -558,71 +578,6 @@ pub(crate) fn identity(command: &str) -> String {
     program.into_iter().chain(task).chain(told).collect::<Vec<_>>().join(" ")
 }
 
-/// Checks whether a command only looks, in each of its steps: something that it does not find is not an
-/// unresolved error.
-fn only_looks(command: &str) -> bool {
-    const LOOKS: &[&str] = &[
-        "cd",
-        "rg",
-        "grep",
-        "ls",
-        "cat",
-        "sed",
-        "find",
-        "head",
-        "tail",
-        "which",
-        "test",
-        "wc",
-        "jq",
-        "echo",
-        "ps",
-        "sort",
-        "uniq",
-        "cut",
-        "true",
-        "nl",
-        "awk",
-        "less",
-        "more",
-        "tree",
-        "stat",
-        "file",
-        "du",
-        "diff",
-        "date",
-        "pwd",
-        "journalctl",
-    ];
-    /// Of these programs, the commands that only look.
-    const LOOKS_OF: &[(&str, &[&str])] = &[
-        ("git", &["show", "log", "diff", "grep", "status", "branch", "blame"]),
-        ("docker", &["logs", "ps", "images", "inspect"]),
-        ("kubectl", &["get", "logs", "describe"]),
-        ("systemctl", &["status"]),
-    ];
-    let looks = |step: &str| {
-        let mut words = step.split_whitespace();
-        let first = words.next().unwrap_or_default();
-        let writes = words.clone().any(|word| word == "-i" || word == "-delete");
-        LOOKS.contains(&first) && !writes
-            || LOOKS_OF
-                .iter()
-                .find(|(program, _)| *program == first)
-                .is_some_and(|(_, commands)| words.next().is_some_and(|word| commands.contains(&word)))
-            || first == "gh"
-                && words.nth(1).is_some_and(|word| ["view", "list", "checks", "status"].contains(&word))
-    };
-    let command = without_quiet(command);
-    // Output in a temporary file changes nothing of the work.
-    let command = match ASIDE.as_ref().filter(|_| command.contains("/tmp/")) {
-        Some(aside) => aside.replace_all(&command, " "),
-        None => Cow::Borrowed(&*command),
-    };
-    let steps = steps(&command);
-    !command.contains(['>', '<']) && steps.iter().filter(|step| !step.is_empty()).all(|step| looks(step))
-}
-
 /// Returns the file that a command line only shows, and the extent; `None` if it does anything else.
 fn file_shown_by(command: &str) -> Option<(String, Extent)> {
     const SHOW: &[&str] = &["cat", "nl", "sed", "head", "tail"];
@@ -649,16 +604,6 @@ fn file_shown_by(command: &str) -> Option<(String, Extent)> {
         }
     }
     found
-}
-
-/// A redirection into a temporary file.
-static ASIDE: Pattern = LazyLock::new(|| any_of("", &[r">>?[ \t]*/tmp/[\w./-]+"]));
-/// Redirections that write no file.
-const QUIET: [&str; 5] = ["2>&1", "2>/dev/null", "2> /dev/null", ">/dev/null", "> /dev/null"];
-
-/// Returns a command without the redirections that write no file.
-fn without_quiet(command: &str) -> String {
-    QUIET.iter().fold(command.to_owned(), |command, quiet| command.replace(quiet, " "))
 }
 
 /// Checks whether the status of a command line is not that of each of its steps: they are in a pipe, or the
@@ -691,7 +636,7 @@ mod tests {
 
     #[test]
     fn every_pattern_is_one() {
-        assert!([&NAMED_FILE, &COULD_NOT, &ASIDE].into_iter().all(|pattern| pattern.is_some()));
+        assert!([&NAMED_FILE, &COULD_NOT].into_iter().all(|pattern| pattern.is_some()));
     }
 
     #[test]

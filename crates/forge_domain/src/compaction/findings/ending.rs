@@ -134,8 +134,14 @@ pub(crate) fn tells_outcome(line: &str) -> bool {
     counts(line) || matches(&GOOD_WORDS, line)
 }
 
-/// Checks whether a line tells which commit was made of what: `[main 1a2b3c4] Correct the price`.
+/// The words of git behind the commit that it was looking for.
+const FIRST_BAD: &str = " is the first bad commit";
+
+/// Checks whether a line tells which commit was made of what, or found: `[main 1a2b3c4] Correct the price`.
 pub(crate) fn tells_commit(line: &str) -> bool {
+    if line.ends_with(FIRST_BAD) {
+        return true;
+    }
     let parts = line.strip_prefix('[').and_then(|rest| rest.split_once("] "));
     let made = parts.and_then(|(made, _)| made.rsplit_once(' ')).map(|(_, hash)| hash);
     made.is_some_and(is_hash)

@@ -45,6 +45,9 @@ impl Failure {
             let any = |pattern: &Pattern, edges: &[&str; 2]| edges.iter().any(|edge| matches(pattern, edge));
             let breaks = |edges: &[&str; 2]| is_named(edges) || any(&BREAKS, edges);
             let has_place = || edges.iter().any(|edge| place(edge).is_some());
+            if ends_as_go_does(edges) {
+                return false;
+            }
             edges.iter().any(|edge| counts_failures(edge))
                 || any(&STOPS, edges)
                 || match after_last_count(edges) {
@@ -118,6 +121,12 @@ fn ends_well(edges: &[&str; 2]) -> bool {
     matches(&ENDS_WELL, last) && !matches(&REFUSALS, last) && !matches(&SIGNS, last)
 }
 
+/// Checks whether the tests of Go passed: they count nothing, and what they log counts anything.
+fn ends_as_go_does(edges: &[&str; 2]) -> bool {
+    let last = end_of(edges).trim_end().lines().next_back().unwrap_or_default();
+    matches(&OK_OF_GO, last) && !edges.iter().any(|edge| matches(&FAIL_OF_GO, edge))
+}
+
 /// Checks whether a line counts what went well or badly.
 pub(super) fn counts(line: &str) -> bool {
     matches(&GOOD_COUNTS, line) || matches(&BAD_COUNTS, line)
@@ -160,6 +169,11 @@ fn counts_something_else(rest: &str) -> bool {
 pub(super) fn names_failed_test(result: &ToolResult) -> bool {
     let text = output(result.content.text());
     edges(&text).iter().any(|edge| matches(&FAILED_TEST, edge))
+}
+
+/// Checks whether a line says that the command line was wrong.
+pub(super) fn is_misused(line: &str) -> bool {
+    matches(&MISUSED, line)
 }
 
 /// Checks whether a line is about a test that failed.
@@ -222,7 +236,12 @@ pub(super) fn stated_status(text: &str) -> Option<Status> {
     if text.trim_start().starts_with('{') && matches(&UNSUCCESSFUL, text) {
         return Some(Status::Failed);
     }
-    match text.lines().filter(is_told).take(HEAD_LINES).find_map(status) {
+    let head = || text.lines().filter(is_told).take(HEAD_LINES);
+    match head().find_map(status) {
+        // The call may have ended well that tells how a command failed.
+        Some(Status::Passed) if head().filter_map(status).any(|status| status == Status::Failed) => {
+            Some(Status::Failed)
+        }
         // A command line may end by telling the status of a step before its last one.
         Some(Status::Passed) => foot.next().and_then(status).or(Some(Status::Passed)),
         stated => stated.or_else(|| foot.find_map(status)),
@@ -360,6 +379,9 @@ static REFUSED: Pattern = LazyLock::new(|| {
         "(?i)",
         &[
             r"\b(?:rejected|refused|denied|declined|cancell?ed|(?:did|does|was|is)(?: not|n't) allow(?:ed)?)\b",
+            // The same in other languages, as harnesses write it.
+            r"\b(?:abgelehnt|verweigert|refusé|rechazad[oa]|rechazó|rifiutat[oa]|recusad[oa]|recusou|geweigerd|odrzucon[oay]|reddedildi)\b",
+            r"отклон(?:ил|ено|ён)|запрещ(?:ено|ён)|拒否|拒绝|拒絕|거부|अस्वीकार",
         ],
     )
 });
@@ -387,6 +409,18 @@ static FAILED_TEST: Pattern = LazyLock::new(|| {
 /// The form of a line about what went well: its name may speak of failures.
 static WENT_WELL: Pattern = LazyLock::new(|| {
     any_of("", &[r"^[ \t]*(?:[✓✔√]|ok\b|PASS|--- PASS)|\.\.\. ok\r?$|\bexpected failures?\b|\b0 remaining\b"])
+});
+/// The lines by which the tests of Go tell of a package, and of what failed.
+static OK_OF_GO: Pattern = LazyLock::new(|| any_of("", &[r"^ok[ \t]+\S+[ \t]+(?:[\d.]+s|\(cached\))"]));
+static FAIL_OF_GO: Pattern =
+    LazyLock::new(|| any_of("(?m)", &[r"^[ \t]*--- FAIL|^FAIL\b|^panic:|^make(?:\[\d+\])?: \*\*\*"]));
+/// The forms by which programs say that their command line is wrong: nothing came of it.
+static MISUSED: Pattern = LazyLock::new(|| {
+    let forms = [
+        r"\b(?:unknown|unrecognized|unrecognised|invalid|no such) (?:sub-?)?(?:command|option|flag|argument)s?\b",
+        r"\bunexpected argument\b|^usage: ",
+    ];
+    any_of("(?i)", &forms)
 });
 /// Words for less than an error.
 static LESS: Pattern = LazyLock::new(|| any_of("(?i)", &[r"warning|note|info|remark|hint"]));
@@ -555,6 +589,9 @@ mod tests {
             &PLACE,
             &FAILED_TEST,
             &WENT_WELL,
+            &OK_OF_GO,
+            &FAIL_OF_GO,
+            &MISUSED,
             &LESS,
         ]
         .into_iter()

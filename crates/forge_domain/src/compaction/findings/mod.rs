@@ -6,6 +6,7 @@ mod command_line;
 mod deed;
 mod ending;
 mod failure;
+mod looks;
 mod pattern;
 mod shell_change;
 

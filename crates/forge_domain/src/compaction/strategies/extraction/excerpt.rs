@@ -7,7 +7,8 @@ use super::passage::{FENCE, Origin, Passage};
 use super::record::{Entry, Section};
 use super::story::{Folder, number, one_line, tool_name};
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::features::split_number;
+use crate::compaction::arguments::patched_in;
+use crate::compaction::features::{Features, split_number};
 use crate::{Context, ContextMessage, MessageId, Role, speaker};
 
 /// The authors of what the agent, a summary or the person says, in labels.
@@ -251,13 +252,23 @@ fn call(passage: &Passage, source: &ContextMessage, folder: &Folder) -> String {
     match (source.message().calls().get(nth), source.findings().deeds.get(nth)) {
         (Some(call), Some(deed)) => {
             let tool = tool_name(call).unwrap_or_default();
-            let subject = folder.subject(deed);
+            let patched = (deed.touches.len() > 1).then(|| patched_file(features, passage)).flatten();
+            let subject = match patched {
+                Some(path) => format!(" {}", folder.path(path)),
+                None => folder.subject(deed),
+            };
             let text = &features.text[passage.start as usize..passage.end as usize];
             let shown = if begins_with(text, subject.trim_end_matches('…')) { "" } else { &subject };
             format!("call {tool}{shown}")
         }
         _ => "call".to_owned(),
     }
+}
+
+/// Returns the file of a patch that a passage of it changes: the last one that is named before it.
+fn patched_file<'a>(features: &'a Features, passage: &Passage) -> Option<&'a str> {
+    let before = features.lines.iter().take_while(|line| line.start <= passage.start);
+    before.filter_map(|line| patched_in(features.line(line))).last()
 }
 
 /// Checks whether a text begins with the words of a subject, of which the last may be shortened.

@@ -38,12 +38,16 @@ struct Open<'a> {
     label: Option<String>,
     /// The check that failed, if it was one.
     check: Option<&'a Check>,
+    /// The number of exchanges when it failed.
+    since: usize,
 }
 
 /// The first words of aider's line about a file that it changed.
 const APPLIED: &str = "Applied edit to ";
 /// Most errors that are kept.
 const MAX_ERRORS: usize = 8;
+/// An error of what checks nothing, that the agent did not return to in more exchanges, stands no more.
+const MOST_WITHOUT: usize = 40;
 /// Most bytes of a path: what is longer names no file, and would push the others out of the record.
 const MAX_PATH: usize = 1_024;
 
@@ -65,6 +69,7 @@ impl<'a> Ledger<'a> {
             line: &error.line,
             label: error.label.clone(),
             check: None,
+            since: self.n_exchanges,
         }));
     }
 
@@ -79,8 +84,16 @@ impl<'a> Ledger<'a> {
         let marked = answers.iter().filter(|(_, result)| is_marked_failed(result.message()));
         let marking: HashSet<&str> = marked.map(|(asked, _)| asked.call.name.as_str()).collect();
         sources.iter().for_each(|source| self.take_noted(source.message()));
+        let mut reports = sources
+            .iter()
+            .enumerate()
+            .filter_map(|(at, note)| Some((at, Report::of(note.message())?)))
+            .peekable();
         let mut running: HashMap<String, &Deed> = HashMap::new();
         for (asked, result) in answers {
+            while let Some((_, report)) = reports.next_if(|(at, _)| *at < asked.place.message) {
+                self.take_report(&report, &mut running);
+            }
             // An argument may have been shortened since.
             let deed =
                 sources[asked.place.message].findings().deeds.get(asked.place.nth).unwrap_or(asked.deed);
@@ -98,6 +111,18 @@ impl<'a> Ledger<'a> {
             self.take(deed, result, marks_failures);
             let unfinished = deed.unfinished(result);
             running.extend(unfinished.and_then(|unfinished| unfinished.id.clone()).map(|id| (id, deed)));
+        }
+        reports.for_each(|(_, report)| self.take_report(&report, &mut running));
+    }
+
+    /// Takes in what a harness reports of the end of one of the commands that are `running`.
+    fn take_report(&mut self, report: &Report, running: &mut HashMap<String, &'a Deed>) {
+        let Some(deed) = running.remove(&report.id) else { return };
+        for check in deed.checks_that(report.outcome) {
+            self.take_check(check, report.outcome);
+        }
+        if report.outcome == Outcome::Passed {
+            self.mend(deed.checks_that(Outcome::Passed));
         }
     }
 
@@ -184,18 +209,7 @@ impl<'a> Ledger<'a> {
             // Whatever failed in the work before, what checks it shows no failure now. A test that failed is
             // told as the last one.
             if outcome == Outcome::Passed || deed.ends_without_failure(result) {
-                let ran = deed.checks_with(Outcome::Passed, result).iter();
-                let ran: Vec<(Option<String>, &Check)> =
-                    ran.map(|check| (self.told_folder(check.folder.as_deref()), check)).collect();
-                let is_covered = |open: &Open<'_>| {
-                    let (_, place) = out_of_folder(&open.key);
-                    let covers_it = |(folder, check): &(Option<String>, &Check)| {
-                        covers(folder.as_deref(), place)
-                            && open.check.is_none_or(|failed| check.covers(failed, open.line))
-                    };
-                    ran.iter().any(covers_it)
-                };
-                self.open.retain(|open| is_outside(&open.key) || !is_covered(open));
+                self.mend(deed.checks_with(Outcome::Passed, result));
             }
         }
         let keys: Vec<String> =
@@ -213,15 +227,31 @@ impl<'a> Ledger<'a> {
                 };
                 self.open.retain(|open| !keys.contains(&open.key) || is_of_another(open));
             }
-            Some(Failure { line: Some(line), .. }) if deed.may_stand(result) => {
+            Some(Failure { line: Some(line), .. }) if deed.may_stand(result, line) => {
                 // If a command fails with another error, it got past the earlier one.
                 self.open.retain(|open| open.key != *key && open.line != line);
                 let label = result.id().map(|id| id.to_string());
                 let check = deed.checks_with(Outcome::Failed, result).first();
-                self.open.push(Open { key: key.clone(), line, label, check });
+                let since = self.n_exchanges;
+                self.open.push(Open { key: key.clone(), line, label, check, since });
             }
             Some(_) => {}
         }
+    }
+
+    /// Drops the errors of which the checks that passed show that they are mended.
+    fn mend(&mut self, passed: &[Check]) {
+        let ran = passed.iter().map(|check| (self.told_folder(check.folder.as_deref()), check));
+        let ran: Vec<(Option<String>, &Check)> = ran.collect();
+        let is_covered = |open: &Open<'_>| {
+            let (_, place) = out_of_folder(&open.key);
+            let covers_it = |(folder, check): &(Option<String>, &Check)| {
+                covers(folder.as_deref(), place)
+                    && open.check.is_none_or(|failed| check.covers(failed, open.line))
+            };
+            ran.iter().any(covers_it)
+        };
+        self.open.retain(|open| is_outside(&open.key) || !is_covered(open));
     }
 
     fn take_check(&mut self, check: &'a Check, outcome: Outcome) {
@@ -235,9 +265,12 @@ impl<'a> Ledger<'a> {
 
     /// Writes the files in the order in which they were last touched, the last check, and the newest
     /// unresolved errors, oldest first.
-    pub(super) fn write_into(self, record: &mut Record) {
+    pub(super) fn write_into(mut self, record: &mut Record) {
         record.files = self.files.into_list();
         (record.last_test, record.last_check) = (self.last_test, self.last_check);
+        // Work that is done without it does not wait for it to be mended.
+        let last = self.n_exchanges;
+        self.open.retain(|open| open.check.is_some() || last - open.since <= MOST_WITHOUT);
         // Where nothing was done since, the errors of earlier records stay as they were.
         let most = if self.n_exchanges == 0 { self.open.len() } else { MAX_ERRORS };
         let newest = self.open.len().saturating_sub(most);
@@ -247,6 +280,33 @@ impl<'a> Ledger<'a> {
             mended_by: (key != line).then_some(key),
         });
         record.errors = errors.collect();
+    }
+}
+
+/// A report of a harness that a command in the background has ended.
+struct Report {
+    id: String,
+    outcome: Outcome,
+}
+
+impl Report {
+    /// Reads it from a note, in the form of Claude Code.
+    fn of(note: &Message) -> Option<Self> {
+        note.note_by()?;
+        let text = note.text();
+        let rest = text.trim_start().strip_prefix("<task-notification>")?;
+        let within = |tag: &str| {
+            let rest = rest.split_once(&format!("<{tag}>"))?.1;
+            Some(rest.split_once(&format!("</{tag}>"))?.0.trim())
+        };
+        let code =
+            within("summary").and_then(|summary| summary.rsplit_once("exit code ")).map(|(_, code)| code);
+        let outcome = match (within("status")?, code.map(|code| code.starts_with("0)"))) {
+            ("completed", None | Some(true)) => Outcome::Passed,
+            ("completed" | "failed", _) => Outcome::Failed,
+            _ => Outcome::Unclear,
+        };
+        Some(Self { id: within("task-id")?.to_owned(), outcome })
     }
 }
 

@@ -9,6 +9,7 @@ use super::tasks::is_about_tasks;
 use super::work_files::{Root, below, deepest};
 use super::worth::Worth;
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
+use crate::compaction::arguments::patched_in;
 use crate::compaction::envelope::{OwnCommand, without_notes};
 use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::{
@@ -126,12 +127,14 @@ impl Step {
 /// the margin, else the first of all.
 fn written_line(features: &Features, nth: usize) -> Option<String> {
     let of_call = call_lines(features, nth);
-    let old: HashSet<&str> =
-        of_call.clone().filter(|line| line.is_old).map(|line| whole_line(features, line)).collect();
+    // A comma behind a line makes no other line of it.
+    let bare = |line: &Line| whole_line(features, line).trim_end_matches(',');
+    let old: HashSet<&str> = of_call.clone().filter(|line| line.is_old).map(bare).collect();
     let mut imports = Imports::default();
     let mut new = of_call.filter(|line| !line.begins_call && !line.is_old).filter(|line| {
         let is_import = imports.pass(&features.text, line);
-        !is_import && features.places(line).len() > 1 && !old.contains(whole_line(features, line))
+        let is_new = !old.contains(bare(line)) && patched_in(whole_line(features, line)).is_none();
+        !is_import && features.places(line).len() > 1 && is_new
     });
     let first = new.next()?;
     let is_outer = |line: &&Line| is_outermost(&features.text, line.start as usize);
@@ -418,6 +421,12 @@ impl Folder {
     /// Returns its path.
     pub(super) fn as_deref(&self) -> Option<&str> {
         self.files.as_deref()
+    }
+
+    /// Returns a path as labels have it: below the folder, if it is there.
+    pub(super) fn path<'p>(&self, path: &'p str) -> &'p str {
+        let below = self.files.as_deref().and_then(|folder| below(path, folder));
+        below.filter(|below| !below.is_empty()).unwrap_or(path)
     }
 
     /// Returns the subject of a call as a label has it: a blank before it, in one line, and in quotes what is

@@ -19,18 +19,27 @@ pub(super) struct TaskList {
 /// call is about tasks. `earlier` are the tasks of an earlier record: a list that is kept task by task
 /// continues from them.
 pub(super) fn tasks(context: &Context, sources: &[ContextMessage], earlier: &[String]) -> Option<TaskList> {
-    let mut whole: Option<TaskList> = None;
+    let mut whole: Option<(Vec<Item>, Option<usize>)> = None;
     let mut kept = Kept::of(earlier);
     for (position, message) in sources.iter().enumerate() {
         for (nth, call) in message.message().calls().iter().enumerate() {
-            if let Some(tasks) = whole_list(call) {
-                whole = Some(TaskList { tasks, told_at: Some(position) });
+            if let Some(items) = items_of(call) {
+                whole = Some(if is_merged(call) {
+                    let before = whole.take().map(|(items, _)| items);
+                    let before = before
+                        .unwrap_or_else(|| earlier.iter().filter_map(|task| Item::read(task)).collect());
+                    (merged(before, items), None)
+                } else {
+                    (items, Some(position))
+                });
             } else if let Some(change) = Change::of(call) {
                 kept.take(position, change, &answer_to(context, sources, position, nth));
                 whole = None;
             }
         }
     }
+    let whole = whole
+        .map(|(items, told_at)| TaskList { tasks: items.iter().filter_map(Item::write).collect(), told_at });
     whole.or_else(|| kept.list())
 }
 
@@ -44,7 +53,7 @@ fn answer_to(context: &Context, sources: &[ContextMessage], position: usize, nth
 
 /// Checks whether a call changes the list of tasks.
 pub(super) fn is_about_tasks(call: &ToolCall) -> bool {
-    whole_list(call).is_some() || Change::of(call).is_some()
+    items_of(call).is_some() || Change::of(call).is_some()
 }
 
 /// The change that a call makes to a list that is kept task by task.
@@ -87,24 +96,85 @@ impl Change {
     }
 }
 
-/// Returns the tasks of a call that is a list of them: the arguments that are a list of texts with a status
-/// each, whatever the tool is called.
-fn whole_list(call: &ToolCall) -> Option<Vec<String>> {
-    if !call.arguments.contains("\"status\"") {
-        return None;
-    }
-    let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
-    let lists = arguments.as_object()?.values().filter_map(Value::as_array);
-    let mut lists = lists.filter_map(|list| list.iter().map(task).collect::<Option<Vec<String>>>());
-    lists.find(|tasks| !tasks.is_empty())
+/// A task of a list, as a call names it: what it says of its text, or of its status, may be missing if the
+/// call changes a list.
+#[derive(Clone, Debug)]
+struct Item {
+    id: Option<String>,
+    status: Option<String>,
+    text: Option<String>,
 }
 
-/// Returns the status and the text of a task.
-fn task(item: &Value) -> Option<String> {
-    let fields = item.as_object()?;
-    let status = fields.get("status")?.as_str()?;
-    Some(format!("{status}: {}", text_of(fields)?))
+impl Item {
+    fn of(item: &Value) -> Option<Self> {
+        let fields = item.as_object()?;
+        let id = fields.get("id").and_then(|id| match id {
+            Value::String(id) => Some(id.clone()),
+            Value::Number(id) => Some(id.to_string()),
+            _ => None,
+        });
+        let status = fields.get("status").and_then(Value::as_str).map(str::to_owned);
+        Some(Self { id, status, text: text_of(fields) })
+    }
+
+    /// Reads a task of an earlier record.
+    fn read(task: &str) -> Option<Self> {
+        let (status, text) = task.split_once(": ")?;
+        Some(Self { id: None, status: Some(status.to_owned()), text: Some(text.to_owned()) })
+    }
+
+    fn write(&self) -> Option<String> {
+        Some(format!("{}: {}", self.status.as_deref()?, self.text.as_deref()?))
+    }
+
+    const fn is_whole(&self) -> bool {
+        self.status.is_some() && self.text.is_some()
+    }
+
+    fn is_same_as(&self, other: &Self) -> bool {
+        let is_same = |one: &Option<String>, other: &Option<String>| one.is_some() && one == other;
+        is_same(&self.id, &other.id) || is_same(&self.text, &other.text)
+    }
 }
+
+/// Returns a list with the changes of some of its tasks, and new ones.
+fn merged(mut list: Vec<Item>, changes: Vec<Item>) -> Vec<Item> {
+    for change in changes {
+        match list.iter_mut().find(|item| item.is_same_as(&change)) {
+            Some(item) => {
+                item.status = change.status.or_else(|| item.status.take());
+                item.text = change.text.or_else(|| item.text.take());
+            }
+            None => list.push(change),
+        }
+    }
+    list
+}
+
+/// Checks whether a call changes some tasks of the list and leaves the others as they are.
+fn is_merged(call: &ToolCall) -> bool {
+    let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+    arguments.get("merge") == Some(&Value::Bool(true))
+}
+
+/// Returns the tasks of a call that is a list of them, whatever the tool is called: the arguments that are a
+/// list of texts with a status each. A server's tool may be that of a tracker.
+fn items_of(call: &ToolCall) -> Option<Vec<Item>> {
+    let name = call.name.as_str().to_lowercase();
+    let is_tracker = name.contains("__") && !OWN.iter().any(|own| name.contains(own));
+    if is_tracker || !call.arguments.contains("\"status\"") {
+        return None;
+    }
+    let may_lack_some = is_merged(call);
+    let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
+    let lists = arguments.as_object()?.values().filter_map(Value::as_array);
+    let is_task = |item: &Item| item.is_whole() || may_lack_some && item.id.is_some();
+    let items = |list: &Vec<Value>| list.iter().map(|item| Item::of(item).filter(is_task)).collect();
+    lists.filter_map(items).find(|items: &Vec<Item>| !items.is_empty())
+}
+
+/// The words by which the tool of a server names the agent's own list.
+const OWN: [&str; 3] = ["plan", "task", "todo"];
 
 fn text_of(fields: &Map<String, Value>) -> Option<String> {
     let text = TASK.iter().find_map(|name| fields.get(*name)?.as_str())?;
@@ -225,6 +295,19 @@ mod tests {
         let update = |arguments: &'static str| ("TaskUpdate", arguments, "Updated task #1 status");
         let done = update(r#"{"taskId":"1","status":"completed"}"#);
         let whole = ("TodoWrite", todos, "ok");
+        let tracked = ("mcp__jira__update", r#"{"issues":[{"title":"Login","status":"closed"}]}"#, "ok");
+        let with_ids = (
+            "todo_write",
+            r#"{"merge":false,"todos":[{"id":"1","content":"Read it","status":"pending"},{"id":"2","content":"Fix it","status":"pending"}]}"#,
+            "ok",
+        );
+        let merges = (
+            "todo_write",
+            r#"{"merge":true,"todos":[{"id":"1","status":"completed"},{"id":"3","content":"Test it","status":"pending"}]}"#,
+            "ok",
+        );
+        let merges_by_text =
+            ("todo_write", r#"{"merge":true,"todos":[{"content":"Read it","status":"completed"}]}"#, "ok");
         for (calls, earlier, expected) in [
             (vec![], &["pending: #1 A"][..], None),
             (vec![("Read", r#"{"path":"a","status":"x"}"#, "ok")], &[], None),
@@ -255,6 +338,17 @@ mod tests {
                 [&created[..], &[whole]].concat(),
                 &[],
                 Some((&["completed: Read it", "pending: Fix it"], Some(4))),
+            ),
+            (vec![whole, tracked], &[], Some((&["completed: Read it", "pending: Fix it"], Some(0)))),
+            (
+                vec![with_ids, merges],
+                &[],
+                Some((&["completed: Read it", "pending: Fix it", "pending: Test it"], None)),
+            ),
+            (
+                vec![merges_by_text],
+                &["pending: Read it", "pending: Fix it"],
+                Some((&["completed: Read it", "pending: Fix it"], None)),
             ),
         ] {
             let actual = list(&calls, earlier);

@@ -1,0 +1,208 @@
+//! Command lines that only look: something that they do not find is not an unresolved error.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use super::command_line::{steps, without_folder, words_of};
+use super::pattern::{Pattern, any_of};
+use super::shell_change::sets;
+
+/// Programs that only look.
+const LOOKS: &[&str] = &[
+    "awk",
+    "cat",
+    "cd",
+    "column",
+    "cut",
+    "date",
+    "df",
+    "diff",
+    "du",
+    "echo",
+    "egrep",
+    "false",
+    "fgrep",
+    "file",
+    "find",
+    "grep",
+    "head",
+    "hexdump",
+    "id",
+    "journalctl",
+    "jq",
+    "less",
+    "ls",
+    "lsof",
+    "more",
+    "nl",
+    "printenv",
+    "printf",
+    "ps",
+    "pwd",
+    "read",
+    "rg",
+    "sed",
+    "sleep",
+    "sort",
+    "stat",
+    "strings",
+    "tac",
+    "tail",
+    "test",
+    "tr",
+    "tree",
+    "true",
+    "type",
+    "uname",
+    "uniq",
+    "wc",
+    "which",
+    "whoami",
+    "xxd",
+    "yq",
+    "zcat",
+    "zgrep",
+];
+/// Of these programs, the commands that only look.
+const LOOKS_OF: &[(&str, &[&str])] = &[
+    (
+        "git",
+        &[
+            "bisect",
+            "blame",
+            "branch",
+            "cat-file",
+            "describe",
+            "diff",
+            "fsck",
+            "grep",
+            "log",
+            "ls-files",
+            "ls-remote",
+            "merge-base",
+            "reflog",
+            "remote",
+            "rev-list",
+            "rev-parse",
+            "show",
+            "status",
+        ],
+    ),
+    ("docker", &["images", "inspect", "logs", "ps"]),
+    ("kubectl", &["describe", "get", "logs"]),
+    ("npm", &["info", "list", "ls", "outdated", "search", "view"]),
+    ("pip", &["freeze", "index", "list", "show"]),
+    ("systemctl", &["status"]),
+];
+/// Commands that run the one after their options, which they may give what they read.
+const WRAPPERS: &[&str] = &["command", "env", "nice", "sudo", "time", "xargs"];
+/// Words of a shell before a command of a loop or a condition, and those that stand with no command.
+const BEFORE: &[&str] = &["do", "else", "if", "then", "until", "while", "!"];
+const ALONE: &[&str] = &["case", "done", "esac", "fi", "for"];
+/// Options that ask a program what it can do.
+const ASKS: &[&str] = &["--help", "--version", "-h"];
+/// The clients of databases, and the words of what changes one.
+const DATABASES: &[&str] = &["duckdb", "mysql", "psql", "sqlite3"];
+const CHANGES_OF_DATA: &[&str] =
+    &["alter", "create", "delete", "drop", "insert", "replace", "truncate", "update"];
+
+/// Checks whether a command only looks, in each of its steps.
+pub(super) fn only_looks(command: &str) -> bool {
+    let command = without_quiet(command);
+    // Output in a temporary file changes nothing of the work.
+    let command = match ASIDE.as_ref().filter(|_| command.contains("/tmp/")) {
+        Some(aside) => aside.replace_all(&command, " "),
+        None => Cow::Borrowed(&*command),
+    };
+    let steps = steps(&command);
+    !command.contains(['>', '<']) && steps.iter().filter(|step| !step.is_empty()).all(|step| looks(step))
+}
+
+/// Checks whether a step of a command line only looks.
+fn looks(step: &str) -> bool {
+    let words = step.split_whitespace().skip_while(|word| BEFORE.contains(word) || sets(word));
+    let mut words = words.peekable();
+    while words.next_if(|word| WRAPPERS.contains(word)).is_some() {
+        let is_option = |word: &&str| word.starts_with('-') || sets(word) || word.parse::<u32>().is_ok();
+        while words.next_if(is_option).is_some() {}
+    }
+    let Some(first) = words.next().map(without_folder) else { return true };
+    let has = |words: &[&str]| step.split_whitespace().any(|word| words.contains(&word));
+    if ALONE.contains(&first) || has(ASKS) {
+        return true;
+    }
+    let writes = has(&["-i", "-delete", "-exec"]);
+    let mut told = words.clone().filter(|word| !word.starts_with('-'));
+    let looks_of = |(program, commands): &(&str, &[&str])| {
+        *program == first && told.clone().next().is_some_and(|word| commands.contains(&word))
+    };
+    LOOKS.contains(&first) && !writes
+        || LOOKS_OF.iter().any(looks_of)
+        || first == "gh"
+            && told.nth(1).is_some_and(|word| ["view", "list", "checks", "status"].contains(&word))
+        || DATABASES.contains(&first) && queries(step)
+        || first == "ssh" && carried(step).is_some_and(|command| only_looks(&command))
+}
+
+/// Checks whether the words of a client of a database ask for something and change nothing.
+fn queries(step: &str) -> bool {
+    let step = step.to_ascii_lowercase();
+    let mut words = step.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    step.contains("select ") && !words.any(|word| CHANGES_OF_DATA.contains(&word))
+}
+
+/// Returns the command that is run on another machine: what stands behind its name.
+fn carried(step: &str) -> Option<String> {
+    let words = words_of(step);
+    let mut words =
+        words.into_iter().skip_while(|word| word != "ssh").skip(1).skip_while(|word| word.starts_with('-'));
+    words.next()?;
+    Some(words.collect::<Vec<_>>().join(" ")).filter(|command| !command.is_empty())
+}
+
+/// A redirection into a temporary file.
+static ASIDE: Pattern = LazyLock::new(|| any_of("", &[r">>?[ \t]*/tmp/[\w./-]+"]));
+/// Redirections that write no file.
+const QUIET: [&str; 5] = ["2>&1", "2>/dev/null", "2> /dev/null", ">/dev/null", "> /dev/null"];
+
+/// Returns a command without the redirections that write no file.
+pub(super) fn without_quiet(command: &str) -> String {
+    QUIET.iter().fold(command.to_owned(), |command, quiet| command.replace(quiet, " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_is_one() {
+        assert!(ASIDE.is_some());
+    }
+
+    #[test]
+    fn a_command_looks_whatever_runs_it() {
+        for (command, expected) in [
+            ("cd /w && grep -n x a.rs | head -3", true),
+            ("sudo grep FAILED /var/log/a.log 2>/dev/null", true),
+            ("find . -name '*.log' | xargs -n 1 grep FAILED", true),
+            ("find . -name '*.log' -delete", false),
+            ("find . -name '*.log' | xargs rm", false),
+            ("for f in *.log; do grep FAILED $f; done", true),
+            ("for f in *.log; do rm $f; done", false),
+            ("ssh prod 'grep FAILED /var/log/a.log'", true),
+            ("ssh prod 'systemctl restart a'", false),
+            ("sqlite3 a.db 'select status, count(*) from jobs group by 1'", true),
+            ("sqlite3 a.db 'delete from jobs where id in (select 1)'", false),
+            ("bd unlink --help", true),
+            ("git cat-file -p x; git fsck", true),
+            ("git bisect run pytest -q", true),
+            ("npm view left-pad", true),
+            ("npm install left-pad", false),
+            ("grep x a > b", false),
+            ("sed -i s/x/y/ a", false),
+            ("grep x a > /tmp/b", true),
+        ] {
+            assert_eq!(only_looks(command), expected, "{command}");
+        }
+    }
+}
