@@ -161,15 +161,18 @@ pub async fn compact_session(
     let before = conversation.view().size();
     let rounds = Rounds::of(asked, compactor, services)?;
     let mut earlier = None;
+    let mut most = rounds.most;
     let fit = loop {
-        let n_messages = front_of_a_round(&conversation, rounds.most);
+        let n_messages = front_of_a_round(&conversation, most);
         let is_last = n_messages == conversation.view().messages().len();
         let (latest, is_compacted) = rounds.compact(&mut conversation, n_messages).await?;
         let so_far = merge_reports(earlier, latest);
-        if is_last || !is_compacted {
+        if is_last {
             break so_far;
         }
         earlier = Some(so_far);
+        // What is too little to be compacted ends before a message that is larger than a round.
+        most = if is_compacted { rounds.most } else { most + most };
         if conversation.n_compactions() == ROUNDS_IN_LOG {
             conversation = conversation.without_absorbed()?;
         }

@@ -94,10 +94,34 @@ pub const TOOL_TWINS: &[ToolTwin] = &[
     },
 ];
 
+/// The tools by which agents give a task to another agent, without their namespaces, in lower case.
+const OTHER_AGENTS: &[&str] = &[
+    "agent",
+    "delegate",
+    "delegate_task",
+    "dispatch_agent",
+    "new_task",
+    "run_subagent",
+    "runsubagent",
+    "spawn_agent",
+    "subagent",
+    "task",
+];
+
+/// Checks whether a tool of that name gives a task to another agent, whose report is its result.
+pub(crate) fn asks_agent(name: &str) -> bool {
+    OTHER_AGENTS.contains(&bare(name).as_str())
+}
+
+/// Returns the name of a tool without its namespace, in lower case.
+fn bare(name: &str) -> String {
+    let name = name.rsplit(['.', ':']).next().unwrap_or(name);
+    name.rsplit("__").next().unwrap_or(name).to_ascii_lowercase()
+}
+
 /// Returns the tool of Forge that does what the tool `name` of another agent does; `None` if none does.
 pub fn tool_twin(name: &str) -> Option<&'static str> {
-    let bare = name.rsplit(['.', ':']).next().unwrap_or(name);
-    let bare = bare.rsplit("__").next().unwrap_or(bare).to_ascii_lowercase();
+    let bare = bare(name);
     TOOL_TWINS.iter().find(|twin| twin.others.contains(&bare.as_str())).map(|twin| twin.forge)
 }
 

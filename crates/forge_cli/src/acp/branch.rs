@@ -122,9 +122,9 @@ impl Branch {
 
     /// Passes its messages on to the editor until it ends.
     fn read(&self, stdout: ChildStdout) {
-        for line in BufReader::new(stdout).lines() {
+        for line in BufReader::new(stdout).split(b'\n') {
             let Ok(line) = line else { break };
-            if let Ok(message) = serde_json::from_str(&line) {
+            if let Ok(message) = serde_json::from_slice(&line) {
                 self.receive(message);
             }
         }

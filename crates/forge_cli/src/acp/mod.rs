@@ -65,9 +65,10 @@ pub(crate) fn serve(flags: RunFlags, store: Option<StoreSetting>) -> anyhow::Res
     let code = runtime.block_on(async {
         let (lines, mut incoming) = unbounded_channel();
         std::thread::spawn(move || {
-            for line in std::io::stdin().lock().lines() {
+            for line in std::io::stdin().lock().split(b'\n') {
                 let Ok(line) = line else { break };
-                if lines.send(line).is_err() {
+                // A line that is not text is answered as one that is not JSON.
+                if lines.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
                     break;
                 }
             }

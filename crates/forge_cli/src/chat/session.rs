@@ -4,7 +4,7 @@ use console::style;
 use forge_app::{Checkpointing, History, Orchestrator, Resume, RunError, RunReport, Scope, select};
 use forge_domain::{
     AgentId, Body, CallScope, ContextMessage, Event, LineWatcher, Message, Mode, ProviderError, TASK_EVENT,
-    ToolCall, ToolName, quantity,
+    ToolCall, ToolName, find_secrets, quantity,
 };
 
 use super::attendant::{Attendant, Attended};
@@ -382,6 +382,13 @@ impl ChatSession<'_> {
         let text = result.content.to_text();
         if n_shown == 0 || result.is_error {
             output::say(&format!("{FRAME}{}", output::visible(text.lines().last().unwrap_or_default())));
+        }
+        if let Some(secret) = find_secrets(&text).first() {
+            self.note(&format!(
+                "this holds {} in line {}: the model does not read it",
+                secret.kind, secret.first_line
+            ));
+            return None;
         }
         self.note("the model reads this with your next message");
         let kept: String = text.chars().take(SHELL_CHARS).collect();

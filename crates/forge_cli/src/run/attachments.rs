@@ -1,7 +1,8 @@
 //! Files that a task names with an `@`: their text is added to the task.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::io::Read as _;
+use std::path::{Component, Path, PathBuf};
 
 use forge_domain::{find_secrets, quantity, secret_by_name};
 
@@ -13,6 +14,8 @@ use crate::redaction::secret_behind;
 /// Most bytes of one file, and of all files of a task.
 const MOST_OF_ONE: usize = 64 << 10;
 const MOST_OF_ALL: usize = 256 << 10;
+/// Most bytes of a file that is read at all.
+const MOST_READ: u64 = 16 << 20;
 /// Most names of a folder.
 const MOST_NAMES: usize = 200;
 
@@ -42,9 +45,13 @@ fn attach_from(task: &str, folder: &Path, home: Option<&Path>) -> Attached {
             continue;
         }
         let by_name = secret_by_name(&name).or_else(|| secret_behind(&path)).filter(|_| path.is_file());
-        let text = match by_name {
-            Some(kind) => Err(format!("it is {kind}; let the agent read it, which asks you first")),
-            None => text_of(&path, room.min(MOST_OF_ONE)),
+        let text = match (by_name, place_outside(&name, &path, folder)) {
+            (Some(kind), _) => Err(format!("it is {kind}; let the agent read it, which asks you first")),
+            (None, Some(outside)) => {
+                let outside = visible(&outside.display().to_string());
+                Err(format!("it leads out of this folder; name the file itself if you mean it: @{outside}"))
+            }
+            (None, None) => text_of(&path, room.min(MOST_OF_ONE)),
         };
         match text {
             Ok(Text { text, note }) => {
@@ -81,6 +88,17 @@ fn resolve(word: &str, folder: &Path, home: Option<&Path>) -> Option<(String, Pa
     }
 }
 
+/// Returns the place that a name of this folder leads to by links, if that is elsewhere: whoever made the
+/// links chose it, not the user.
+fn place_outside(name: &str, path: &Path, folder: &Path) -> Option<PathBuf> {
+    let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    if name.starts_with('~') || !Path::new(name).components().all(is_plain) {
+        return None;
+    }
+    let (place, folder) = (path.canonicalize().ok()?, folder.canonicalize().ok()?);
+    (!place.starts_with(&folder)).then_some(place)
+}
+
 /// The text that is added of a file.
 struct Text {
     text: String,
@@ -98,7 +116,12 @@ fn text_of(path: &Path, most: usize) -> Result<Text, String> {
     if !path.is_file() {
         return Err("it is neither a file nor a folder".to_owned());
     }
-    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(MOST_READ + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > MOST_READ {
+        return Err("it is larger than 16 MiB; the agent can read parts of it".to_owned());
+    }
     let text = String::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
     if text.contains('\0') {
         return Err("it is not text".to_owned());
@@ -185,6 +208,24 @@ mod tests {
             assert_eq!(added, "", "{named}");
             assert!(notes[0].contains("it is an environment file"), "{notes:?}");
         }
+        #[cfg(unix)]
+        {
+            let elsewhere = tempfile::tempdir().unwrap();
+            fs::write(elsewhere.path().join("config"), "password: hunter2\n").unwrap();
+            std::os::unix::fs::symlink(elsewhere.path().join("config"), folder.path().join("NOTES.md"))
+                .unwrap();
+            std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("docs")).unwrap();
+            for named in ["@NOTES.md", "@docs/config", "@docs"] {
+                let Attached { added, notes } = attach(named);
+                assert_eq!(added, "", "{named}");
+                assert!(notes[0].contains("it leads out of this folder"), "{notes:?}");
+            }
+            let named = attach(&format!("@{}", elsewhere.path().join("config").display()));
+            assert!(named.added.contains("hunter2"), "{named:?}");
+        }
+        let huge = fs::File::create(folder.path().join("huge")).unwrap();
+        huge.set_len(MOST_READ + 1).unwrap();
+        assert!(attach("@huge").notes[0].contains("larger than 16 MiB"));
         let long = attach("@long");
         assert!(
             long.added.len() < MOST_OF_ONE + 200 && long.added.contains("lines left out"),

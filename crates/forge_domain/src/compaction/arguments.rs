@@ -27,6 +27,8 @@ pub(super) const PATHS: &[&str] = &[
     "filename",
     "target_file",
     "absolute_path",
+    "relative_path",
+    "pathInProject",
 ];
 /// Arguments that tell what a call is, if none names a file.
 pub(super) const SUBJECTS: &[&str] = &["command", "cmd", "query", "pattern", "url", "name", "id"];

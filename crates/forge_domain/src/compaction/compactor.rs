@@ -432,7 +432,7 @@ mod tests {
         let shorten =
             "{ strategies: [truncation], token_threshold: 2000, max_tokens: 1900, retention_window: 0 }";
         assert_eq!(summary(shorten, 100_000, "suAAaa"), None);
-        let dropped = summary("{ strategies: [truncation] }", 2_000, "sutRaatr");
+        let dropped = summary("{ strategies: [truncation] }", 1_400, "sutRaatr");
         assert_eq!(dropped.as_deref(), Some("[... 2 messages omitted: m2–m3 ...]"));
     }
 

@@ -139,8 +139,8 @@ impl Discretion {
 }
 
 /// Names of folders and files by which the workspace steers programs that read them later: what stands
-/// there runs outside of the sandbox.
-const STEERING: [&str; 24] = [
+/// there runs outside of the sandbox. The workspace may be a home folder.
+const STEERING: [&str; 41] = [
     ".git",
     ".forge",
     ".claude",
@@ -165,6 +165,23 @@ const STEERING: [&str; 24] = [
     ".zed",
     ".mise.toml",
     "mise.toml",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_profile",
+    ".bashrc",
+    ".config",
+    ".gitconfig",
+    ".gnupg",
+    ".local",
+    ".npmrc",
+    ".pip",
+    ".profile",
+    ".ssh",
+    ".zlogin",
+    ".zprofile",
+    ".zshenv",
+    ".zshrc",
+    ".kube",
 ];
 
 /// Checks whether a path steers other programs, so that no mode allows it to be written.

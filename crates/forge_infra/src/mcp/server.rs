@@ -366,7 +366,11 @@ impl Server {
         };
         let Some((theirs, parameters)) = theirs else {
             let known: Vec<String> = self.names().iter().map(ToString::to_string).collect();
-            let what = format!("there is no tool `{}` (expected one of {})", call.name, known.join(", "));
+            let others = match known.as_slice() {
+                [] => "its server has none, or did not start".to_owned(),
+                known => format!("expected one of {}", known.join(", ")),
+            };
+            let what = format!("there is no tool `{}` ({others})", call.name);
             return ToolResult::error(call, what);
         };
         let arguments = match validate(&call.arguments, &parameters) {

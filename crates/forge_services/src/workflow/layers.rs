@@ -32,8 +32,8 @@ pub struct Layers {
     pub trust: Trust,
     /// Environment variables by name. Read are `FORGE_MODEL` (the model of every agent), `FORGE_PROVIDER`
     /// (who serves a model whose name says nothing of it), `FORGE_STORE` (where checkpoints are kept),
-    /// `FORGE_SEARCH_ENDPOINT` (where `web_search` asks), and `OPENAI_BASE_URL` and `OLLAMA_HOST` (the
-    /// addresses of the providers `openai` and `ollama`); blank ones count as unset.
+    /// `FORGE_SEARCH_ENDPOINT` (where `web_search` asks), and `OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL`
+    /// and `OLLAMA_HOST` (the addresses of the providers `openai`, `anthropic` and `ollama`); blank ones count as unset.
     pub environment: BTreeMap<String, String>,
     /// The settings of the command line.
     pub flags: Flags,
@@ -180,7 +180,10 @@ fn summarize_by_own_model(agent: &mut Agent) {
 /// Adds what the environment says of addresses.
 fn of_environment(layers: &Layers, workflow: &mut Workflow) -> Result<(), WorkflowError> {
     if let Some(base_url) = layers.variable("OPENAI_BASE_URL") {
-        workflow.merge(openai_at(base_url));
+        workflow.merge(provider_at("openai", base_url));
+    }
+    if let Some(base_url) = layers.variable("ANTHROPIC_BASE_URL") {
+        workflow.merge(provider_at("anthropic", base_url));
     }
     if let Some(host) = layers.variable("OLLAMA_HOST") {
         reach_ollama(workflow, host);
@@ -358,9 +361,9 @@ fn reach_ollama(workflow: &mut Workflow, host: &str) {
     }
 }
 
-fn openai_at(base_url: &str) -> Workflow {
+fn provider_at(id: &str, base_url: &str) -> Workflow {
     let config = ProviderConfig { base_url: Some(base_url.to_owned()), ..ProviderConfig::default() };
-    let providers = ProviderId::new("openai").into_iter().map(|openai| (openai, config.clone())).collect();
+    let providers = ProviderId::new(id).into_iter().map(|id| (id, config.clone())).collect();
     Workflow { providers, ..Workflow::default() }
 }
 
@@ -607,6 +610,10 @@ agents:
 
     #[test]
     fn the_environment_can_move_openai() {
+        let at = [("ANTHROPIC_BASE_URL", "http://localhost:2")];
+        let at = load(&layers(&at, None, None)).unwrap();
+        let anthropic = &at.providers[&ProviderId::new("anthropic").unwrap()];
+        assert_eq!(anthropic.base_url.as_deref(), Some("http://localhost:2"));
         let actual = load(&layers(&[("OPENAI_BASE_URL", "http://localhost:1/v1")], None, None)).unwrap();
         let actual = &actual.providers[&ProviderId::new("openai").unwrap()];
         let expected = ProviderConfig {

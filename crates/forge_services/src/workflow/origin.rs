@@ -139,6 +139,7 @@ impl<'a> Origins<'a> {
                 flag(&flags.provider, "--provider").or_else(|| environment("FORGE_PROVIDER"))
             }
             ["providers", "openai", "base_url"] => environment("OPENAI_BASE_URL"),
+            ["providers", "anthropic", "base_url"] => environment("ANTHROPIC_BASE_URL"),
             ["tool_settings", "web_search", "endpoint"] => environment(SEARCH_VARIABLE),
             ["checkpoint", "store"] => flag(&flags.store, "--store").or_else(|| environment("FORGE_STORE")),
             ["budget", "tokens"] => flags.budget.tokens.map(|_| Origin::Flag { flag: "--budget-tokens" }),

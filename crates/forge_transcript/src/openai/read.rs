@@ -66,8 +66,11 @@ impl<'o> Entries<'o> {
     pub(super) fn read(&mut self, text: &str) -> Result<Record, TranscriptError> {
         let index = self.n_read;
         self.n_read += 1;
-        let (message, is_literal) = parse(text)
-            .map_err(|source| WireError::Json { source })
+        let value = parse(text).map_err(|source| WireError::Json { source });
+        if value.as_ref().is_ok_and(|value: &Value| value.get("role").is_some_and(|role| role == EXIT)) {
+            return Ok(Record::new(text, Vec::new()));
+        }
+        let (message, is_literal) = value
             .and_then(|value| read_recorded(value, index, &mut self.older))
             .map_err(|source| TranscriptError::entry(self.origin, self.list, index, text, source))?;
         let mut messages = self.observations.split(message, index);
@@ -130,6 +133,8 @@ fn says_something(error: &Value) -> bool {
     }
 }
 
+/// The role under which mini-swe-agent writes down what came of a run: no model sees it.
+const EXIT: &str = "exit";
 /// The roles of the protocol, with the older one of results.
 const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
 

@@ -178,7 +178,7 @@ impl Deed {
             (None, Some(path), _) if is_rehearsal => vec![(path.to_owned(), Touch::Looks)],
             (None, Some(path), _) => vec![(path.to_owned(), touch(&verb))],
             (None, None, Some((file, _))) => vec![(file.clone(), Touch::Looks)],
-            (None, None, None) => Vec::new(),
+            (None, None, None) => listed_files(&arguments, touch(&name)),
         };
         // A tool with a verb as an argument has that beside the path.
         let n_expected = 1 + usize::from(told.is_some());
@@ -221,6 +221,7 @@ impl Deed {
                 })
                 .map(str::to_owned)
                 .or_else(|| patch.and_then(|_| paths_of(&touches)))
+                .or_else(|| questions(&arguments))
                 .or_else(|| values(&arguments)),
             sought: argument(SOUGHT).filter(|_| path.is_some()).map(str::to_owned),
             touches,
@@ -413,6 +414,22 @@ fn is_shell(program: &str) -> bool {
     without_folder(program).ends_with("sh")
 }
 
+/// Returns the files of a call that changes several, each in an item of a list.
+fn listed_files(arguments: &Value, touch: Touch) -> Vec<(String, Touch)> {
+    let lists =
+        arguments.as_object().into_iter().flat_map(|fields| fields.values()).filter_map(Value::as_array);
+    let path = |item: &Value| PATHS.iter().find_map(|name| item.get(*name)?.as_str().map(str::to_owned));
+    let paths = lists.flatten().filter_map(path).filter(|_| touch != Touch::Looks);
+    paths.map(|path| (path, touch)).collect()
+}
+
+/// Returns the questions of a call that asks several, in a line.
+fn questions(arguments: &Value) -> Option<String> {
+    let list = arguments.get("questions")?.as_array()?;
+    let asked: Vec<&str> = list.iter().filter_map(|item| item.get("question")?.as_str()).collect();
+    (!asked.is_empty()).then(|| asked.join(" ").split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
 /// Returns the paths of a patch's files in a line.
 fn paths_of(touches: &[(String, Touch)]) -> Option<String> {
     let paths: Vec<&str> = touches.iter().map(|(path, _)| path.as_str()).collect();
@@ -500,7 +517,7 @@ fn touch(verb: &str) -> Touch {
     match () {
         () if has(NO_FILES) && !has(&["file"]) => Touch::Looks,
         () if ["delete", "remove", "unlink"].iter().any(removes) => Touch::Leaves(FileState::Deleted),
-        () if has(&["write", "create"]) => Touch::Writes,
+        () if has(&["write", "create", "save"]) => Touch::Writes,
         () if has(&["edit", "replace", "patch", "insert", "append", "update", "delete", "remove"]) => {
             Touch::Leaves(FileState::Modified)
         }

@@ -147,6 +147,11 @@ pub(crate) fn tells_commit(line: &str) -> bool {
     made.is_some_and(is_hash)
 }
 
+/// Checks whether a line tells what was made: `✓ Created issue: av-12`.
+pub(crate) fn tells_what_was_made(line: &str) -> bool {
+    matches(&MADE, line)
+}
+
 /// A line of so many bytes at most says no more than the status that it states.
 const STATUS_BYTES: usize = 80;
 
@@ -162,6 +167,13 @@ static GOOD_WORDS: Pattern = LazyLock::new(|| {
         r"^[ \t]*[✓✔√].*\b(?:built|compiled|passed|done)\b",
     ];
     any_of("", &forms)
+});
+/// The beginning of a line that tells what was made, and its name behind that.
+static MADE: Pattern = LazyLock::new(|| {
+    any_of(
+        "(?i)",
+        &[r"^\W{0,4}(?:successfully )?(?:created|added|opened|published|registered|scheduled|spawned) .*\w"],
+    )
 });
 /// Words that turn such a line into its opposite.
 static DENIALS: Pattern =
@@ -220,8 +232,17 @@ mod tests {
 
     #[test]
     fn every_pattern_is_one() {
-        let patterns =
-            [&GOOD_WORDS, &DENIALS, &GOES_ON, &BROKEN_OFF, &RUNNING_ID, &NOTHING, &NO_TESTS, &SOME_TESTS];
+        let patterns = [
+            &GOOD_WORDS,
+            &MADE,
+            &DENIALS,
+            &GOES_ON,
+            &BROKEN_OFF,
+            &RUNNING_ID,
+            &NOTHING,
+            &NO_TESTS,
+            &SOME_TESTS,
+        ];
         assert!(patterns.into_iter().all(|pattern| pattern.is_some()));
     }
 }

@@ -162,7 +162,7 @@ fn counts_something_else(rest: &str) -> bool {
         "tests",
     ];
     let word = rest.strip_prefix(' ').and_then(|rest| rest.split(' ').next()).unwrap_or_default();
-    word.chars().count() > 2 && word.chars().all(|c| c.is_lowercase()) && !OF_CHECKS.contains(&word)
+    word.chars().count() > 2 && word.chars().all(char::is_lowercase) && !OF_CHECKS.contains(&word)
 }
 
 /// Checks whether a result tells of tests that failed.

@@ -13,7 +13,7 @@ use crate::compaction::standing::{Hold, Standing, opens_with_user};
 use crate::compaction::{
     CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, StrategyError, Yield,
 };
-use crate::{Context, ContextMessage, Edit, Group, HIDDEN_TOKENS, Message, TokenCounter, Tokens};
+use crate::{Context, ContextMessage, Edit, Group, HIDDEN_TOKENS, Message, Role, TokenCounter, Tokens};
 
 /// A strategy that shortens single oversized items to their head and tail. If that is not enough, it drops
 /// the oldest groups, then shortens what is left, in the order in which things yield.
@@ -90,8 +90,11 @@ fn decide(
         rules.is_satisfied_by(size)
     };
     let excess = context.size().tokens - target;
-    if counts_hold && let Some(cuts) = old_items(context, standing, excess, counter) {
-        return Plan { drops: Drops::default(), cuts };
+    // A long result among the newest is worth more with head and tail than not at all.
+    for (held, yielded) in [(&OLD[..], vec![]), (&OLD_AND_NEWEST[..], vec![Yield::RetentionSize])] {
+        if counts_hold && let Some(cuts) = long_items(context, standing, held, excess, counter) {
+            return Plan { drops: Drops { yielded, ..Drops::default() }, cuts };
+        }
     }
     // Of what is long and pinned, all but the pinned lines is as old as the rest.
     let (cuts, _) = level(&items(context, standing, Hold::Pinned, counter), excess, CutOf::Text);
@@ -134,10 +137,15 @@ fn decide(
     plan
 }
 
-/// Cuts of free items alone that save `excess`; `None` if they would have to be too short to be useful.
-fn old_items(
+/// What may be shortened before anything is dropped: what is old, then the newest results as well.
+const OLD: [Hold; 2] = [Hold::Free, Hold::Pinned];
+const OLD_AND_NEWEST: [Hold; 3] = [Hold::Free, Hold::Pinned, Hold::Retained];
+
+/// Cuts of items so held alone that save `excess`; `None` if they would have to be too short to be useful.
+fn long_items(
     context: &Context,
     standing: &Standing,
+    held: &[Hold],
     excess: Tokens,
     counter: &dyn TokenCounter,
 ) -> Option<Vec<Cut>> {
@@ -148,9 +156,14 @@ fn old_items(
         let shortest = if stays { cut_to_shortest(message, counter)?.tokens() } else { Tokens::ZERO };
         Some(shortest.max(Truncation::LEAST_ITEM))
     };
-    let items: Vec<Item> = standing
-        .positions(Hold::Free)
-        .chain(standing.positions(Hold::Pinned))
+    let items: Vec<Item> = held
+        .iter()
+        .flat_map(|held| standing.positions(*held).map(|position| (position, *held)))
+        // The newest words stay as they are.
+        .filter(|(position, held)| {
+            *held != Hold::Retained || context.messages()[*position].role() == Role::Tool
+        })
+        .map(|(position, _)| position)
         .map(|position| (position, &context.messages()[position]))
         .filter(|(_, message)| {
             message.tokens() > Truncation::LEAST_ITEM && message.message().calls().is_empty()

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use forge_domain::StoreError;
+use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
 use rusqlite::{Error, ErrorCode};
 
 /// The store's name for errors.
@@ -25,6 +26,12 @@ impl StoreFileName {
         let place = self.0.clone();
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => StoreError::Full { place, source: error.into() },
+            // The index that processes share did not fit on the disk.
+            Some(_)
+                if error.sqlite_error().is_some_and(|error| error.extended_code == SQLITE_IOERR_SHMSIZE) =>
+            {
+                StoreError::Full { place, source: error.into() }
+            }
             Some(ErrorCode::ReadOnly) => StoreError::ReadOnly { place },
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked { place },
             Some(ErrorCode::DatabaseCorrupt) => StoreError::Corrupt { place, what: error.to_string() },

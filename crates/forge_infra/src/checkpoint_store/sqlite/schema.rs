@@ -1,5 +1,6 @@
 //! The opening of a file: its owner, its version, and its migration.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
@@ -30,6 +31,16 @@ const WITH_WORDS: u32 = 2;
 /// The version that this Forge writes.
 pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
 
+/// Creates the file if there is none, so that only its user can read it: SQLite would let everybody. If that
+/// fails, opening it says why.
+fn make_private(path: &Path) {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let _ = options.open(path);
+}
+
 /// Opens the file, creates the tables of a new one, and migrates an old one. A read-only file must have this
 /// version.
 pub(super) fn open(
@@ -41,6 +52,9 @@ pub(super) fn open(
         Access::ReadWrite => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         Access::ReadOnly => OpenFlags::SQLITE_OPEN_READ_ONLY,
     };
+    if matches!(at.access, Access::ReadWrite) {
+        make_private(&at.path);
+    }
     let connection = Connection::open_with_flags(&at.path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
     let mut connection = place.on(connection)?;
     place.on(connection.busy_timeout(at.busy_timeout))?;

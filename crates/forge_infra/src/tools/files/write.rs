@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use cap_std::fs::Permissions;
+use cap_std::fs::{OpenOptions, Permissions};
 use cap_tempfile::TempFile;
 use forge_domain::{FileChange, quantity};
 use serde::Deserialize;
@@ -122,6 +122,10 @@ pub(super) fn put(workspace: &Workspace, path: &str, bytes: &[u8]) -> Result<Bef
     };
     // From here on nothing is looked up but the one name in the folder that is open.
     let folder = folder.map_err(failed)?;
+    if before.is_some() {
+        // A new file takes its place, so that its own permission must be asked for.
+        folder.open_with(&*name, OpenOptions::new().write(true)).map_err(failed)?;
+    }
     let mut file = TempFile::new(&folder).map_err(failed)?;
     let written = || -> io::Result<()> {
         file.write_all(bytes)?;
@@ -144,6 +148,10 @@ struct Place {
 }
 
 fn place(workspace: &Workspace, path: &str) -> Result<Place, ToolFailure> {
+    if path == "~" || path.starts_with("~/") {
+        let why = format!("`{path}` begins with `~`, which only a shell reads as the home folder");
+        return Err(ToolFailure::Refused(why));
+    }
     let failed = |source| ToolFailure::io(path, source);
     let (dir, relative) = (workspace.dir(), workspace.relative(path));
     let (real, before) = match dir.metadata(relative) {

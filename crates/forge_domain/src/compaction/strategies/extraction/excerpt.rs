@@ -9,12 +9,14 @@ use super::story::{Folder, number, one_line, tool_name};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::arguments::patched_in;
 use crate::compaction::features::{Features, split_number};
-use crate::{Context, ContextMessage, MessageId, Role, speaker};
+use crate::{Body, Context, ContextMessage, MessageId, Role, speaker};
 
 /// The authors of what the agent, a summary or the person says, in labels.
 const AGENT: &str = "agent";
 const SUMMARY: &str = "summary";
 const PERSON: &str = "user";
+/// The name of an agent that was given a task, and reports.
+const OTHER_AGENT: &str = "another";
 
 /// Returns the number of the message in which the agent said what an entry of the story quotes; `None` for
 /// other entries.
@@ -69,7 +71,10 @@ impl Team {
     fn author(&self, source: &ContextMessage) -> String {
         // Other marks could imitate what a label has.
         let is_of_name = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-' | '>');
-        let name = speaker(source.message()).filter(|_| self.0).unwrap_or_default();
+        let name = match &source.message().body {
+            Body::Tool(_) => OTHER_AGENT,
+            _ => speaker(source.message()).filter(|_| self.0).unwrap_or_default(),
+        };
         match one_line(&name.chars().filter(is_of_name).collect::<String>(), NAME_CHARS) {
             Some(name) => format!("{AGENT} ({name})"),
             None => AGENT.to_owned(),

@@ -23,6 +23,7 @@ use crate::compaction::omission::is_marker;
 use crate::compaction::record_tag::is_record;
 use crate::compaction::strategies::summarization::said_in_summary;
 use crate::compaction::stub::is_stub;
+use crate::tool_twin::asks_agent;
 use crate::{Context, ContextMessage, MessageId, Role, TokenCounter, Tokens, user_words};
 
 /// The shares of the record, in percent of what is left beside those before it. What one does not use is
@@ -64,7 +65,7 @@ const N_NEWEST: usize = 3;
 const N_NEWEST_STEPS: usize = 12;
 /// Most characters of an answer of the person's that says nothing by itself, and of one to a question.
 const SHORT_ANSWER_CHARS: usize = 16;
-const ANSWER_CHARS: usize = 40;
+const ANSWER_CHARS: usize = 24;
 /// The most such answers of which the record tells what they are about, and the most passages of each.
 const MOST_ASKED: usize = 12;
 const ASKED_PASSAGES: usize = 5;
@@ -173,6 +174,8 @@ impl Folding<'_> {
             // The labels must do.
             base.request_below = None;
         }
+        // It may be needed.
+        base.words_above = self.words_above.is_some() && !self.material.is_talk && room >= LEAST_NOTED;
         let mut message = counted(&base);
         let empty = counted(&Record::default()).tokens();
         while message.tokens() - empty > (room - empty).share(share::STATE, 100) && base.shed() {
@@ -185,7 +188,7 @@ impl Folding<'_> {
         let mut filling = self.choose(room - message.tokens(), &answered, worth, counter);
         loop {
             let mut record = filling.write(&base, self.material, folder, &answered);
-            record.words_above = !record.said.is_empty() && self.all_said_is_older(&filling);
+            record.words_above &= !record.said.is_empty() && self.all_said_is_older(&filling);
             if record.is_bare() {
                 return None;
             }
@@ -319,6 +322,26 @@ impl Folding<'_> {
         })
     }
 
+    /// Checks whether an entry of an earlier record is not chosen by itself: a count of what is not quoted is
+    /// made anew, and an answer comes with what it answers.
+    fn is_no_choice(&self, entry: &Passage) -> bool {
+        let text = entry.text(self.material.sources);
+        match entry.origin {
+            Origin::Record(Section::LeftOut) => Unquoted::parse(text).is_some(),
+            Origin::Record(Section::Story) => is_answer(text),
+            _ => false,
+        }
+    }
+
+    /// Checks whether a result is what another agent reports.
+    fn is_report(&self, position: usize) -> bool {
+        let asked = answered_call(self.material.context, position);
+        asked.is_some_and(|asked| {
+            asks_agent(asked.call.name.as_str())
+                && asked.deed.failure(&self.material.sources[position]).is_none()
+        })
+    }
+
     /// Returns the terms of the call that the message at `position` answers, and of those beside it.
     fn terms_called(&self, position: usize) -> HashSet<u64, TermHasher> {
         let asked = answered_call(self.material.context, position);
@@ -347,16 +370,8 @@ impl Folding<'_> {
             let left = self.left.iter().find(|(cut, _)| *cut == position).map(|(_, left)| left.as_str());
             let origin = match message.role() {
                 Role::User if is_record(message) => {
-                    // An answer comes with what it answers.
-                    let is_part = |passage: &Passage| match passage.origin {
-                        Origin::Record(Section::LeftOut) => {
-                            Unquoted::parse(passage.text(self.material.sources)).is_some()
-                        }
-                        Origin::Record(Section::Story) => is_answer(passage.text(self.material.sources)),
-                        _ => false,
-                    };
                     let entries = passages_of_record(source, position);
-                    all.extend(entries.into_iter().filter(|passage| !is_part(passage)));
+                    all.extend(entries.into_iter().filter(|passage| !self.is_no_choice(passage)));
                     continue;
                 }
                 Role::User if is_marker(message) || message.is_renewed() => continue,
@@ -367,6 +382,8 @@ impl Folding<'_> {
                 Role::User if message.is_compacted => Origin::Agent,
                 // The rest of a text that is shortened where it stands is an excerpt of it.
                 Role::User if source.starts_turn() && left.is_none() => Origin::Person,
+                // The report of another agent is what this one found by it.
+                Role::Tool if self.is_report(position) => Origin::Agent,
                 Role::Assistant => Origin::Agent,
                 Role::User | Role::System | Role::Tool => Origin::Work,
             };
@@ -505,8 +522,7 @@ impl Folding<'_> {
     /// Checks whether all of the person's words that `filling` quotes came before those above the record.
     fn all_said_is_older(&self, filling: &Filling) -> bool {
         let mut said = filling.passages.iter().filter(|(passage, _)| passage.origin == Origin::Person);
-        let above = self.words_above.filter(|_| !self.material.is_talk);
-        above.is_some_and(|above| said.all(|(passage, _)| (passage.message as usize) < above))
+        self.words_above.is_some_and(|above| said.all(|(passage, _)| (passage.message as usize) < above))
     }
 
     /// Returns what the agent said before each answer of the person's in a few words, which say nothing by
@@ -702,10 +718,10 @@ impl Choice<'_, '_> {
         let starts = |position: usize| -> Vec<u32> {
             passages.iter().filter(|passage| is_of(passage, position)).map(|passage| passage.start).collect()
         };
-        let mut ends: Vec<(usize, Vec<u32>)> =
-            asked.iter().map(|asked| (asked.position, starts(asked.position))).collect();
-        for _ in 0..ASKED_PASSAGES {
-            for (position, starts) in &mut ends {
+        let ends = asked.iter().map(|asked| (asked.position, asked.answer, starts(asked.position)));
+        let mut ends: Vec<(usize, usize, Vec<u32>)> = ends.collect();
+        for nth in 0..ASKED_PASSAGES {
+            for (position, answered_at, starts) in &mut ends {
                 let Some(start) = starts.pop() else { continue };
                 let is_it =
                     |passage: &Passage| passage.message as usize == *position && passage.start == start;
@@ -714,6 +730,11 @@ impl Choice<'_, '_> {
                 if used == Tokens::ZERO {
                     // What stands before it would be told without it.
                     starts.clear();
+                } else if nth == 0 {
+                    // The answer stands below it.
+                    let answer = answer(&self.material.sources[*answered_at]);
+                    let tokens = self.counter.count(answer.as_str()) + Tokens::new(LINE_TOKENS);
+                    (room, self.left) = (room - tokens, self.left - tokens);
                 }
             }
         }

@@ -88,6 +88,19 @@ const HEADINGS: [&str; 7] = [
     "# Left out",
 ];
 
+/// Compares an entry behind its label with the true author and words of its message.
+fn check_author(entry: &str, message: &ContextMessage) -> Result<(), TestCaseError> {
+    let has = |told: &str| message.features().text.contains(told);
+    if let Some(told) = entry.strip_prefix(" user: ") {
+        prop_assert!(message.starts_turn() && has(told), "the user did not say: {}", entry);
+    }
+    if let Some(told) = entry.strip_prefix(" agent: ") {
+        prop_assert_eq!(message.message().role(), Role::Assistant);
+        prop_assert!(has(told), "the agent did not say: {}", entry);
+    }
+    Ok(())
+}
+
 /// Compares the text of a record with the true authors, by a reader of its own.
 fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
     // A message that was shortened has an id of its own.
@@ -113,10 +126,8 @@ fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
     let request = lines[2].strip_prefix("The request below is ").and_then(|line| line.split(';').next());
     let is_asked = request.is_none_or(|label| message_of(label).is_some_and(|it| it.starts_turn()));
     prop_assert!(is_asked, "no request: {}", lines[2]);
-    let is_of_frame = |line: &&&str| line.starts_with("The user's words in this record are");
     let n_sentences = usize::from(request.is_some());
-    let n_sentences =
-        n_sentences + usize::from(lines.get(2 + n_sentences).is_some_and(|line| is_of_frame(&line)));
+    let n_sentences = n_sentences + usize::from(lines[2 + n_sentences].starts_with("The user's words here"));
     for line in &lines[2 + n_sentences..lines.len() - 1] {
         if HEADINGS.contains(line) {
             section = *line;
@@ -167,13 +178,7 @@ fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
                 prop_assert!(message.is_some(), "no message has this label: {}", line);
                 let Some(message) = message else { continue };
                 author = message.message().role();
-                if let Some(told) = line.strip_prefix(id).and_then(|rest| rest.strip_prefix(" user: ")) {
-                    prop_assert!(message.starts_turn() && message.features().text.contains(told), "{}", line);
-                }
-                if let Some(told) = line.strip_prefix(id).and_then(|rest| rest.strip_prefix(" agent: ")) {
-                    prop_assert_eq!(author, Role::Assistant);
-                    prop_assert!(message.features().text.contains(told), "{} did not say: {}", id, line);
-                }
+                check_author(line.strip_prefix(id).unwrap_or_default(), message)?;
             }
             _ => prop_assert!(false, "outside of all sections: {}", line),
         }

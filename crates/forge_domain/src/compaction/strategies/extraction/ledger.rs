@@ -7,8 +7,8 @@ use super::record::{OpenError, Record};
 use super::work_files::{Root, WorkFiles, in_folder, is_in, out_of_folder};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::findings::{
-    Check, Deed, Failure, FileState, Outcome, ShellStep, Touch, identity, is_absolute, is_marked_failed,
-    is_refused, join,
+    Check, Deed, Failure, FileState, Outcome, ShellChange, ShellStep, Touch, identity, is_absolute,
+    is_marked_failed, is_refused, join,
 };
 use crate::compaction::short_text::SHORTEST;
 use crate::compaction::stub::is_stub;
@@ -42,8 +42,10 @@ struct Open<'a> {
     since: usize,
 }
 
-/// The first words of aider's line about a file that it changed.
+/// The first words of aider's lines about a file that it changed, a commit, and one that the person undid.
 const APPLIED: &str = "Applied edit to ";
+pub(super) const COMMITTED: &str = "Commit ";
+pub(super) const UNDONE: &str = "Removed: ";
 /// Most errors that are kept.
 const MAX_ERRORS: usize = 8;
 /// An error of what checks nothing, that the agent did not return to in more exchanges, stands no more.
@@ -129,8 +131,14 @@ impl<'a> Ledger<'a> {
     /// Takes in the edits that a harness makes of what the agent writes as text, and notes.
     fn take_noted(&mut self, note: &Message) {
         if note.note_by().is_some() {
-            for path in note.text().lines().filter_map(|line| line.strip_prefix(APPLIED)) {
-                self.files.touch(path.trim(), None, Touch::Leaves(FileState::Modified), true);
+            for line in note.text().lines() {
+                if let Some(path) = line.strip_prefix(APPLIED) {
+                    self.files.touch(path.trim(), None, Touch::Leaves(FileState::Modified), true);
+                } else if line.starts_with(COMMITTED) {
+                    self.files.take_change(&ShellChange::Commits { all: true }, None, "");
+                } else if line.starts_with(UNDONE) {
+                    self.files.take_change(&ShellChange::Resets { n_commits: 1 }, None, "");
+                }
             }
         }
     }
@@ -483,6 +491,16 @@ mod tests {
                 vec![("edit", path("a"), "ok"), ("write", path("b"), "ok"), run("git stash")],
                 vec!["created b"],
             ),
+        ] {
+            assert_eq!(files(&calls), expected, "{calls:?}");
+        }
+    }
+
+    #[test]
+    fn what_git_takes_back_is_as_it_was_committed() {
+        let path = |path: &str| json!({"file_path": path});
+        let run = |command: &str| ("Bash", json!({"command": command}), "");
+        for (calls, expected) in [
             (
                 vec![
                     ("edit", path("a"), "ok"),
@@ -523,6 +541,16 @@ mod tests {
                 ],
                 vec!["modified a"],
             ),
+        ] {
+            assert_eq!(files(&calls), expected, "{calls:?}");
+        }
+    }
+
+    #[test]
+    fn what_commands_and_servers_do_to_files_is_known() {
+        let path = |path: &str| json!({"file_path": path});
+        let run = |command: &str| ("Bash", json!({"command": command}), "");
+        for (calls, expected) in [
             (
                 vec![
                     ("write", path("/w/src/one.py"), "ok"),
@@ -532,6 +560,15 @@ mod tests {
                     ("Bash", json!({"command": "cd /w && git clean -fd"}), "Removing src/two.py"),
                 ],
                 vec!["deleted /w/src/tmp1.py", "deleted /w/src/two.py", "created /w/src/one.py"],
+            ),
+            (
+                vec![
+                    ("mcp__s__replace_symbol_body", json!({"relative_path": "a", "body": "x"}), "ok"),
+                    ("mcp__fs__write_files", json!({"files": [{"path": "b", "content": "x"}]}), "ok"),
+                    ("mcp__o__save_document", json!({"document": "d1"}), "Document saved to /w/c.docx"),
+                    ("mcp__fs__read_files", json!({"files": [{"path": "e"}]}), "text"),
+                ],
+                vec!["modified a", "created b", "created /w/c.docx"],
             ),
             (
                 vec![("mcp__fs__write_file", path("a"), "ok"), ("mcp__fs__delete_file", path("a"), "ok")],
@@ -612,9 +649,13 @@ mod tests {
     fn the_edits_that_aider_notes_are_known() {
         let mut log = Conversation::new();
         let note = "Applied edit to src/a.rs\nApplied edit to b.md\nCommit 6d6f57d feat: doors";
-        for message in
-            [Message::user("Add a door."), Message::assistant("Here."), Message::user(note).noted_by("aider")]
-        {
+        let undone = "Applied edit to c.md\nCommit 6d6f57e feat: gates\nRemoved: 6d6f57e feat: gates";
+        for message in [
+            Message::user("Add a door."),
+            Message::assistant("Here."),
+            Message::user(note).noted_by("aider"),
+            Message::user(undone).noted_by("aider"),
+        ] {
             log.append(ContextMessage::count(message, &Characters));
         }
         let view = log.view();
@@ -624,6 +665,63 @@ mod tests {
         ledger.write_into(&mut record);
         let modified = ["src/a.rs", "b.md"].map(|path| (path.to_owned(), FileState::Modified));
         assert_eq!(record.files, modified);
+    }
+
+    #[test]
+    fn a_report_of_a_harness_ends_a_check_in_the_background() {
+        let command = json!({"command": "npm test", "run_in_background": true}).to_string();
+        let call = |id: &str| ToolCall {
+            id: id.into(),
+            name: ToolName::new("Bash").unwrap(),
+            arguments: command.clone(),
+        };
+        for (told, outcome) in [
+            ("<status>completed</status>\n<summary>It completed (exit code 0)</summary>", Outcome::Passed),
+            ("<status>completed</status>\n<summary>It completed (exit code 1)</summary>", Outcome::Failed),
+            ("<status>failed</status>", Outcome::Failed),
+            ("<status>killed</status>", Outcome::Unclear),
+        ] {
+            let mut log = Conversation::new();
+            let started = ToolResult::answer(&call("b"), "Command running in background with ID: b3f2.");
+            let note = format!("<task-notification>\n<task-id>b3f2</task-id>\n{told}\n</task-notification>");
+            for message in [
+                Message::calling(vec![call("a")]),
+                Message::tool(ToolResult::answer(&call("a"), "Tests: 2 failed, 5 total")),
+                Message::calling(vec![call("b")]),
+                Message::tool(started),
+                Message::user(note).noted_by("harness"),
+            ] {
+                log.append(ContextMessage::count(message, &Characters));
+            }
+            let view = log.view();
+            let mut ledger = Ledger::default();
+            ledger.take_all(&view, view.messages());
+            let mut record = Record::default();
+            ledger.write_into(&mut record);
+            assert_eq!(record.last_test.map(|(_, outcome)| outcome), Some(outcome), "{told}");
+            assert_eq!(record.errors.is_empty(), outcome == Outcome::Passed, "{told}");
+        }
+    }
+
+    #[test]
+    fn an_error_that_the_work_does_not_wait_for_stands_no_more() {
+        let failed = ("Bash", json!({"command": "bd sync"}), "Error: no remote");
+        let tested = ("Bash", json!({"command": "pytest"}), "FAILED tests/a.py::test_a\n1 failed");
+        let others = |n: usize| vec![("Bash", json!({"command": "true"}), "ok"); n];
+        for (first, n_others, stands) in [(&failed, 30, true), (&failed, 60, false), (&tested, 60, true)] {
+            let record = ledger(&[vec![first.clone()], others(n_others)].concat());
+            assert_eq!(record.errors.len(), usize::from(stands), "{first:?}, {n_others}");
+        }
+        for (command, result) in [
+            ("bd unlink --help", "Error: unknown command \"unlink\""),
+            ("bd unlink a", "Error: unknown command \"unlink\""),
+            ("sudo grep FAILED a.log", "FAILED: import"),
+        ] {
+            assert_eq!(ledger(&[("Bash", json!({"command": command}), result)]).errors, [], "{command}");
+        }
+        let path = json!({"file_path": "a.py"});
+        let fails = ("Edit", path.clone(), "<tool_use_error>String to replace not found</tool_use_error>");
+        assert_eq!(ledger(&[fails, ("Write", path, "ok")]).errors, []);
     }
 
     #[test]

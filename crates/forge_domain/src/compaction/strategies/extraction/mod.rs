@@ -1268,7 +1268,7 @@ mod tests {
         for (question, answer) in [
             ("Shall I enter that into the timetable?", "Yes, please."),
             ("これでよろしいですか？", "はい"),
-            ("Do you want **that**?**", "all right, but tell the captain"),
+            ("Do you want **that**?**", "all right, tell them so"),
         ] {
             let mut log = Conversation::new();
             append(&mut log, Message::user("Look after the harbour."));
@@ -1287,7 +1287,7 @@ mod tests {
             // The record of a record has both as well.
             append_results(&mut log, (12..24).map(|n| (0..9).map(|k| line(n, k)).collect()));
             append(&mut log, Message::user("And count them once more."));
-            let _ = fit_again(EXTRACT, 5_000, &mut log, &Script::new(Vec::new()));
+            let _ = fit_again(EXTRACT, 6_400, &mut log, &Script::new(Vec::new()));
             let record = records(&log).join("\n");
             assert!(record.contains(&format!("{question}\nm2 user: {answer}\n")), "{question}: {record}");
         }

@@ -356,8 +356,8 @@ fn is_name(line: &str) -> bool {
 
 /// The mark before and after a block of code.
 pub(super) const FENCE: &str = "```";
-/// The marks around a call that a model without calls of its own writes into its text.
-const CALL: [&str; 2] = ["<function=", "</function>"];
+/// The marks around a call, or a change of a file, that a model writes into its text.
+const CALLS: [[&str; 2]; 2] = [["<function=", "</function>"], ["<<<<<<< SEARCH", ">>>>>>> "]];
 
 /// The blocks of code and the written calls in a text, as far as it was passed.
 #[derive(Default)]
@@ -365,7 +365,8 @@ struct Fence {
     /// The end of what was passed.
     passed: u32,
     is_open: bool,
-    is_in_call: bool,
+    /// The mark that ends the written call in which it is.
+    call_end: Option<&'static str>,
     /// The start of the last line that is a mark with the name of a language.
     mark: Option<u32>,
 }
@@ -376,16 +377,18 @@ impl Fence {
         let gap = &text[self.passed as usize..line.start as usize];
         let between = gap.lines().map(str::trim_start);
         let n_marks = between.clone().filter(|line| line.starts_with(FENCE)).count();
-        let [begin, end] = CALL;
-        self.is_in_call &= !between.clone().any(|line| line.starts_with(end));
+        self.call_end = self.call_end.filter(|end| !between.clone().any(|line| line.starts_with(end)));
         let here = &text[line.start as usize..];
         let is_mark = here.starts_with(FENCE);
-        let was_in_call = self.is_in_call;
-        self.is_in_call = (was_in_call || here.starts_with(begin)) && !here.starts_with(end);
         self.is_open ^= (n_marks + usize::from(is_mark)) % 2 == 1;
+        // A call whose end was lost ends with the block of code around it.
+        self.call_end = self.call_end.filter(|_| self.is_open || n_marks == 0);
+        let was_in_call = self.call_end.is_some();
+        let begun = || CALLS.iter().find(|[begin, _]| here.starts_with(begin)).map(|[_, end]| *end);
+        self.call_end = self.call_end.or_else(begun).filter(|end| !here.starts_with(end));
         self.passed = line.end;
         self.mark = is_mark.then_some(line.start);
-        self.is_open || self.is_in_call || was_in_call
+        self.is_open || self.call_end.is_some() || was_in_call
     }
 
     /// Checks whether a line is a mark itself.
@@ -515,6 +518,25 @@ mod tests {
             let ends: Vec<(String, String)> = found.iter().map(words).collect();
             assert!(ends.iter().all(|(first, last)| !first.is_empty() && !last.is_empty()), "{ends:?}");
             assert!(ends.len() > 1 && ends[1].0.starts_with("// Then."), "{ends:?}");
+        }
+    }
+
+    #[test]
+    fn a_change_that_is_written_as_text_is_code() {
+        let long = "The server reads its settings once, when it starts, and never again after that.";
+        let edit = "<<<<<<< SEARCH\n    let a = read_settings(\"`x`\");\n=======\n    let a = read_once();\n>>>>>>> REPLACE";
+        for text in [
+            format!("{long}\n\nsrc/a.rs\n```rust\n{edit}\n```\n\n{long}"),
+            format!("{long}\n\nsrc/a.rs\n{edit}\n\n{long}"),
+            format!("{long}\n\nsrc/a.rs\n```rust\n{}\n```\n\n{long}", edit.replace(">>>>>>> REPLACE", "")),
+            format!("{long}\n\nsrc/a.rs\n```rust\n{edit}\n```\n\nsrc/b.rs\n```rust\n{edit}\n```\n\n{long}"),
+        ] {
+            let message = ContextMessage::count(Message::assistant(text.as_str()), &Characters);
+            let found = passages(&message, 0, Origin::Agent, 0..message.features().lines.len());
+            let said = found.iter().filter(|passage| passage.origin == Origin::Agent);
+            let said: String = said.map(|passage| passage.text(std::slice::from_ref(&message))).collect();
+            assert_eq!(said.matches(long).count(), 2, "{said}");
+            assert!(!said.contains("let a"), "{said}");
         }
     }
 

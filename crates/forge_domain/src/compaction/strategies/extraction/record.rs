@@ -74,7 +74,7 @@ const INTRODUCTION: &str = "Notes in place of earlier messages, not a request. W
 const REQUEST_BELOW: &str = "The request below is ";
 const CAME_BEFORE: &str = "; what has a later label came after it.";
 /// The sentence about the person's words of which some stand above the record.
-const WORDS_ABOVE: &str = "The user's words in this record are older than those above it, except the first.";
+const WORDS_ABOVE: &str = "The user's words here are older than those above, except the first.";
 /// The introduction and the sections of records before they had entries. Their lines are taken over as
 /// excerpts; their lists of bare names are not.
 const OLD_INTRODUCTION: &str = "Earlier messages were folded into this record. Its lines are verbatim, under the labels of their messages.";
@@ -480,7 +480,7 @@ mod tests {
     fn a_record_reads_like_this() {
         let expected = "<record>\nNotes in place of earlier messages, not a request. What is quoted is verbatim, under the \
                         label of its message.\nThe request below is m7; what has a later label came after \
-                        it.\nThe user's words in this record are older than those above it, except the first.\n# Said by the user\n- Never touch prod\n- two\n    lines\n# Tasks\n- done: \
+                        it.\nThe user's words here are older than those above, except the first.\n# Said by the user\n- Never touch prod\n- two\n    lines\n# Tasks\n- done: \
                         the lexer\n- open: the parser\n# Files\nPaths in labels are below /home/me/work\ncreated: a/b.rs\ndeleted: c d.md\nLast test: cargo test -> \
                         all -> failed\nLast check: cargo clippy -> passed\n# Errors that stand\n- m13: error[E0308]: mismatched types\n- \"m2: not a label\"\n# Done and concluded\nm3 \
                         agent: The lexer is sound.\nm12 Bash cargo test: 2 failed\n# Excerpts\nm4 Read a/b.rs:3–5:\n    fn \

@@ -2,8 +2,11 @@
 
 use std::collections::HashSet;
 
+use serde_json::Value;
+
 use super::Material;
 use super::imports::Imports;
+use super::ledger::{COMMITTED, UNDONE};
 use super::record::Entry;
 use super::tasks::is_about_tasks;
 use super::work_files::{Root, below, deepest};
@@ -13,7 +16,8 @@ use crate::compaction::arguments::patched_in;
 use crate::compaction::envelope::{OwnCommand, without_notes};
 use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::{
-    Deed, Failure, is_absolute, is_marked_failed, is_refused, only_says_success, tells_commit, tells_outcome,
+    Deed, Failure, Outcome, is_absolute, is_marked_failed, is_refused, only_says_success, tells_commit,
+    tells_outcome, tells_what_was_made,
 };
 use crate::compaction::names::{call_lines, is_outermost, names_written};
 use crate::{CallPlace, ContextMessage, MessageId, ToolCall, quantity, tool_twin, user_words};
@@ -224,6 +228,9 @@ impl Done {
         let calling = &material.sources[asked.place.message];
         let goes_on = calling.message().text().trim().is_empty();
         let asks = asks_the_person(asked.call) || user_words(result.message()).is_some();
+        // Some answers repeat the question.
+        let is_repeated = asks_the_person(asked.call) && ending.contains(what.trim());
+        let what = if is_repeated { String::new() } else { what };
         let only_looks = asked.deed.only_looks;
         let is_done = asked.deed.failure(result).is_none();
         Some(Self {
@@ -244,26 +251,35 @@ impl Done {
     /// Returns the command that the person ran beside the conversation, if the message at `position` is one.
     fn of_person(position: usize, material: &Material<'_>) -> Option<Self> {
         let note = &material.sources[position];
-        note.message().note_by()?;
+        let by = note.message().note_by()?;
+        if let Some(noted) = noted_edits(&note.features().text) {
+            return Some(Self::of_note(position, note, by, String::new(), noted));
+        }
         let next = material.sources.get(position + 1).filter(|next| next.message().note_by().is_some());
         let next = next.map(|next| next.features().text.as_str());
         let own = OwnCommand::of(&note.features().text, next)?;
         let last = own.output.and_then(|output| output.lines().rfind(|line| !line.trim().is_empty()));
-        Some(Self {
+        let what = format!(" {}", one_line(own.command, SUBJECT_CHARS)?);
+        let ending =
+            last.and_then(|last| one_line(last, ENDING_CHARS)).unwrap_or_else(|| NO_OUTPUT.to_owned());
+        Some(Self::of_note(position, note, PERSONS_TOOL, what, ending))
+    }
+
+    /// Returns what a note tells that something did.
+    fn of_note(position: usize, note: &ContextMessage, tool: &str, what: String, ending: String) -> Self {
+        Self {
             position,
             place: CallPlace { message: position, nth: 0 },
             label: note.label(),
-            tool: PERSONS_TOOL.to_owned(),
-            what: format!(" {}", one_line(own.command, SUBJECT_CHARS)?),
-            ending: last
-                .and_then(|last| one_line(last, ENDING_CHARS))
-                .unwrap_or_else(|| NO_OUTPUT.to_owned()),
+            tool: tool.to_owned(),
+            what,
+            ending,
             only_looks: false,
             reads: false,
             changes: false,
             asks: false,
             goes_on: false,
-        })
+        }
     }
 
     /// Checks whether it is one step with the calls after it, which are about `n_files` files. If it
@@ -276,6 +292,18 @@ impl Done {
         reads_on || is_same && (self.only_looks || next.goes_on)
     }
 }
+
+/// Returns what a note of aider tells of edits: its commits, those that the person undid, and what could not
+/// be applied.
+fn noted_edits(note: &str) -> Option<String> {
+    let is_told =
+        |line: &&str| line.starts_with(COMMITTED) || line.starts_with(UNDONE) || line.contains(UNMATCHED);
+    let told: Vec<&str> = note.lines().map(str::trim).filter(is_told).collect();
+    (!told.is_empty()).then(|| one_line(&told.join("; "), ENDING_CHARS)).flatten()
+}
+
+/// The words of aider about an edit that it could not apply.
+const UNMATCHED: &str = "failed to match";
 
 /// Most labels of the calls of a step, one by one.
 const MOST_LABELS: usize = 3;
@@ -327,6 +355,12 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
         None if looks_outside(asked.call) => short_page(&result.features().text).unwrap_or_else(n_lines),
         None if asked.deed.only_looks => n_lines(),
         None if asked.deed.changes_files() => DONE.to_owned(),
+        None if let Some(made) = made(&result.features().text) => made,
+        None if is_shown_to_pass(asked.deed, result)
+            && !last.is_some_and(|last| tells_outcome(last.line)) =>
+        {
+            Outcome::Passed.word().to_owned()
+        }
         // The last line of a page, or of an answer of many lines, does not tell how the call ended.
         None if !asked.deed.runs && result.features().n_text_lines > LONG_ANSWER => n_lines(),
         None if last.is_none() && is_short(result) => number_in(result).unwrap_or_else(|| DONE.to_owned()),
@@ -340,6 +374,38 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
     };
     Some(ending.trim_end().to_owned())
 }
+
+/// Checks whether the result of a check shows that it passed.
+fn is_shown_to_pass(deed: &Deed, result: &ContextMessage) -> bool {
+    !deed.checks.is_empty() && deed.outcome(result, false) == Outcome::Passed
+}
+
+/// Returns what a result says was made, which later calls will name: its first line, if that says so, or the
+/// ids that an answer in JSON gives it.
+fn made(text: &str) -> Option<String> {
+    let first = text.lines().find(|line| !line.trim().is_empty())?.trim();
+    if tells_what_was_made(first) {
+        return one_line(first, ENDING_CHARS);
+    }
+    if !text.starts_with('{') || text.len() > MADE_BYTES {
+        return None;
+    }
+    let answer: Value = serde_json::from_str(text).ok()?;
+    let shown = |name: &&str| {
+        let value = match answer.get(*name)? {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            _ => return None,
+        };
+        Some(format!("{name}: {value}"))
+    };
+    let told: Vec<String> = MADE.iter().filter_map(shown).collect();
+    (!told.is_empty()).then(|| one_line(&told.join(", "), ENDING_CHARS)).flatten()
+}
+
+/// The fields in which an answer names a thing, and the most bytes of an answer about one.
+const MADE: [&str; 6] = ["id", "number", "key", "name", "html_url", "url"];
+const MADE_BYTES: usize = 16 * 1_024;
 
 /// A table has at least so many rows before its last one.
 const LEAST_ROWS: usize = 2;
@@ -537,6 +603,42 @@ mod tests {
             let context = Context::new(messages.to_vec(), MessageId::FIRST, 0);
             let asked = answered_call(&context, 1).unwrap();
             assert_eq!(ending(&asked, &context.messages()[1], None).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_call_says_what_came_of_it() {
+        for (command, result, expected) in [
+            (
+                "bd create x",
+                "✓ Created issue: av-raf — epic\n  Priority: P2\n  Status: open",
+                "✓ Created issue: av-raf — epic",
+            ),
+            ("gh api x", "{\"id\": \"av-44n\", \"title\": \"x\", \"updated\": \"2026\"}", "id: av-44n"),
+            ("npm test", "Tests: 12 passed, 12 total\nTime: 2.1 s", "passed"),
+            ("npm test", "Tests: 12 passed, 12 total", "Tests: 12 passed, 12 total"),
+            ("npm test", "The user doesn't want to proceed with this tool use.", "refused"),
+            ("git bisect run x", "a\n9f1c2ab is the first bad commit\nb", "9f1c2ab is the first bad commit"),
+        ] {
+            let name = ToolName::new("Bash").unwrap();
+            let arguments = json!({"command": command}).to_string();
+            let call = ToolCall { id: "c".into(), name, arguments };
+            let message = Message::tool(ToolResult::answer(&call, result));
+            let messages = [Message::calling(vec![call]), message];
+            let messages = messages.map(|message| ContextMessage::count(message, &Characters));
+            let context = Context::new(messages.to_vec(), MessageId::FIRST, 0);
+            let asked = answered_call(&context, 1).unwrap();
+            let line = result.lines().next_back().unwrap();
+            let last = Ending { line, is_all: !result.contains('\n'), is_row: false };
+            assert_eq!(ending(&asked, &context.messages()[1], Some(last)).unwrap(), expected, "{command}");
+        }
+        for (note, expected) in [
+            ("Applied edit to a.py\nCommit 45f6f88 feat: tests", Some("Commit 45f6f88 feat: tests")),
+            ("# 1 SEARCH/REPLACE block failed to match!", Some("# 1 SEARCH/REPLACE block failed to match!")),
+            ("Removed: 9b2bcea feat: tests\nHEAD is: 04fff71", Some("Removed: 9b2bcea feat: tests")),
+            ("Tokens: 4k sent", None),
+        ] {
+            assert_eq!(noted_edits(note).as_deref(), expected);
         }
     }
 
