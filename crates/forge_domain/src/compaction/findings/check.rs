@@ -26,9 +26,9 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Checks whether its success shows that a check which `failed` before, with such a `line`, would pass now.
-    /// It does not if the same program checked one thing then and another thing now, nor if it reads the code
-    /// of another language, or only builds where a test failed.
+    /// Checks whether its success shows that a check which `failed` before with a `line` would pass now. It
+    /// does not if the same program checked one thing then and another thing now, nor if it reads the code of
+    /// another language, or only builds where a test failed.
     pub(crate) fn covers(&self, failed: &Self, line: &str) -> bool {
         let is_in = |part: &str, whole: &str| {
             let whole = whole.trim_end_matches(['/', '.', '*']);
@@ -288,7 +288,7 @@ const CARRIERS: &[&str] =
 const MOST_WORDS: usize = 5;
 
 /// Returns the check that a step of a command line is.
-fn check_of(Step { command: step, folder }: &Step<'_>) -> Option<Check> {
+fn check_of(Step { command: step, folder, .. }: &Step<'_>) -> Option<Check> {
     // Assignments, and what runs the command; only behind that may an option or a number come first.
     let is_before = |word: &&str| {
         word.contains('=')

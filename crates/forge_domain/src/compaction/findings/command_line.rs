@@ -62,6 +62,8 @@ pub(super) fn without_documents(command: &str) -> Cow<'_, str> {
 pub(super) struct Step<'a> {
     pub(super) command: &'a str,
     pub(super) folder: Option<String>,
+    /// True if it runs however the steps before it end.
+    pub(super) runs_anyway: bool,
 }
 
 /// The steps of a command line without its changes of folder, and the folder that it ends in.
@@ -73,12 +75,12 @@ pub(super) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// Follows a command line without here-documents that begins in `folder`.
-    pub(super) fn of(command: &'a str, folder: Option<&str>) -> Self {
+    pub(super) fn of(line: &'a str, folder: Option<&str>) -> Self {
         let folder = folder.map(|folder| join(None, folder)).filter(|folder| !folder.is_empty());
         let mut walk = Self { steps: Vec::new(), end: folder };
         // A change of folder in brackets ends with them.
         let mut before: Vec<Option<String>> = Vec::new();
-        for step in steps(command).into_iter().filter(|step| !step.is_empty()) {
+        for step in steps(line).into_iter().filter(|step| !step.is_empty()) {
             let inner = step.trim_start_matches(['(', ' ']);
             let n_opened = step[..step.len() - inner.len()].matches('(').count();
             before.extend(std::iter::repeat_n(walk.end.clone(), n_opened));
@@ -87,7 +89,10 @@ impl<'a> Walk<'a> {
                 Some(Some(folder)) => walk.end = Some(join(walk.end.as_deref(), &folder)),
                 // Somewhere, by a variable.
                 Some(None) => walk.end = None,
-                None => walk.steps.push(Step { command, folder: walk.end.clone() }),
+                None => {
+                    let runs_anyway = runs_anyway(line, step);
+                    walk.steps.push(Step { command, folder: walk.end.clone(), runs_anyway });
+                }
             }
             for _ in 0..inner[command.len()..].matches(')').count() {
                 walk.end = before.pop().unwrap_or_default();
@@ -95,6 +100,14 @@ impl<'a> Walk<'a> {
         }
         walk
     }
+}
+
+/// Checks whether a step of a command line runs however the steps before it end: it stands first, or behind
+/// a semicolon or the end of a line.
+fn runs_anyway(line: &str, step: &str) -> bool {
+    let at = step.as_ptr() as usize - line.as_ptr() as usize;
+    let before = line[..at].trim_end_matches([' ', '\t']);
+    before.is_empty() || before.ends_with([';', '\n'])
 }
 
 /// Returns the folder that a step enters; `None` if it enters none, and nothing in it if that is not known.

@@ -195,7 +195,7 @@ impl Deed {
                 .map(touch)
                 .filter(|touch| *touch != Touch::Looks),
             shell_changes: match moved_by(&verb, &|names| argument(names).map(str::to_owned)) {
-                Some(change) => vec![ShellStep { change, folder: None, comes_first: false }],
+                Some(change) => vec![ShellStep { change, folder: None, is_sure: false }],
                 None if patch.is_some() => Vec::new(),
                 None => shell_changes(&walk),
             },
@@ -516,8 +516,11 @@ fn touch(verb: &str) -> Touch {
         |word: &&str| verb.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.contains("file"));
     match () {
         () if has(NO_FILES) && !has(&["file"]) => Touch::Looks,
+        () if ["list_", "get_", "read_", "show_", "view_"].iter().any(|looks| verb.starts_with(looks)) => {
+            Touch::Looks
+        }
         () if ["delete", "remove", "unlink"].iter().any(removes) => Touch::Leaves(FileState::Deleted),
-        () if has(&["write", "create", "save"]) => Touch::Writes,
+        () if has(&["write", "create", "save"]) || verb.starts_with("put") => Touch::Writes,
         () if has(&["edit", "replace", "patch", "insert", "append", "update", "delete", "remove"]) => {
             Touch::Leaves(FileState::Modified)
         }

@@ -161,7 +161,7 @@ static GOOD_WORDS: Pattern = LazyLock::new(|| {
         r"(?i:\bno (?:issues|problems|errors|warnings|vulnerabilities)\b)",
         r"(?i:\ball\b.{0,30}\bpass(?:ed|ing)?\b)",
         r"(?i:\b(?:success|successful|successfully|succeeded)\b)",
-        r"^ok\b|\bOK\r?$|^OK \(|: ok\b",
+        r"^ok\b|\bOK\r?$|^OK \(|: ok\b|: OK \(",
         r"^[ \t]*(?:--- )?PASS(?:ED)?\b|\bPASSED?\r?$|^Passed!",
         r"^[ \t]*Finished\b",
         r"^[ \t]*[✓✔√].*\b(?:built|compiled|passed|done)\b",

@@ -298,7 +298,7 @@ static FAILURES: Pattern = LazyLock::new(|| {
 static ENDS_WELL: Pattern = LazyLock::new(|| {
     let forms = [
         r"^\W{0,3}(?:success\w*|completed|deployed|published|released|uploaded|installed|saved|wrote|created|updated)\b",
-        r"^\W{0,3}(?:done|finished|ok)\W*$|\bsuccessfully\b|\b(?:is|are) (?:now )?(?:ready|up|healthy)\b",
+        r"\bfound first bad commit$|^\W{0,3}(?:done|finished|ok)\W*$|\bsuccessfully\b|\b(?:is|are) (?:now )?(?:ready|up|healthy)\b",
         r"\b[1-9]\d* \w+ (?:applied|created|deployed|imported|installed|migrated|saved|updated|uploaded|written)\W*$",
     ];
     any_of("(?i)", &forms)
@@ -380,8 +380,8 @@ static REFUSED: Pattern = LazyLock::new(|| {
         &[
             r"\b(?:rejected|refused|denied|declined|cancell?ed|(?:did|does|was|is)(?: not|n't) allow(?:ed)?)\b",
             // The same in other languages, as harnesses write it.
-            r"\b(?:abgelehnt|verweigert|refusé|rechazad[oa]|rechazó|rifiutat[oa]|recusad[oa]|recusou|geweigerd|odrzucon[oay]|reddedildi)\b",
-            r"отклон(?:ил|ено|ён)|запрещ(?:ено|ён)|拒否|拒绝|拒絕|거부|अस्वीकार",
+            r"abgelehnt|verweigert|refusé|rechazad|rechazó|denegad|rifiutat|negato|recusad|recusou|geweigerd|odrzucon|reddedil",
+            r"отклон(?:ил|ено|ён)|отказал|запрещ(?:ено|ён)|拒否|許可(?:され|しま)|拒绝|拒絕|未授权|거부|अस्वीकार|अनुमति नहीं",
         ],
     )
 });

@@ -68,7 +68,6 @@ const LOOKS_OF: &[(&str, &[&str])] = &[
     (
         "git",
         &[
-            "bisect",
             "blame",
             "branch",
             "cat-file",
@@ -140,7 +139,7 @@ fn looks(step: &str) -> bool {
         || LOOKS_OF.iter().any(looks_of)
         || first == "gh"
             && told.nth(1).is_some_and(|word| ["view", "list", "checks", "status"].contains(&word))
-        || DATABASES.contains(&first) && queries(step)
+        || has(DATABASES) && queries(step)
         || first == "ssh" && carried(step).is_some_and(|command| only_looks(&command))
 }
 
@@ -195,7 +194,8 @@ mod tests {
             ("sqlite3 a.db 'delete from jobs where id in (select 1)'", false),
             ("bd unlink --help", true),
             ("git cat-file -p x; git fsck", true),
-            ("git bisect run pytest -q", true),
+            ("docker compose exec db psql -c 'select * from errors'", true),
+            ("mysql -u root -e 'update a set b = 1'", false),
             ("npm view left-pad", true),
             ("npm install left-pad", false),
             ("grep x a > b", false),

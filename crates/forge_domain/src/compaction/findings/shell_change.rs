@@ -7,9 +7,9 @@ use super::command_line::{Step, Walk, join, without_dot, without_folder, words_o
 pub(crate) struct ShellStep {
     pub(crate) change: ShellChange,
     pub(crate) folder: Option<String>,
-    /// True if something else runs after it, and nothing before it that could have failed: if the command
+    /// True if something else in its command line can fail, and not before it so that it would not run: if the
     /// line failed, it was made even so.
-    pub(crate) comes_first: bool,
+    pub(crate) is_sure: bool,
 }
 
 /// A change of a file or a folder, which has the name that it has in the command.
@@ -35,7 +35,7 @@ pub(crate) enum ShellChange {
     DropsStash { nth: usize },
     /// It will be committed next: a file, a folder, or all.
     Stages(String),
-    /// What was staged is committed; with `all`, every known file is.
+    /// All that was staged is committed; with `all`, every known file is.
     Commits { all: bool },
     /// So many of the last commits are undone, with all that is not committed.
     Resets { n_commits: usize },
@@ -48,18 +48,16 @@ pub(crate) const ALL: &str = ".";
 /// (a log, the output of a build) is not part of the work.
 pub(super) fn shell_changes(walk: &Walk<'_>) -> Vec<ShellStep> {
     let mut changes: Vec<ShellStep> = Vec::new();
-    let mut may_have_failed = false;
-    let mut n_before_others = 0;
+    let (mut may_have_failed, mut can_fail) = (false, false);
     for step in &walk.steps {
+        may_have_failed &= !step.runs_anyway;
         let of_step = changes_of_step(step);
-        if of_step.is_empty() {
-            // What came before this one was made, however it ends.
-            n_before_others = if may_have_failed { n_before_others } else { changes.len() };
-            may_have_failed |= !hardly_fails(step.command);
-        }
-        changes.extend(of_step);
+        let is_sure = !may_have_failed;
+        may_have_failed |= of_step.is_empty() && !hardly_fails(step.command);
+        can_fail |= may_have_failed;
+        changes.extend(of_step.into_iter().map(|change| ShellStep { is_sure, ..change }));
     }
-    changes.iter_mut().take(n_before_others).for_each(|change| change.comes_first = true);
+    changes.iter_mut().for_each(|change| change.is_sure &= can_fail);
     changes
 }
 
@@ -94,7 +92,7 @@ fn changes_of_step(step: &Step<'_>) -> Vec<ShellStep> {
         }
     }
     let changes = if is_git { changes_of_git(&words) } else { changes_of(&words) };
-    let in_folder = |change| ShellStep { change, folder: folder.clone(), comes_first: false };
+    let in_folder = |change| ShellStep { change, folder: folder.clone(), is_sure: false };
     changes.into_iter().map(in_folder).collect()
 }
 

@@ -90,8 +90,9 @@ fn decide(
         rules.is_satisfied_by(size)
     };
     let excess = context.size().tokens - target;
-    // A long result among the newest is worth more with head and tail than not at all.
-    for (held, yielded) in [(&OLD[..], vec![]), (&OLD_AND_NEWEST[..], vec![Yield::RetentionSize])] {
+    // Before one of the newest results leaves for its age, it counts as old: head and tail are worth more than
+    // nothing.
+    for (held, yielded) in [(&OLD[..], vec![]), (&OLD_AND_NEWEST[..], vec![Yield::RetentionAge])] {
         if counts_hold && let Some(cuts) = long_items(context, standing, held, excess, counter) {
             return Plan { drops: Drops { yielded, ..Drops::default() }, cuts };
         }
@@ -137,7 +138,7 @@ fn decide(
     plan
 }
 
-/// What may be shortened before anything is dropped: what is old, then the newest results as well.
+/// The parts that may be shortened before anything is dropped: the old ones, then the newest results as well.
 const OLD: [Hold; 2] = [Hold::Free, Hold::Pinned];
 const OLD_AND_NEWEST: [Hold; 3] = [Hold::Free, Hold::Pinned, Hold::Retained];
 

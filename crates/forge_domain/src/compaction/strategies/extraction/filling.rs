@@ -145,7 +145,7 @@ struct Asked {
     answer: usize,
 }
 
-/// What the agent said and the person answered in a few words, which say nothing by themselves.
+/// The words of the agent that the person answered in a few words, which say nothing by themselves.
 struct Answered {
     /// The texts that leave, the newest first.
     asked: Vec<Asked>,
@@ -174,8 +174,6 @@ impl Folding<'_> {
             // The labels must do.
             base.request_below = None;
         }
-        // It may be needed.
-        base.words_above = self.words_above.is_some() && !self.material.is_talk && room >= LEAST_NOTED;
         let mut message = counted(&base);
         let empty = counted(&Record::default()).tokens();
         while message.tokens() - empty > (room - empty).share(share::STATE, 100) && base.shed() {
@@ -188,7 +186,9 @@ impl Folding<'_> {
         let mut filling = self.choose(room - message.tokens(), &answered, worth, counter);
         loop {
             let mut record = filling.write(&base, self.material, folder, &answered);
-            record.words_above &= !record.said.is_empty() && self.all_said_is_older(&filling);
+            // In talk, each side says about as much, and in a small room the order must do.
+            let may_say_so = !self.material.is_talk && room >= LEAST_NOTED && !record.said.is_empty();
+            record.words_above = may_say_so && self.all_said_is_older(&filling);
             if record.is_bare() {
                 return None;
             }

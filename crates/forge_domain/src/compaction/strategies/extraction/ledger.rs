@@ -147,7 +147,7 @@ impl<'a> Ledger<'a> {
         self.n_exchanges += 1;
         let is_refused = is_refused(result.message());
         if deed.failure(result).is_some() && !is_refused {
-            self.take_shell_changes(deed.shell_changes.iter().filter(|step| step.comes_first), deed, result);
+            self.take_shell_changes(deed.shell_changes.iter().filter(|step| step.is_sure), deed, result);
         }
         if deed.failure(result).is_none() && !is_refused {
             // Of a path that was shortened, no file is known.
@@ -586,6 +586,7 @@ mod tests {
                 vec![
                     ("Bash", json!({"command": "cat > t.py <<'E'\nx\nE\npytest t.py"}), "1 failed"),
                     ("Bash", json!({"command": "pytest && sed -i s/x/y/ u.py"}), "1 failed"),
+                    ("Bash", json!({"command": "git stash && pytest; git stash pop"}), "1 failed"),
                     (
                         "Bash",
                         json!({"command": "mkdir z; echo x > z/a.py; rm t.py && make"}),

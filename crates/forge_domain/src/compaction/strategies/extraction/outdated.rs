@@ -38,7 +38,7 @@ impl<'a> Changes<'a> {
             let Some(asked) = answered_call(context, position) else { continue };
             let caller = asked.place.message;
             let has_failed = asked.deed.failure(result).is_some();
-            let made = asked.deed.shell_changes.iter().filter(|step| !has_failed || step.comes_first);
+            let made = asked.deed.shell_changes.iter().filter(|step| !has_failed || step.is_sure);
             made.for_each(|step| changes.take_shell(&step.change, caller));
             if !asked.deed.changes_files() {
                 continue;
