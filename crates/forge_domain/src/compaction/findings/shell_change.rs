@@ -7,7 +7,7 @@ use super::command_line::{Step, Walk, join, without_dot, without_folder, words_o
 pub(crate) struct ShellStep {
     pub(crate) change: ShellChange,
     pub(crate) folder: Option<String>,
-    /// True if something else in its command line can fail, and not before it so that it would not run: if the
+    /// True if something else in its command line can fail, and none of what must end well before it: if the
     /// line failed, it was made even so.
     pub(crate) is_sure: bool,
 }

@@ -90,11 +90,17 @@ fn decide(
         rules.is_satisfied_by(size)
     };
     let excess = context.size().tokens - target;
-    // Before one of the newest results leaves for its age, it counts as old: head and tail are worth more than
-    // nothing.
-    for (held, yielded) in [(&OLD[..], vec![]), (&OLD_AND_NEWEST[..], vec![Yield::RetentionAge])] {
-        if counts_hold && let Some(cuts) = long_items(context, standing, held, excess, counter) {
-            return Plan { drops: Drops { yielded, ..Drops::default() }, cuts };
+    if counts_hold {
+        if let Some(cuts) = long_items(context, standing, &OLD, excess, counter) {
+            return Plan { drops: Drops::default(), cuts };
+        }
+        let leaves_for_age =
+            || oldest_until(rules, context, standing, counter).yielded.contains(&Yield::RetentionAge);
+        // Of one of the newest results, head and tail are worth more than nothing.
+        if let Some(cuts) = long_items(context, standing, &OLD_AND_NEWEST, excess, counter)
+            && leaves_for_age()
+        {
+            return Plan { drops: Drops { yielded: vec![Yield::RetentionAge], ..Drops::default() }, cuts };
         }
     }
     // Of what is long and pinned, all but the pinned lines is as old as the rest.
@@ -159,7 +165,7 @@ fn long_items(
     };
     let items: Vec<Item> = held
         .iter()
-        .flat_map(|held| standing.positions(*held).map(|position| (position, *held)))
+        .flat_map(|held| standing.positions(*held).map(move |position| (position, *held)))
         // The newest words stay as they are.
         .filter(|(position, held)| {
             *held != Hold::Retained || context.messages()[*position].role() == Role::Tool
