@@ -585,9 +585,11 @@ fn what_cannot_be_done_is_answered_with_the_reason() {
     let server = ScriptedServer::start(vec![Step::status(400, "no such model")]);
     let mut editor = Editor::start(&forge, &server);
     editor.send(&json!("no request"));
-    writeln!(editor.stdin.as_mut().unwrap(), "{{").unwrap();
-    let refused = editor.next();
-    assert_eq!((&refused["id"], &refused["error"]["code"]), (&Value::Null, &json!(-32700)));
+    for line in [&b"{\n"[..], b"\xff\xfe\n"] {
+        editor.stdin.as_mut().unwrap().write_all(line).unwrap();
+        let refused = editor.next();
+        assert_eq!((&refused["id"], &refused["error"]["code"]), (&Value::Null, &json!(-32700)));
+    }
     let session = editor.session();
     let folder = editor.folder.clone();
     for (method, params, code, words) in [

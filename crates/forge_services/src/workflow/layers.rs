@@ -33,8 +33,8 @@ pub struct Layers {
     /// Environment variables by name. Read are `FORGE_MODEL` (the model of every agent), `FORGE_PROVIDER`
     /// (who serves a model whose name says nothing of it), `FORGE_STORE` (where checkpoints are kept),
     /// `FORGE_SEARCH_ENDPOINT` (where `web_search` asks), and `OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL`
-    /// and `OLLAMA_HOST` (the addresses of the providers `openai`, `anthropic` and `ollama`); blank ones count
-    /// as unset.
+    /// and `OLLAMA_HOST` (the addresses of the providers `openai`, `anthropic` and `ollama`); blank ones
+    /// count as unset.
     pub environment: BTreeMap<String, String>,
     /// The settings of the command line.
     pub flags: Flags,

@@ -240,6 +240,20 @@ mod tests {
 
     use super::*;
 
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_new_store_is_only_for_its_user() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("runs.db");
+        let _store = SqliteCheckpointStore::open(&SqlitePlace::new(file.clone())).await.unwrap();
+        for name in std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()) {
+            let mode = std::fs::metadata(&name).unwrap().permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{}", name.display());
+        }
+        assert!(file.exists());
+    }
+
     /// A store whose work is counted, in hundreds of steps of SQLite's virtual machine, and a run that it
     /// keeps.
     struct Counted {

@@ -210,6 +210,10 @@ mod tests {
                         r#"{"path": "new/", "content": ""}"#,
                         Err("`new/` is a directory; `list` shows what is in it"),
                     ),
+                    (
+                        r#"{"path": "~/a.txt", "content": ""}"#,
+                        Err("`~/a.txt` begins with `~`, which only a shell reads as the home folder"),
+                    ),
                     (r#"{"path": "a.txt"}"#, Err("`content` is missing")),
                     (
                         r#"{"path": "a.txt/b", "content": ""}"#,
@@ -225,6 +229,21 @@ mod tests {
         let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
         names.sort();
         assert_eq!(names, ["a.txt", "abs", "b", "empty", "folder"]);
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_file_that_may_not_be_written_to_stays() {
+        use std::os::unix::fs::PermissionsExt;
+        let fixture = Fixture::new(&[("only-read", b"old")]);
+        let file = fixture.root().join("only-read");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o444)).unwrap();
+        // The administrator may write to every file.
+        let may_write = std::fs::OpenOptions::new().write(true).open(&file).is_ok();
+        let called = fixture.call("write", r#"{"path": "only-read", "content": "new"}"#).await;
+        assert!(may_write || called.is_err_and(|why| why.contains("Permission denied")));
+        let expected = if may_write { "new" } else { "old" };
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), expected);
     }
 
     #[cfg(unix)]
