@@ -89,6 +89,7 @@ impl FileTool for Read {
         let limit = limit.unwrap_or(MAX_LINES).min(MAX_LINES);
         let failed = |source| ToolFailure::io(&path, source);
         let (file, found) = workspace.open_file(&path)?;
+        workspace.note_known(&path, &found);
         let file: Box<dyn BufRead> = match workspace.unsaved_text(&path) {
             Some(text) => Box::new(Cursor::new(text.into_bytes())),
             None => Box::new(BufReader::with_capacity(MAX_BYTES, file)),

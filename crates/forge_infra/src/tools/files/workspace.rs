@@ -1,6 +1,7 @@
 //! The folder that tools may touch, and the conversion of a model's path to a path in it.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
@@ -8,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
+use cap_std::time::SystemTime;
 use forge_domain::EditorFiles;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
@@ -28,6 +30,15 @@ pub(in crate::tools) struct Workspace {
     writing: Mutex<()>,
     /// The editor that has some of the files open.
     editor: OnceLock<Arc<dyn EditorFiles>>,
+    /// The state in which the model knows each file, by its real path.
+    known: Mutex<HashMap<PathBuf, Stamp>>,
+}
+
+/// The state of a file: when it was changed last, and its size. A change that leaves both is not noticed.
+type Stamp = (Option<SystemTime>, u64);
+
+fn stamp(metadata: &Metadata) -> Stamp {
+    (metadata.modified().ok(), metadata.len())
 }
 
 impl Workspace {
@@ -39,6 +50,7 @@ impl Workspace {
             roots: [std::path::absolute(root)?, real],
             writing: Mutex::new(()),
             editor: OnceLock::new(),
+            known: Mutex::default(),
         })
     }
 
@@ -101,6 +113,32 @@ impl Workspace {
             }
             Err(_) => None,
         }
+    }
+
+    /// Notes that the model knows a file in the state of `metadata`.
+    pub(super) fn note_known(&self, path: &str, metadata: &Metadata) {
+        if let Some(real) = self.real(self.relative(path)) {
+            self.known.lock().insert(real, stamp(metadata));
+        }
+    }
+
+    /// Notes that the model knows a file in the state that it has now.
+    pub(super) fn note_known_now(&self, path: &str) {
+        if let Ok(metadata) = self.dir.metadata(self.relative(path)) {
+            self.note_known(path, &metadata);
+        }
+    }
+
+    /// Checks whether a file has changed since the model knew it; one that it never knew has not. An editor
+    /// saves its files when it likes, and has the model's changes itself.
+    pub(super) fn has_changed(&self, path: &str) -> bool {
+        if self.editor.get().is_some() {
+            return false;
+        }
+        let relative = self.relative(path);
+        let known = self.real(relative).and_then(|real| self.known.lock().get(&real).copied());
+        let now = || self.dir.metadata(relative).ok().map(|metadata| stamp(&metadata));
+        known.is_some_and(|known| now().is_some_and(|now| now != known))
     }
 
     /// Acquires the right to change files, until it is dropped.

@@ -75,6 +75,10 @@ impl FileTool for Write {
         if limits.scope.expected().is_some() {
             check_unchanged(limits, &path, text_before(workspace, &path)?.as_deref().map(str::as_bytes))?;
         }
+        if workspace.has_changed(&path) {
+            let why = format!("`{path}` was not written: it changed after you read it; `read` it again");
+            return Err(ToolFailure::Refused(why));
+        }
         let before = put(workspace, &path, content.as_bytes())?;
         limits.scope.note_outcome(format!("{} bytes", content.len()));
         let lines = quantity(content.lines().count(), "line");
@@ -136,6 +140,7 @@ pub(super) fn put(workspace: &Workspace, path: &str, bytes: &[u8]) -> Result<Bef
         file.replace(&name)
     };
     written().map_err(failed)?;
+    workspace.note_known_now(path);
     Ok(place())
 }
 
@@ -229,6 +234,26 @@ mod tests {
         let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
         names.sort();
         assert_eq!(names, ["a.txt", "abs", "b", "empty", "folder"]);
+    }
+
+    #[tokio::test]
+    async fn what_was_changed_after_it_was_read_stays() {
+        let fixture = Fixture::new(&[("a.txt", b"one\ntwo\n"), ("unread", b"one\n")]);
+        let write = r#"{"path": "a.txt", "content": "ONE\n"}"#;
+        let file = fixture.root().join("a.txt");
+        fixture.call("read", r#"{"path": "a.txt"}"#).await.unwrap();
+        std::fs::write(&file, "one\ntwo\nthree, by the user\n").unwrap();
+        let refused = fixture.call("write", write).await;
+        assert_eq!(
+            refused,
+            Err("`a.txt` was not written: it changed after you read it; `read` it again".to_owned())
+        );
+        assert!(std::fs::read_to_string(&file).unwrap().contains("by the user"));
+        fixture.call("read", r#"{"path": "a.txt"}"#).await.unwrap();
+        for _ in 0..2 {
+            assert!(fixture.call("write", write).await.is_ok());
+        }
+        assert!(fixture.call("write", r#"{"path": "unread", "content": "x"}"#).await.is_ok());
     }
 
     #[cfg(unix)]
