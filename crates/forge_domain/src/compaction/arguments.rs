@@ -30,6 +30,9 @@ pub(super) const PATHS: &[&str] = &[
     "relative_path",
     "pathInProject",
 ];
+/// Arguments that name the folder of a command.
+pub(super) const FOLDERS: &[&str] =
+    &["workdir", "cwd", "working_directory", "workingDirectory", "dir_path", "directory"];
 /// Arguments that tell what a call is, if none names a file.
 pub(super) const SUBJECTS: &[&str] = &["command", "cmd", "query", "pattern", "url", "name", "id"];
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 pub(crate) use self::signature::Signature;
 pub(crate) use self::term::{ByTerm, Kind, Term, TermHasher, form_hash, hash};
-use super::arguments::{PATCH_END, PATCH_START, is_of_old, tells_what};
+use super::arguments::{FOLDERS, PATCH_END, PATCH_START, is_of_old, tells_what};
 use super::envelope::unwrapped;
 use crate::conversation::is_word_by_itself;
 use crate::{Body, ContextMessage, Message, ToolCall};
@@ -252,6 +252,8 @@ impl Written {
                         let start = self.text.len();
                         self.push_values(value);
                         self.old.push(start..self.text.len());
+                    } else if self.block_end == Some(self.text.len()) && FOLDERS.contains(&name.as_str()) {
+                        // Behind a command, its folder is an option as well: the label has it.
                     } else if let Some(text) = value.as_str().filter(|text| *text != "." && !tells_what(name))
                     {
                         self.push_value(text, text.contains(is_line_break) || is_content(text));
@@ -708,6 +710,7 @@ mod tests {
         for arguments in [
             json!({"input": patch}),
             json!({"command": ["bash", "-lc", shell], "workdir": ".", "timeout": 120_000}),
+            json!({"cmd": shell, "workdir": "/home/me/w", "yield_time": 120_000}),
         ] {
             let call = ToolCall {
                 id: "c".into(),
@@ -722,7 +725,9 @@ mod tests {
             assert_eq!(told(true), ["turn_key(left);", "push(door);"]);
             let new = told(false);
             assert_eq!(new[new.len() - 3..], ["*** Update File: a.rs", "fn open() {", "lift(gate);"]);
-            assert!(!features.text.contains("@@") && !features.text.contains("120000"), "{}", features.text);
+            for left_out in ["@@", "120000", "/home/me"] {
+                assert!(!features.text.contains(left_out), "{}", features.text);
+            }
         }
     }
 

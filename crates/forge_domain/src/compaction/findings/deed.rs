@@ -14,7 +14,7 @@ use super::pattern::{Pattern, any_of, matches};
 use super::shell_change::{ShellChange, ShellStep, sets, shell_changes};
 use super::{Evidence, Failure, Unfinished};
 use crate::compaction::arguments::{
-    PATCH_ADDS, PATCH_DELETES, PATCH_MOVES, PATCH_START, PATCH_UPDATES, PATHS, SOUGHT, SUBJECTS,
+    FOLDERS, PATCH_ADDS, PATCH_DELETES, PATCH_MOVES, PATCH_START, PATCH_UPDATES, PATHS, SOUGHT, SUBJECTS,
 };
 use crate::compaction::features::{hash, is_line_break};
 use crate::{Body, ContextMessage, ToolCall};
@@ -364,10 +364,6 @@ impl Deed {
         changed.map(|(path, touch)| (without_dot(path), *touch))
     }
 }
-
-/// The arguments in which tools take the folder of a command.
-const FOLDERS: &[&str] =
-    &["workdir", "cwd", "working_directory", "workingDirectory", "dir_path", "directory"];
 
 /// The identity of all calls that change a file, before its path.
 const CHANGE: &str = "change";
