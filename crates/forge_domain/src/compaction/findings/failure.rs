@@ -108,7 +108,6 @@ pub(crate) fn is_refused(message: &Message) -> bool {
     let is_sentence = text.len() <= SENTENCE_BYTES && !text.contains('\n');
     user_words(message).is_some()
         || is_of_the_person(first_line(text))
-        || first_line(text).contains(INTERRUPTED)
         || is_sentence && matches(&REFUSED, text) && !matches(&SUCCESSES, text)
 }
 
@@ -453,9 +452,10 @@ fn place(text: &str) -> Option<&str> {
     places.find(|line| !matches(&LESS, line))
 }
 
-/// Checks whether a line says that the person refused a call, which is not an error.
-fn is_of_the_person(line: &str) -> bool {
-    line.contains("doesn't want to proceed")
+/// Checks whether a line of a harness says that the person refused a call, which is not an error, or stopped
+/// it before it ran.
+pub(crate) fn is_of_the_person(line: &str) -> bool {
+    line.contains("doesn't want to proceed") || line.contains(INTERRUPTED)
 }
 
 /// Returns the first line of a text that is not blank.

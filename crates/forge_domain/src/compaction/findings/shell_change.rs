@@ -29,8 +29,9 @@ pub(crate) enum ShellChange {
     Restores(String),
     /// The same, and its changes are put aside; with `new_ones`, new files are, too.
     Stashes { path: String, new_ones: bool },
-    /// The changes that were put aside are there again: the last ones, or those as many before them.
-    Unstashes { nth: usize },
+    /// The changes that were put aside are there again: the last ones, or those as many before them. They may
+    /// stay put aside as well.
+    Unstashes { nth: usize, stay: bool },
     /// They are thrown away.
     DropsStash { nth: usize },
     /// It will be committed next: a file, a folder, or all.
@@ -134,7 +135,8 @@ fn changes_of_git(words: &[&str]) -> Vec<ShellChange> {
             vec![ShellChange::Commits { all: words.iter().any(is_all) }]
         }
         "stash" if matches!(words.first(), Some(&("pop" | "apply"))) => {
-            vec![ShellChange::Unstashes { nth: nth_stash(words) }]
+            let stay = words.first() == Some(&"apply");
+            vec![ShellChange::Unstashes { nth: nth_stash(words), stay }]
         }
         "stash" if words.first() == Some(&"drop") => vec![ShellChange::DropsStash { nth: nth_stash(words) }],
         "stash"
@@ -370,8 +372,13 @@ mod tests {
                 ],
             ),
             (
-                "git clean -fd; git stash drop; git stash pop stash@{2}; git clean -n",
-                vec![Cleans, DropsStash { nth: 0 }, Unstashes { nth: 2 }],
+                "git clean -fd; git stash drop; git stash pop stash@{2}; git stash apply; git clean -n",
+                vec![
+                    Cleans,
+                    DropsStash { nth: 0 },
+                    Unstashes { nth: 2, stay: false },
+                    Unstashes { nth: 0, stay: true },
+                ],
             ),
             ("git rm -r b", vec![Removes("b".into())]),
             ("mv a.py lib/b.py", vec![moves("a.py", "lib/b.py")]),
@@ -409,7 +416,7 @@ mod tests {
             ),
             (
                 "git stash list; git stash pop; git checkout -b next",
-                vec![Unstashes { nth: 0 }, Restores("next".into())],
+                vec![Unstashes { nth: 0, stay: false }, Restores("next".into())],
             ),
             ("git rm --cached a.rs; git rm -n a.rs; git -C lib rm a.rs", vec![Removes("a.rs".into())]),
             ("A=1 sudo rm a.rs; echo x | sudo tee b.rs", vec![Removes("a.rs".into()), Writes("b.rs".into())]),

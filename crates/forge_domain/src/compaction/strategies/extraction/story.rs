@@ -16,8 +16,8 @@ use crate::compaction::arguments::patched_in;
 use crate::compaction::envelope::{OwnCommand, without_notes};
 use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::{
-    Deed, Failure, Outcome, is_absolute, is_marked_failed, is_refused, only_says_success, tells_commit,
-    tells_outcome, tells_what_was_made,
+    Deed, Failure, Outcome, is_absolute, is_marked_failed, is_of_the_person, is_refused, only_says_success,
+    tells_commit, tells_outcome, tells_what_was_made,
 };
 use crate::compaction::names::{call_lines, is_outermost, names_written};
 use crate::{CallPlace, ContextMessage, MessageId, ToolCall, quantity, tool_twin, user_words};
@@ -337,7 +337,9 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
         return Some(format!("refused; the user said: {said}"));
     }
     if is_refused(result.message()) {
-        return Some(REFUSED.to_owned());
+        // A rule, or a program, may say more.
+        let why = one_line(&result.message().text(), ENDING_CHARS).filter(|line| !is_of_the_person(line));
+        return Some(why.map_or_else(|| REFUSED.to_owned(), |why| format!("{REFUSED}: {why}")));
     }
     let commit = || result.features().text.lines().find(|line| tells_commit(line));
     if asked.deed.runs
@@ -618,6 +620,7 @@ mod tests {
             ("npm test", "Tests: 12 passed, 12 total\nTime: 2.1 s", "passed"),
             ("npm test", "Tests: 12 passed, 12 total", "Tests: 12 passed, 12 total"),
             ("npm test", "The user doesn't want to proceed with this tool use.", "refused"),
+            ("ssh a", "Permission denied (publickey).", "refused: Permission denied (publickey)."),
             ("git bisect run x", "a\n9f1c2ab is the first bad commit\nb", "9f1c2ab is the first bad commit"),
         ] {
             let name = ToolName::new("Bash").unwrap();

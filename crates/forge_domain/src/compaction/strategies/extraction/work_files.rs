@@ -111,21 +111,23 @@ pub(super) fn out_of_folder(told: &str) -> (&str, Option<&str>) {
 
 const IN: &str = " (in ";
 
+/// The last state of a file, and when it was last touched.
+type Touched = (FileState, usize);
+
 /// The files that were changed, by their paths.
 #[derive(Debug, Default)]
 pub(super) struct WorkFiles {
     root: Root,
-    /// The last state of each, and when it was last touched.
-    changed: HashMap<String, (FileState, usize)>,
+    changed: HashMap<String, Touched>,
     /// The files that existed before they were written.
     known: HashSet<String>,
     /// Each file as it was told first.
     told: HashMap<String, String>,
     /// The changes that were put aside, the latest last.
-    aside: Vec<Vec<(String, (FileState, usize))>>,
+    aside: Vec<Vec<(String, Touched)>>,
     /// The files that will be committed next, and all files as each commit had them, the latest last.
     staged: HashSet<String>,
-    committed: Vec<HashMap<String, (FileState, usize)>>,
+    committed: Vec<HashMap<String, Touched>>,
     n_touches: usize,
 }
 
@@ -185,12 +187,10 @@ impl WorkFiles {
                 }
             }
             ShellChange::Cleans => {
-                let removed = result.lines().filter_map(|line| line.strip_prefix("Removing "));
-                for path in removed
-                    .flat_map(|name| self.changed_at(name.trim_end_matches('/'), folder))
-                    .collect::<Vec<_>>()
-                {
-                    self.set(path, FileState::Deleted);
+                for name in result.lines().filter_map(|line| line.strip_prefix("Removing ")) {
+                    for path in self.changed_at(name.trim_end_matches('/'), folder) {
+                        self.set(path, FileState::Deleted);
+                    }
                 }
             }
             ShellChange::Moves { from, to } => self.take_move(from, to, folder),
@@ -210,11 +210,19 @@ impl WorkFiles {
                 let back = self.take_back(path, folder, *new_ones);
                 self.aside.push(back);
             }
-            ShellChange::Unstashes { nth } => {
-                let back = self.take_aside(*nth);
-                self.changed.extend(back.into_iter().flatten());
+            ShellChange::Unstashes { nth, stay } => {
+                if let Some(at) = self.nth_aside(*nth) {
+                    self.changed.extend(self.aside[at].iter().cloned());
+                    if !*stay {
+                        self.aside.remove(at);
+                    }
+                }
             }
-            ShellChange::DropsStash { nth } => drop(self.take_aside(*nth)),
+            ShellChange::DropsStash { nth } => {
+                if let Some(at) = self.nth_aside(*nth) {
+                    self.aside.remove(at);
+                }
+            }
             ShellChange::Stages(name) if self.root.path(name, folder) == ALL => {
                 self.staged.extend(self.changed.keys().cloned());
             }
@@ -227,9 +235,9 @@ impl WorkFiles {
         }
     }
 
-    fn take_aside(&mut self, nth: usize) -> Option<Vec<(String, (FileState, usize))>> {
-        let at = self.aside.len().checked_sub(nth + 1)?;
-        Some(self.aside.remove(at))
+    /// Returns the index of the changes that were put aside, so many before the last ones.
+    const fn nth_aside(&self, nth: usize) -> Option<usize> {
+        self.aside.len().checked_sub(nth + 1)
     }
 
     /// Notes that what was staged is committed, or all: so, too, if it was staged in a way that is not known.
@@ -255,12 +263,7 @@ impl WorkFiles {
 
     /// Removes the changes of a file or a folder, and returns them: of new files as well if that is meant, or
     /// if one of them is named.
-    fn take_back(
-        &mut self,
-        name: &str,
-        folder: Option<&str>,
-        new_ones: bool,
-    ) -> Vec<(String, (FileState, usize))> {
+    fn take_back(&mut self, name: &str, folder: Option<&str>, new_ones: bool) -> Vec<(String, Touched)> {
         let is_all = self.root.path(name, folder) == ALL;
         let paths =
             if is_all { self.changed.keys().cloned().collect() } else { self.changed_at(name, folder) };
@@ -481,7 +484,7 @@ mod tests {
             (vec![(restores("."), Some("/w/api"))], vec![("/w/a.py", Modified), ("/w/api/b.py", Created)]),
             (vec![(restores("api"), None)], vec![("/w/a.py", Modified), ("/w/api/b.py", Created)]),
             (
-                vec![(stashes(".", false), None), (ShellChange::Unstashes { nth: 0 }, None)],
+                vec![(stashes(".", false), None), (ShellChange::Unstashes { nth: 0, stay: false }, None)],
                 vec![("/w/a.py", Modified), ("/w/api/a.py", Modified), ("/w/api/b.py", Created)],
             ),
             (vec![(stashes(".", true), None)], vec![]),
