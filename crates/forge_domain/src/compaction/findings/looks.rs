@@ -99,7 +99,7 @@ const WRAPPERS: &[&str] = &["command", "env", "nice", "sudo", "time", "xargs"];
 const BEFORE: &[&str] = &["do", "else", "if", "then", "until", "while", "!"];
 const ALONE: &[&str] = &["case", "done", "esac", "fi", "for"];
 /// Options that ask a program what it can do.
-const ASKS: &[&str] = &["--help", "--version", "-h"];
+const ASKS: &[&str] = &["--help", "--version"];
 /// The clients of databases, and the words of what changes one.
 const DATABASES: &[&str] = &["duckdb", "mysql", "psql", "sqlite3"];
 const CHANGES_OF_DATA: &[&str] =
@@ -196,6 +196,7 @@ mod tests {
             ("git cat-file -p x; git fsck", true),
             ("docker compose exec db psql -c 'select * from errors'", true),
             ("mysql -u root -e 'update a set b = 1'", false),
+            ("psql -h db -c 'delete from jobs'", false),
             ("npm view left-pad", true),
             ("npm install left-pad", false),
             ("grep x a > b", false),
