@@ -171,7 +171,7 @@ pub async fn compact_session(
             break so_far;
         }
         earlier = Some(so_far);
-        // What is too little to be compacted ends before a message that is larger than a round.
+        // If the next message is larger than a round, the messages before it may be too few to be compacted.
         most = if is_compacted { rounds.most } else { most + most };
         if conversation.n_compactions() == ROUNDS_IN_LOG {
             conversation = conversation.without_absorbed()?;

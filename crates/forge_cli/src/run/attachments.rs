@@ -88,8 +88,8 @@ fn resolve(word: &str, folder: &Path, home: Option<&Path>) -> Option<(String, Pa
     }
 }
 
-/// Returns the place that a name of this folder leads to by links, if that is elsewhere: whoever made the
-/// links chose it, not the user.
+/// Returns where a name in this folder really leads, if links take it out of the folder: the user did not
+/// choose that place.
 fn place_outside(name: &str, path: &Path, folder: &Path) -> Option<PathBuf> {
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if name.starts_with('~') || !Path::new(name).components().all(is_plain) {

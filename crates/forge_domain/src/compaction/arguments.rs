@@ -1,5 +1,7 @@
 //! The arguments of calls by their names, and the marks of patches in them.
 
+use serde_json::Value;
+
 /// The beginning and the end of a patch in the form that some agents apply.
 pub(super) const PATCH_START: &str = "*** Begin Patch";
 pub(super) const PATCH_END: &str = "*** End Patch";
@@ -38,6 +40,15 @@ pub(super) const SUBJECTS: &[&str] = &["command", "cmd", "query", "pattern", "ur
 
 /// Arguments that tell what is looked for in a path.
 pub(super) const SOUGHT: &[&str] = &["pattern", "query", "regex"];
+
+/// Returns a text or a number as it is told, such as an id; `None` for any other value.
+pub(super) fn text_or_number(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
 
 /// Checks whether an argument of that name tells what a call is: its label has it.
 pub(super) fn tells_what(name: &str) -> bool {

@@ -119,6 +119,12 @@ fn before_note(text: &str) -> Option<&str> {
 /// A note has more words.
 const LEAST_OF_NOTE: usize = 3;
 
+/// Returns what stands between the first tags of a name.
+pub(crate) fn within<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
+    let rest = text.split_once(&format!("<{tag}>"))?.1;
+    Some(rest.split_once(&format!("</{tag}>"))?.0.trim())
+}
+
 /// A command that the person ran beside the conversation, as a harness notes it, and what came of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OwnCommand<'a> {
@@ -129,10 +135,6 @@ pub(crate) struct OwnCommand<'a> {
 impl<'a> OwnCommand<'a> {
     /// Reads it from a note and the one after it.
     pub(crate) fn of(note: &'a str, next: Option<&'a str>) -> Option<Self> {
-        let within = |text: &'a str, tag: &str| {
-            let rest = text.split_once(&format!("<{tag}>"))?.1;
-            Some(rest.split_once(&format!("</{tag}>"))?.0.trim())
-        };
         let opens = |tag: &str| note.trim_start().starts_with(tag);
         let output = |text| {
             ["bash-stdout", "bash-stderr"]

@@ -371,7 +371,7 @@ fn compact_draft(
     let compact = |most: Option<Tokens>| compact_to(most, settings, tools_tokens, draft);
     let most = arguments.goal.max_tokens;
     let mut compacted = compact(most)?;
-    // What is appended begins with a record; if there is none, an empty one is added.
+    // The appended lines begin with a record; without one, an empty record is added.
     let is_record = |message: &ContextMessage| message.message().is_compacted;
     let has_record = |compacted: &CompactedSession| {
         compacted.replacements.iter().flat_map(|replacement| &replacement.with).any(is_record)

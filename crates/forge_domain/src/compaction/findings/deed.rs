@@ -15,6 +15,7 @@ use super::shell_change::{ShellChange, ShellStep, sets, shell_changes};
 use super::{Evidence, Failure, Unfinished};
 use crate::compaction::arguments::{
     FOLDERS, PATCH_ADDS, PATCH_DELETES, PATCH_MOVES, PATCH_START, PATCH_UPDATES, PATHS, SOUGHT, SUBJECTS,
+    text_or_number,
 };
 use crate::compaction::features::{hash, is_line_break};
 use crate::{Body, ContextMessage, ToolCall};
@@ -339,12 +340,7 @@ impl Deed {
         let does_something = self.runs || !self.touches.is_empty();
         let fields =
             arguments.as_object().filter(|_| !does_something).into_iter().flat_map(|fields| fields.values());
-        let ids = fields.filter_map(|value| match value {
-            Value::String(id) => Some(id.clone()),
-            Value::Number(id) => Some(id.to_string()),
-            _ => None,
-        });
-        ids.collect()
+        fields.filter_map(text_or_number).collect()
     }
 
     /// Returns the file that its result names, if it changes one that its arguments do not, and the effect.

@@ -2,9 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::failure::{
-    FOOT_LINES, HEAD_LINES, Status, after_last_count, counts, edges, end_of, stated_status,
-};
+use super::failure::{Status, after_last_count, counts, edges, end_of, foot, head, stated_status};
 use super::pattern::{Pattern, any_of, matches};
 use crate::ToolResult;
 use crate::compaction::envelope::{output, without_command};
@@ -73,9 +71,7 @@ pub(crate) struct Unfinished {
 impl Unfinished {
     /// Reads it from what a harness says before and after the output of a command.
     pub(super) fn of(text: &str) -> Option<Self> {
-        let is_told = |line: &&str| !line.trim().is_empty();
-        let foot = text.trim_end().rsplit('\n').filter(is_told).take(FOOT_LINES);
-        let mut lines = text.lines().filter(is_told).take(HEAD_LINES).chain(foot);
+        let mut lines = head(text).chain(foot(text));
         let ends = |line: &&str| may_say_so(line) && (matches(&GOES_ON, line) || matches(&BROKEN_OFF, line));
         let line = lines.find(ends)?;
         let id =

@@ -142,7 +142,7 @@ fn counts_failures(text: &str) -> bool {
     found.any(|(line, rest)| !matches(&WENT_WELL, line) && !counts_something_else(rest))
 }
 
-/// Checks whether a count is of what comes behind it, as in `3 failed payments`.
+/// Checks whether a number counts what follows it, and not checks, as in `3 failed payments`.
 fn counts_something_else(rest: &str) -> bool {
     const OF_CHECKS: [&str; 14] = [
         "after",
@@ -215,8 +215,18 @@ pub(super) enum Status {
 
 /// Most lines at the start and at the end of a result that may state the status: those between are the
 /// command's own.
-pub(super) const HEAD_LINES: usize = 6;
-pub(super) const FOOT_LINES: usize = 5;
+const HEAD_LINES: usize = 6;
+const FOOT_LINES: usize = 5;
+
+/// Iterates over the lines at the start of a result that may be the harness' own, without blank ones.
+pub(super) fn head(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter(|line| !line.trim().is_empty()).take(HEAD_LINES)
+}
+
+/// Iterates over those at its end, the last first.
+pub(super) fn foot(text: &str) -> impl Iterator<Item = &str> {
+    text.trim_end().rsplit('\n').filter(|line| !line.trim().is_empty()).take(FOOT_LINES)
+}
 
 /// Returns the status that the result states before the command's output or, without one there, after it.
 pub(super) fn stated_status(text: &str) -> Option<Status> {
@@ -230,15 +240,13 @@ pub(super) fn stated_status(text: &str) -> Option<Status> {
         };
         Some(if is_well { Status::Passed } else { Status::Failed })
     };
-    let is_told = |line: &&str| !line.trim().is_empty();
-    let mut foot = text.trim_end().rsplit('\n').filter(is_told).take(FOOT_LINES);
+    let mut foot = foot(text);
     if text.trim_start().starts_with('{') && matches(&UNSUCCESSFUL, text) {
         return Some(Status::Failed);
     }
-    let head = || text.lines().filter(is_told).take(HEAD_LINES);
-    match head().find_map(status) {
+    match head(text).find_map(status) {
         // The call may have ended well that tells how a command failed.
-        Some(Status::Passed) if head().filter_map(status).any(|status| status == Status::Failed) => {
+        Some(Status::Passed) if head(text).filter_map(status).any(|status| status == Status::Failed) => {
             Some(Status::Failed)
         }
         // A command line may end by telling the status of a step before its last one.

@@ -185,20 +185,15 @@ fn changes_of(words: &[&str]) -> Vec<ShellChange> {
     let names = || words.iter().filter(|word| is_name(word)).map(|word| name(word));
     match without_folder(program) {
         "rm" | "del" | "erase" | "unlink" => {
-            let names = words.iter().filter(|word| is_name(&word.replace('*', "_")));
+            let names = words.iter().filter(|word| is_name_or_pattern(word));
             names.map(|word| ShellChange::Removes(name(word))).collect()
         }
         "find" if words.last() == Some(&"-delete") => found_files(words),
         "mv" | "move" => {
-            // What comes from elsewhere is written here.
-            let operands = words.iter().filter(|word| !word.starts_with('-'));
-            let operands: Vec<String> = operands.map(|word| name(word)).collect();
-            let moved = moves(&operands).into_iter().filter_map(|change| match change {
-                ShellChange::Moves { from, to } if !is_name(&from) => {
-                    is_name(&to).then_some(ShellChange::Writes(to))
-                }
-                ShellChange::Moves { ref to, .. } => is_name(to).then_some(change),
-                change => Some(change),
+            let moved = placed(words).map(|(from, to)| match is_name(&from) {
+                true => ShellChange::Moves { from, to },
+                // A file that is moved in from elsewhere is new here.
+                false => ShellChange::Writes(to),
             });
             moved.collect()
         }
@@ -206,14 +201,7 @@ fn changes_of(words: &[&str]) -> Vec<ShellChange> {
         "cp" | "copy"
             if !words.iter().any(|word| matches!(*word, "-r" | "-R" | "-a" | "-rf" | "--recursive")) =>
         {
-            // The source may be anywhere, but what is written has a name.
-            let operands = words.iter().filter(|word| !word.starts_with('-'));
-            let operands: Vec<String> = operands.map(|word| name(word)).collect();
-            let copied = moves(&operands).into_iter().filter_map(|change| match change {
-                ShellChange::Moves { to, .. } => Some(to),
-                _ => None,
-            });
-            copied.filter(|to| is_name(to)).map(ShellChange::Writes).collect()
+            placed(words).map(|(_, to)| ShellChange::Writes(to)).collect()
         }
         "sed" if words.iter().any(|word| edits_in_place(word)) => {
             edited(words, &["-e", "-f", "--expression", "--file"])
@@ -234,7 +222,7 @@ fn found_files(words: &[&str]) -> Vec<ShellChange> {
     let tests = words.iter().skip_while(|word| !word.starts_with('-'));
     match tests.copied().filter(|word| !matches!(*word, "-type" | "f")).collect::<Vec<_>>()[..] {
         ["-delete"] => folders.map(|word| ShellChange::Removes(name(word))).collect(),
-        ["-name", pattern, "-delete"] if is_name(&pattern.replace('*', "_")) => {
+        ["-name", pattern, "-delete"] if is_name_or_pattern(pattern) => {
             folders.map(|word| ShellChange::Removes(format!("{}/{pattern}", name(word)))).collect()
         }
         _ => Vec::new(),
@@ -280,20 +268,38 @@ fn is_name(word: &str) -> bool {
         && !ELSEWHERE.iter().any(|folder| word.starts_with(folder))
 }
 
+/// Checks the same of a word in which a star may stand for any characters.
+fn is_name_or_pattern(word: &str) -> bool {
+    is_name(&word.replace('*', "_"))
+}
+
 fn name(word: &str) -> String {
     without_dot(word).trim_end_matches('/').to_owned()
 }
 
-/// Returns the moves to the last of `names`. A folder may be named without its slash: a file with an ending
-/// gets no name without one.
+/// Returns the moves of all but the last of `names` to that.
 fn moves(names: &[String]) -> Vec<ShellChange> {
+    places(names).into_iter().map(|(from, to)| ShellChange::Moves { from, to }).collect()
+}
+
+/// Returns the operands of a command that moves or copies files, each with the name that it gets, if that is
+/// one of the work. They may come from anywhere.
+fn placed(words: &[&str]) -> impl Iterator<Item = (String, String)> {
+    let operands = words.iter().filter(|word| !word.starts_with('-'));
+    let operands: Vec<String> = operands.map(|word| name(word)).collect();
+    places(&operands).into_iter().filter(|(_, to)| is_name(to))
+}
+
+/// Returns the names before the last of `names`, each with the name that it gets there. A folder may be named
+/// without its slash: a file with an ending gets no name without one.
+fn places(names: &[String]) -> Vec<(String, String)> {
     let Some((to, from)) = names.split_last() else { return Vec::new() };
     let has_ending = |name: &str| without_folder(name).trim_start_matches('.').contains('.');
     // Several at once are moved into a folder.
     let moved = from.iter().map(|moved| {
         let is_into = from.len() > 1 || has_ending(moved) && !has_ending(to);
         let to = if is_into { format!("{to}/{}", without_folder(moved)) } else { to.clone() };
-        ShellChange::Moves { from: moved.clone(), to }
+        (moved.clone(), to)
     });
     moved.collect()
 }

@@ -322,8 +322,8 @@ impl Folding<'_> {
         })
     }
 
-    /// Checks whether an entry of an earlier record is not chosen by itself: a count of what is not quoted is
-    /// made anew, and an answer comes with what it answers.
+    /// Checks whether an entry of an earlier record is not chosen by itself: unquoted messages are counted
+    /// again, and an answer comes along with its question.
     fn is_no_choice(&self, entry: &Passage) -> bool {
         let text = entry.text(self.material.sources);
         match entry.origin {
@@ -728,7 +728,7 @@ impl Choice<'_, '_> {
                 let used = self.fill(room, Purpose::Newest, &is_it);
                 room = room - used;
                 if used == Tokens::ZERO {
-                    // What stands before it would be told without it.
+                    // The passages before it make no sense without it.
                     starts.clear();
                 } else if nth == 0 {
                     // The answer stands below it.
@@ -864,7 +864,7 @@ impl Filling {
     }
 
     /// Writes everything in its section, in the order of the messages.
-    /// What the agent `asked` has its answer below it.
+    /// Below each question stands its answer.
     fn write(&self, base: &Record, material: &Material<'_>, folder: &Folder, answered: &Answered) -> Record {
         let mut record = base.clone();
         let mut passages: Vec<Passage> = self.passages.iter().map(|(passage, _)| *passage).collect();

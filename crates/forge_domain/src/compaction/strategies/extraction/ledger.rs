@@ -6,6 +6,7 @@ use super::passage::is_omission;
 use super::record::{OpenError, Record};
 use super::work_files::{Root, WorkFiles, in_folder, is_in, out_of_folder};
 use crate::compaction::answered_call::answered_call;
+use crate::compaction::envelope::within;
 use crate::compaction::findings::{
     Check, Deed, Failure, FileState, Outcome, ShellChange, ShellStep, Touch, identity, is_absolute,
     is_marked_failed, is_refused, join,
@@ -124,7 +125,7 @@ impl<'a> Ledger<'a> {
             self.take_check(check, report.outcome);
         }
         if report.outcome == Outcome::Passed {
-            self.mend(deed.checks_that(Outcome::Passed));
+            self.resolve_errors(deed.checks_that(Outcome::Passed));
         }
     }
 
@@ -217,7 +218,7 @@ impl<'a> Ledger<'a> {
             // Whatever failed in the work before, what checks it shows no failure now. A test that failed is
             // told as the last one.
             if outcome == Outcome::Passed || deed.ends_without_failure(result) {
-                self.mend(deed.checks_with(Outcome::Passed, result));
+                self.resolve_errors(deed.checks_with(Outcome::Passed, result));
             }
         }
         let keys: Vec<String> =
@@ -248,7 +249,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Drops the errors of which the checks that passed show that they are mended.
-    fn mend(&mut self, passed: &[Check]) {
+    fn resolve_errors(&mut self, passed: &[Check]) {
         let ran = passed.iter().map(|check| (self.told_folder(check.folder.as_deref()), check));
         let ran: Vec<(Option<String>, &Check)> = ran.collect();
         let is_covered = |open: &Open<'_>| {
@@ -303,10 +304,7 @@ impl Report {
         note.note_by()?;
         let text = note.text();
         let rest = text.trim_start().strip_prefix("<task-notification>")?;
-        let within = |tag: &str| {
-            let rest = rest.split_once(&format!("<{tag}>"))?.1;
-            Some(rest.split_once(&format!("</{tag}>"))?.0.trim())
-        };
+        let within = |tag: &str| within(rest, tag);
         let code =
             within("summary").and_then(|summary| summary.rsplit_once("exit code ")).map(|(_, code)| code);
         let outcome = match (within("status")?, code.map(|code| code.starts_with("0)"))) {
@@ -382,12 +380,12 @@ mod tests {
     use crate::{Conversation, ToolCall, ToolName, ToolResult};
 
     /// Returns the record of calls, each a tool, its arguments and its result.
-    fn ledger(calls: &[(&str, Value, &str)]) -> Record {
+    fn ledger(calls: &[Call<'_>]) -> Record {
         ledger_after(&Record::default(), calls)
     }
 
     /// Returns the record of calls after an earlier record.
-    fn ledger_after(earlier: &Record, calls: &[(&str, Value, &str)]) -> Record {
+    fn ledger_after(earlier: &Record, calls: &[Call<'_>]) -> Record {
         let answered = calls.iter().map(|(name, arguments, result)| {
             let call = ToolCall {
                 id: "c".into(),
@@ -422,18 +420,36 @@ mod tests {
         record.last_test.as_ref().or(record.last_check.as_ref()).map(|(_, outcome)| *outcome)
     }
 
+    /// Returns the arguments that name a file.
+    fn path(path: &str) -> Value {
+        json!({"file_path": path})
+    }
+
+    /// Returns a call of a command that wrote nothing.
+    fn run(command: &str) -> Call<'static> {
+        ("Bash", json!({"command": command}), "")
+    }
+
+    /// A tool, its arguments and its result.
+    type Call<'a> = (&'a str, Value, &'a str);
+
+    /// Checks, for calls, the files of their record, in a line each.
+    fn check_files(table: &[(Vec<Call<'_>>, Vec<&str>)]) {
+        for (calls, expected) in table {
+            assert_eq!(&files(calls), expected, "{calls:?}");
+        }
+    }
+
     /// Returns the files of the record of calls, in a line each.
-    fn files(calls: &[(&str, Value, &str)]) -> Vec<String> {
+    fn files(calls: &[Call<'_>]) -> Vec<String> {
         let files = ledger(calls).files.into_iter();
         files.map(|(path, state)| format!("{} {path}", state.word())).collect()
     }
 
     #[test]
     fn files_keep_their_last_state() {
-        let path = |path: &str| json!({"file_path": path});
-        let run = |command: &str| ("Bash", json!({"command": command}), "");
         let patch = |lines: &str| json!({"input": format!("*** Begin Patch\n{lines}")});
-        for (calls, expected) in [
+        check_files(&[
             (vec![("Write", path("a"), "ok")], vec!["created a"]),
             (vec![("Write", path("a"), "ok"), ("Edit", path("a"), "ok")], vec!["created a"]),
             (vec![("Read", path("a"), "text"), ("Write", path("a"), "ok")], vec!["modified a"]),
@@ -491,16 +507,12 @@ mod tests {
                 vec![("edit", path("a"), "ok"), ("write", path("b"), "ok"), run("git stash")],
                 vec!["created b"],
             ),
-        ] {
-            assert_eq!(files(&calls), expected, "{calls:?}");
-        }
+        ]);
     }
 
     #[test]
     fn what_git_takes_back_is_as_it_was_committed() {
-        let path = |path: &str| json!({"file_path": path});
-        let run = |command: &str| ("Bash", json!({"command": command}), "");
-        for (calls, expected) in [
+        check_files(&[
             (
                 vec![
                     ("edit", path("a"), "ok"),
@@ -541,16 +553,12 @@ mod tests {
                 ],
                 vec!["modified a"],
             ),
-        ] {
-            assert_eq!(files(&calls), expected, "{calls:?}");
-        }
+        ]);
     }
 
     #[test]
     fn what_commands_and_servers_do_to_files_is_known() {
-        let path = |path: &str| json!({"file_path": path});
-        let run = |command: &str| ("Bash", json!({"command": command}), "");
-        for (calls, expected) in [
+        check_files(&[
             (
                 vec![
                     ("write", path("/w/src/one.py"), "ok"),
@@ -595,9 +603,7 @@ mod tests {
                 ],
                 vec!["deleted t.py", "created z/a.py"],
             ),
-        ] {
-            assert_eq!(files(&calls), expected, "{calls:?}");
-        }
+        ]);
     }
 
     #[test]
@@ -728,7 +734,7 @@ mod tests {
     #[test]
     fn a_changed_file_may_be_named_by_the_result_alone() {
         let text = || json!({"text": "a"});
-        for (calls, expected) in [
+        check_files(&[
             (
                 vec![("edit", text(), "Text replaced.\n[File: /w/a.py (90 lines total)]\n1:b")],
                 vec!["modified /w/a.py"],
@@ -763,16 +769,12 @@ mod tests {
                 ],
                 vec!["deleted a.py"],
             ),
-        ] {
-            assert_eq!(files(&calls), expected, "{calls:?}");
-        }
+        ]);
     }
 
     #[test]
     fn what_a_shell_does_to_files_is_known() {
         use FileState::{Created, Deleted, Modified};
-        let path = |path: &str| json!({"path": path});
-        let run = |command: &str| ("Bash", json!({"command": command}), "");
         for (calls, expected) in [
             (
                 vec![

@@ -577,10 +577,8 @@ impl Plan {
     ) -> Option<usize> {
         let place = self.standing.groups.span(runs.get(at)?.clone()).range().start;
         let first = context.first_user();
-        let messages = context.messages()[..place].iter().enumerate();
-        let mut above =
-            messages.filter(|(at, message)| message.starts_turn() && !leaves[*at] && Some(*at) != first);
-        above.next().map(|(at, _)| at)
+        let stays = |at: &usize| context.messages()[*at].starts_turn() && !leaves[*at];
+        (0..place).find(|at| stays(at) && Some(*at) != first)
     }
 
     /// Returns the label of the person's latest message, if the record in place of run `at` stands before it

@@ -12,7 +12,7 @@ use super::tasks::is_about_tasks;
 use super::work_files::{Root, below, deepest};
 use super::worth::Worth;
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
-use crate::compaction::arguments::patched_in;
+use crate::compaction::arguments::{patched_in, text_or_number};
 use crate::compaction::envelope::{OwnCommand, without_notes};
 use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::{
@@ -393,14 +393,7 @@ fn made(text: &str) -> Option<String> {
         return None;
     }
     let answer: Value = serde_json::from_str(text).ok()?;
-    let shown = |name: &&str| {
-        let value = match answer.get(*name)? {
-            Value::String(text) => text.clone(),
-            Value::Number(number) => number.to_string(),
-            _ => return None,
-        };
-        Some(format!("{name}: {value}"))
-    };
+    let shown = |name: &&str| Some(format!("{name}: {}", text_or_number(answer.get(*name)?)?));
     let told: Vec<String> = MADE.iter().filter_map(shown).collect();
     (!told.is_empty()).then(|| one_line(&told.join(", "), ENDING_CHARS)).flatten()
 }
@@ -564,6 +557,21 @@ mod tests {
     use crate::compaction::fixture::Characters;
     use crate::{Context, Message, ToolName, ToolResult};
 
+    /// Returns the context of a call with its result.
+    fn context(tool: &str, arguments: &Value, result: &str) -> Context {
+        let name = ToolName::new(tool).unwrap();
+        let call = ToolCall { id: "c".into(), name, arguments: arguments.to_string() };
+        let result = Message::tool(ToolResult::answer(&call, result));
+        let messages = [Message::calling(vec![call]), result];
+        let messages = messages.map(|message| ContextMessage::count(message, &Characters));
+        Context::new(messages.to_vec(), MessageId::FIRST, 0)
+    }
+
+    /// Returns how the call of such a context ended, by the last line of its result's content.
+    fn ended(context: &Context, last: Option<Ending<'_>>) -> String {
+        ending(&answered_call(context, 1).unwrap(), &context.messages()[1], last).unwrap()
+    }
+
     #[test]
     fn a_result_without_words_is_no_output() {
         for (text, expected) in
@@ -577,16 +585,8 @@ mod tests {
     #[test]
     fn the_last_row_of_a_table_is_no_outcome() {
         let rows = "id | name | score\n1 | Ulm | 4\n2 | Bonn | 7";
-        let name = ToolName::new("bash").unwrap();
-        let call = ToolCall { id: "c".into(), name, arguments: r#"{"command": "sql towns"}"#.into() };
-        let messages = [Message::calling(vec![call.clone()]), Message::tool(ToolResult::answer(&call, rows))];
-        let messages = messages.map(|message| ContextMessage::count(message, &Characters));
-        let context = Context::new(messages.to_vec(), MessageId::FIRST, 0);
-        let asked = answered_call(&context, 1).unwrap();
-        let told = |is_row| {
-            let last = Ending { line: "2 | Bonn | 7", is_all: false, is_row };
-            ending(&asked, &context.messages()[1], Some(last)).unwrap()
-        };
+        let context = context("bash", &json!({"command": "sql towns"}), rows);
+        let told = |is_row| ended(&context, Some(Ending { line: "2 | Bonn | 7", is_all: false, is_row }));
         assert_eq!([told(true), told(false)], ["3 lines", "2 | Bonn | 7"]);
         assert_eq!(["a | b | c", "a\tb", "a || b", "a b"].map(columns), [3, 2, 3, 1]);
     }
@@ -597,14 +597,8 @@ mod tests {
             ("Fetch failed: no answer\nThe address is in the queue.\n".to_owned(), "Fetch failed: no answer"),
             ("The page has many lines like this one.\n".repeat(20), "20 lines"),
         ] {
-            let name = ToolName::new("WebFetch").unwrap();
-            let call = ToolCall { id: "c".into(), name, arguments: r#"{"url": "https://a.example"}"#.into() };
-            let result = Message::tool(ToolResult::answer(&call, page));
-            let messages = [Message::calling(vec![call]), result];
-            let messages = messages.map(|message| ContextMessage::count(message, &Characters));
-            let context = Context::new(messages.to_vec(), MessageId::FIRST, 0);
-            let asked = answered_call(&context, 1).unwrap();
-            assert_eq!(ending(&asked, &context.messages()[1], None).unwrap(), expected);
+            let context = context("WebFetch", &json!({"url": "https://a.example"}), &page);
+            assert_eq!(ended(&context, None), expected);
         }
     }
 
@@ -623,17 +617,10 @@ mod tests {
             ("ssh a", "Permission denied (publickey).", "refused: Permission denied (publickey)."),
             ("git bisect run x", "a\n9f1c2ab is the first bad commit\nb", "9f1c2ab is the first bad commit"),
         ] {
-            let name = ToolName::new("Bash").unwrap();
-            let arguments = json!({"command": command}).to_string();
-            let call = ToolCall { id: "c".into(), name, arguments };
-            let message = Message::tool(ToolResult::answer(&call, result));
-            let messages = [Message::calling(vec![call]), message];
-            let messages = messages.map(|message| ContextMessage::count(message, &Characters));
-            let context = Context::new(messages.to_vec(), MessageId::FIRST, 0);
-            let asked = answered_call(&context, 1).unwrap();
+            let context = context("Bash", &json!({"command": command}), result);
             let line = result.lines().next_back().unwrap();
             let last = Ending { line, is_all: !result.contains('\n'), is_row: false };
-            assert_eq!(ending(&asked, &context.messages()[1], Some(last)).unwrap(), expected, "{command}");
+            assert_eq!(ended(&context, Some(last)), expected, "{command}");
         }
         for (note, expected) in [
             ("Applied edit to a.py\nCommit 45f6f88 feat: tests", Some("Commit 45f6f88 feat: tests")),
@@ -656,17 +643,10 @@ mod tests {
             ),
             (format!("[lint] nothing found\n{files}"), "2 files changed, 124 insertions(+)"),
         ] {
-            let name = ToolName::new("Bash").unwrap();
-            let arguments = r#"{"command": "git commit -m x"}"#.into();
-            let call = ToolCall { id: "c".into(), name, arguments };
-            let result = Message::tool(ToolResult::answer(&call, result));
-            let messages = [Message::calling(vec![call]), result];
-            let messages = messages.map(|message| ContextMessage::count(message, &Characters));
-            let context = Context::new(messages.to_vec(), MessageId::FIRST, 0);
-            let asked = answered_call(&context, 1).unwrap();
+            let context = context("Bash", &json!({"command": "git commit -m x"}), &result);
             let line = "2 files changed, 124 insertions(+)";
             let last = Ending { line, is_all: false, is_row: false };
-            assert_eq!(ending(&asked, &context.messages()[1], Some(last)).unwrap(), expected);
+            assert_eq!(ended(&context, Some(last)), expected);
         }
     }
 

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::compaction::answered_call::answered_call;
+use crate::compaction::arguments::text_or_number;
 use crate::{CallPlace, Context, ContextMessage, ToolCall};
 
 /// The list of tasks at the end of a context.
@@ -23,8 +24,8 @@ pub(super) fn tasks(context: &Context, sources: &[ContextMessage], earlier: &[St
     let mut kept = Kept::of(earlier);
     for (position, message) in sources.iter().enumerate() {
         for (nth, call) in message.message().calls().iter().enumerate() {
-            if let Some(items) = items_of(call) {
-                whole = Some(if is_merged(call) {
+            if let Some(Listed { items, is_merged }) = Listed::of(call) {
+                whole = Some(if is_merged {
                     let before = whole.take().map(|(items, _)| items);
                     let before = before
                         .unwrap_or_else(|| earlier.iter().filter_map(|task| Item::read(task)).collect());
@@ -53,7 +54,7 @@ fn answer_to(context: &Context, sources: &[ContextMessage], position: usize, nth
 
 /// Checks whether a call changes the list of tasks.
 pub(super) fn is_about_tasks(call: &ToolCall) -> bool {
-    items_of(call).is_some() || Change::of(call).is_some()
+    Listed::of(call).is_some() || Change::of(call).is_some()
 }
 
 /// The change that a call makes to a list that is kept task by task.
@@ -86,11 +87,7 @@ impl Change {
             return text_of(&arguments).map(Self::New);
         }
         let text = arguments.get("subject").and_then(Value::as_str).map(str::to_owned);
-        let id = match arguments.get(ID)? {
-            Value::String(id) => id.clone(),
-            Value::Number(id) => id.to_string(),
-            _ => return None,
-        };
+        let id = text_or_number(arguments.get(ID)?)?;
         let status = arguments.get("status").and_then(Value::as_str).map(str::to_owned);
         Some(Self::Of { id, status, text })
     }
@@ -108,11 +105,7 @@ struct Item {
 impl Item {
     fn of(item: &Value) -> Option<Self> {
         let fields = item.as_object()?;
-        let id = fields.get("id").and_then(|id| match id {
-            Value::String(id) => Some(id.clone()),
-            Value::Number(id) => Some(id.to_string()),
-            _ => None,
-        });
+        let id = fields.get("id").and_then(text_or_number);
         let status = fields.get("status").and_then(Value::as_str).map(str::to_owned);
         Some(Self { id, status, text: text_of(fields) })
     }
@@ -151,26 +144,30 @@ fn merged(mut list: Vec<Item>, changes: Vec<Item>) -> Vec<Item> {
     list
 }
 
-/// Checks whether a call changes some tasks of the list and leaves the others as they are.
-fn is_merged(call: &ToolCall) -> bool {
-    let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
-    arguments.get("merge") == Some(&Value::Bool(true))
+/// The tasks of a call that is a list of them.
+struct Listed {
+    items: Vec<Item>,
+    /// True if the call changes these tasks and leaves the others of the list as they are.
+    is_merged: bool,
 }
 
-/// Returns the tasks of a call that is a list of them, whatever the tool is called: the arguments that are a
-/// list of texts with a status each. A server's tool may be that of a tracker.
-fn items_of(call: &ToolCall) -> Option<Vec<Item>> {
-    let name = call.name.as_str().to_lowercase();
-    let is_tracker = name.contains("__") && !OWN.iter().any(|own| name.contains(own));
-    if is_tracker || !call.arguments.contains("\"status\"") {
-        return None;
+impl Listed {
+    /// Reads the arguments that are a list of texts with a status each, whatever the tool is called. A
+    /// server's tool may be that of a tracker.
+    fn of(call: &ToolCall) -> Option<Self> {
+        let name = call.name.as_str().to_lowercase();
+        let is_tracker = name.contains("__") && !OWN.iter().any(|own| name.contains(own));
+        if is_tracker || !call.arguments.contains("\"status\"") {
+            return None;
+        }
+        let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
+        let is_merged = arguments.get("merge") == Some(&Value::Bool(true));
+        let lists = arguments.as_object()?.values().filter_map(Value::as_array);
+        let is_task = |item: &Item| item.is_whole() || is_merged && item.id.is_some();
+        let items = |list: &Vec<Value>| list.iter().map(|item| Item::of(item).filter(is_task)).collect();
+        let items = lists.filter_map(items).find(|items: &Vec<Item>| !items.is_empty())?;
+        Some(Self { items, is_merged })
     }
-    let may_lack_some = is_merged(call);
-    let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
-    let lists = arguments.as_object()?.values().filter_map(Value::as_array);
-    let is_task = |item: &Item| item.is_whole() || may_lack_some && item.id.is_some();
-    let items = |list: &Vec<Value>| list.iter().map(|item| Item::of(item).filter(is_task)).collect();
-    lists.filter_map(items).find(|items: &Vec<Item>| !items.is_empty())
 }
 
 /// The words by which the tool of a server names the agent's own list.
