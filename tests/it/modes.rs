@@ -122,6 +122,22 @@ fn one_agent_starts_another_by_an_event_and_a_silent_subscription_is_a_warning()
 }
 
 #[test]
+fn agents_that_start_each_other_for_ever_are_stopped() {
+    let yaml = "agents:\n  a: { model: openai:scripted, subscribe: [user_task_init, pong], emits: [ping] }\n  \
+                b: { model: openai:scripted, subscribe: [ping], emits: [pong] }\n";
+    let forge = Forge::new().with_file("forge.yaml", yaml);
+    let emit = |event: &str| Step::calls(&[("emit", &json!({"event": event, "value": "again"}).to_string())]);
+    let turns = (0..=100).flat_map(|n| [emit(if n % 2 == 0 { "ping" } else { "pong" }), Step::text("done")]);
+    let server = ScriptedServer::start(turns.collect());
+    let mut command = forge.command(&["run", "--report", "report.json", "Work."]);
+    let ran = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    assert!(ran.stderr.contains("agents emitted 100 events for one another"), "{}", ran.stderr);
+    let report: Value = serde_json::from_slice(&std::fs::read(forge.path("report.json")).unwrap()).unwrap();
+    assert_eq!(report["stop"], json!({"max_events": 100}));
+}
+
+#[test]
 fn variables_and_keys_of_ones_own_are_read_as_in_compose_files() {
     let yaml = "x-common: &common\n  model: ${M}\n  x-of: '${NOBODY}'\nx-other: 5\nagents:\n  a:\n    <<: *common\n    \
                 max_iterations: ${N:-7}\n    system_prompt: '$${M} stays'\n";

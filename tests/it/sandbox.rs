@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use forge_domain::{Sandbox, SandboxPlaces, SandboxPolicy};
@@ -231,6 +231,16 @@ fn what_is_closed_in_the_workspace_is_covered() {
         let is_told = ended.enforced.is_some_and(|parts| parts | PROCESSES != WHOLE);
         assert_eq!((ended.output.contains("ESCAPED"), is_told), (mode == Mode::Plain, mode == Mode::Plain));
         assert!(ended.output.contains("written"), "{}", ended.output);
+        if mode == Mode::Namespaces {
+            let steps = "mv ~/.config ~/other && echo ESCAPED; rm -r ~/.local/state/forge && echo ESCAPED; \
+                         mkdir ~/.config/new && echo written";
+            let ended = world.run(mode, yaml, steps);
+            assert!(
+                !ended.output.contains("ESCAPED") && ended.output.contains("written"),
+                "{}",
+                ended.output
+            );
+        }
     }
 }
 
@@ -506,13 +516,21 @@ fn hooks_run_in_the_sandbox() {
 #[test]
 fn the_doctor_says_what_is_enforced() {
     let forge = Forge::new();
-    let actual = outcome(forge.command(&["doctor"]).env("PATH", std::env::var("PATH").unwrap()));
-    let line = actual.stdout.lines().find(|line| line.contains("sandbox: ")).unwrap_or_default();
+    let home = tempfile::tempdir().unwrap();
+    let line_in = |home: &Path| {
+        let mut doctor = forge.command(&["doctor"]);
+        let actual = outcome(doctor.env("PATH", std::env::var("PATH").unwrap()).env("HOME", home));
+        let line = actual.stdout.lines().find(|line| line.contains("sandbox: ")).unwrap_or_default();
+        line.to_owned()
+    };
+    let line = line_in(home.path());
     let is_whole = is_enforced("the doctor's line") && !line.contains("limit the number");
     let words = if is_whole {
         "and reach no network: all of it is enforced"
     } else {
         "this system does not enforce all of it"
     };
-    assert!(line.contains(words), "{}", actual.stdout);
+    assert!(line.contains(words), "{line}");
+    let at_home = line_in(&forge.path("."));
+    assert_eq!(at_home.contains("your home folder is in the workspace"), is_whole, "{at_home}");
 }

@@ -61,6 +61,11 @@ impl Events {
         self.emitted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Checks whether agents have yet to run on what the agent emitted.
+    pub(crate) fn is_any_left(&self) -> bool {
+        !self.lock().is_empty()
+    }
+
     /// Takes the oldest of the events that the agent emitted.
     pub(crate) fn take(&mut self) -> Option<Event> {
         let mut emitted = self.lock();

@@ -213,6 +213,8 @@ pub enum StopReason {
     MaxIterations(usize),
     /// The agent's `max_turns` was reached.
     MaxTurns(usize),
+    /// The agents emitted that many events for one another, and some are left.
+    MaxEvents(usize),
     /// The next call would have exceeded the agent's budget, or that of the whole run. It was not made.
     BudgetSpent(Overspend),
     /// The agent's `max_repetitions` was reached: the same calls had the same results.
@@ -250,6 +252,7 @@ impl StopReason {
             Self::NoAnswer => "no_answer",
             Self::MaxIterations(_) => "max_iterations",
             Self::MaxTurns(_) => "max_turns",
+            Self::MaxEvents(_) => "max_events",
             Self::BudgetSpent(_) => "budget_spent",
             Self::Repeating { .. } => "repeating",
             Self::Denied { .. } => "denied",
@@ -270,6 +273,11 @@ impl fmt::Display for StopReason {
             }
             Self::MaxIterations(limit) => write!(f, "stopped: max_iterations ({limit}) is reached"),
             Self::MaxTurns(limit) => write!(f, "stopped: max_turns ({limit}) is reached"),
+            Self::MaxEvents(limit) => write!(
+                f,
+                "stopped: agents emitted {} for one another, the most in one run; the rest waits",
+                quantity(limit, "event")
+            ),
             Self::BudgetSpent(over) => write!(f, "stopped: {over}"),
             Self::Repeating { times, tools } => write!(
                 f,

@@ -28,7 +28,12 @@ fn main() -> ExitCode {
 async fn measure() {
     let folder = tempfile::tempdir().unwrap();
     let home = std::env::var_os("HOME").map(Into::into);
-    let surroundings = SandboxSurroundings { workspace: folder.path().to_owned(), home, own: Vec::new() };
+    let surroundings = SandboxSurroundings {
+        workspace: folder.path().to_owned(),
+        home,
+        own_folders: Vec::new(),
+        own_files: Vec::new(),
+    };
     let mut kinds = vec![("without a sandbox", tools(folder.path(), None), Vec::new())];
     for (name, yaml) in [
         ("in a sandbox", "{}"),

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use forge_domain::HARMLESS_VARIABLES;
 #[cfg(unix)]
 use tokio::io::AsyncWriteExt;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -32,17 +33,13 @@ use crate::sandbox::{CommandSandbox, Enforced, Limit};
 #[cfg(unix)]
 use crate::supervisor::{self, Report};
 
-/// The environment variables that every command may see.
-const HARMLESS: [&str; 10] =
-    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TMPDIR", "TERM", "TZ"];
-
 /// Returns the part of `environment` that a command sees: the harmless variables and those that are `named`.
 /// Keys are not passed on.
 pub(crate) fn clean_environment(
     environment: &BTreeMap<String, String>,
     named: &[String],
 ) -> BTreeMap<String, String> {
-    let is_seen = |name: &String| HARMLESS.contains(&name.as_str()) || named.contains(name);
+    let is_seen = |name: &String| HARMLESS_VARIABLES.contains(&name.as_str()) || named.contains(name);
     let seen = environment.iter().filter(|(name, _)| is_seen(name));
     seen.map(|(name, value)| (name.clone(), value.clone())).collect()
 }

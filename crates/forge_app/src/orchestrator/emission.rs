@@ -5,7 +5,7 @@ use forge_domain::Usage;
 use super::{Orchestrator, RunStatistics};
 use crate::checkpointing::Point;
 use crate::emission::MOST_EMITTED;
-use crate::{RunError, RunReport, RunTotals, StopReason};
+use crate::{RunError, RunEvent, RunReport, RunTotals, StopReason};
 
 /// Runs the agents that run on what others emitted, completes the report, and notifies the hooks of the end.
 pub(super) async fn conclude(
@@ -52,9 +52,11 @@ async fn run_emitted(
             save_emitters(run).await;
         }
     }
-    run.engine.events.notice(&format!(
-        "agents emitted more than {MOST_EMITTED} events for one another: the rest waits for the next task"
-    ));
+    let is_left = run.conversations.iter_mut().any(|(_, work)| work.course.events.is_any_left());
+    if is_left && whole.stop == StopReason::Done {
+        whole.stop = StopReason::MaxEvents(MOST_EMITTED);
+        run.engine.events.emit(&RunEvent::Stopped(&whole.stop));
+    }
     Ok(whole)
 }
 

@@ -252,9 +252,10 @@ const fn stop_word(stop: &StopReason) -> &'static str {
     match stop {
         StopReason::Cut => "max_tokens",
         StopReason::Withheld | StopReason::Denied { .. } => "refusal",
-        StopReason::MaxIterations(_) | StopReason::MaxTurns(_) | StopReason::BudgetSpent(_) => {
-            "max_turn_requests"
-        }
+        StopReason::MaxIterations(_)
+        | StopReason::MaxTurns(_)
+        | StopReason::MaxEvents(_)
+        | StopReason::BudgetSpent(_) => "max_turn_requests",
         StopReason::Done
         | StopReason::NoAnswer
         | StopReason::Repeating { .. }

@@ -94,6 +94,7 @@ impl Exit {
             StopReason::Done => Self::Done,
             StopReason::MaxIterations(_)
             | StopReason::MaxTurns(_)
+            | StopReason::MaxEvents(_)
             | StopReason::BudgetSpent(_)
             | StopReason::Paused
             | StopReason::Waiting => Self::Limit,
@@ -208,6 +209,7 @@ mod tests {
             (StopReason::Done, Some("the disk is full"), 8),
             (StopReason::MaxIterations(3), None, 3),
             (StopReason::MaxTurns(3), Some("the disk is full"), 3),
+            (StopReason::MaxEvents(100), None, 3),
             (StopReason::Cut, None, 4),
             (StopReason::Withheld, None, 4),
             (repeating, None, 5),

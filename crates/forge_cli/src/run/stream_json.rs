@@ -243,7 +243,9 @@ impl RunView for StreamJsonWatcher {
         let subtype = match (&report.stop, exit) {
             (_, Exit::Mismatch) => "error_max_structured_output_retries",
             (StopReason::Done, _) => "success",
-            (StopReason::MaxIterations(_) | StopReason::MaxTurns(_), _) => "error_max_turns",
+            (StopReason::MaxIterations(_) | StopReason::MaxTurns(_) | StopReason::MaxEvents(_), _) => {
+                "error_max_turns"
+            }
             (StopReason::BudgetSpent(_), _) => "error_max_budget_usd",
             _ => "error_during_execution",
         };

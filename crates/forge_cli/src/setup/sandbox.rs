@@ -26,8 +26,12 @@ pub(crate) fn of(
 ) -> anyhow::Result<Option<Arc<CommandSandbox>>> {
     let settings = workflow.sandbox.clone().unwrap_or_default();
     let home = environment.get("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-    let surroundings =
-        SandboxSurroundings { workspace: PathBuf::from("."), home, own: own(workflow, environment) };
+    let surroundings = SandboxSurroundings {
+        workspace: PathBuf::from("."),
+        home,
+        own_folders: own_folders(environment),
+        own_files: own_files(workflow),
+    };
     let watcher = Arc::clone(watcher);
     let notice: SandboxNotice = Arc::new(move |text| watcher(&RunEvent::Notice(text)));
     let sandbox = CommandSandbox::new(&settings, &surroundings, notice);
@@ -79,18 +83,30 @@ pub(crate) fn refusals(layers: &Layers) -> Vec<String> {
     layers.refused_sandbox_keys().into_iter().map(told).collect()
 }
 
-/// Returns the places of Forge's own configuration and of the states of runs.
-fn own(workflow: &Workflow, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
-    let configuration = places::configuration_folder(environment);
-    let state = places::state_folder(environment);
+/// Checks whether the working folder is the user's home folder, or holds it.
+fn holds_home(environment: &BTreeMap<String, String>) -> bool {
+    let home = environment.get("HOME").and_then(|home| std::fs::canonicalize(home).ok());
+    let folder = std::fs::canonicalize(".").ok();
+    home.zip(folder).is_some_and(|(home, folder)| home.starts_with(folder))
+}
+
+/// Returns the folders of Forge's own configuration and of the states of runs.
+fn own_folders(environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
+    [places::configuration_folder(environment), places::state_folder(environment)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Returns the files of the workflow's store.
+fn own_files(workflow: &Workflow) -> Vec<PathBuf> {
     let url = workflow.checkpoint.store.as_ref().and_then(|store| store.to_string().parse::<StoreUrl>().ok());
-    let files = match url {
+    match url {
         Some(StoreUrl::Sqlite(SqlitePlace { path, .. })) => {
             ["", "-wal", "-shm", "-journal"].map(|end| format!("{}{end}", path.display()).into()).to_vec()
         }
         _ => Vec::new(),
-    };
-    configuration.into_iter().chain(state).chain(files).collect()
+    }
 }
 
 /// Returns the state of the sandbox, and how far this system enforces it.
@@ -114,6 +130,11 @@ pub(crate) async fn check(workflow: &Workflow, environment: &BTreeMap<String, St
         }
     };
     match examine_sandbox(&sandbox).await {
+        Ok(lacks) if lacks.is_empty() && holds_home(environment) => Check::well(
+            ABOUT,
+            "all of it is enforced, but your home folder is in the workspace: commands can write `.bashrc` and all else there",
+        )
+        .but(Health::Warning, "start Forge in the folder of a project"),
         Ok(lacks) if lacks.is_empty() => Check::well(
             ABOUT,
             format!("commands write to the workspace, and reach {network}: all of it is enforced"),

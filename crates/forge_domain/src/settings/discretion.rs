@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::key_places::holds_keys;
 use crate::{Permission, PermissionPatternError, Permissions, Subject};
 
 /// A mode of work: the permission of calls that no rule decides.
@@ -62,6 +63,9 @@ impl Mode {
 
     /// Returns the permission for a subject that no rule is about; `usual` is that of the tool.
     pub(super) fn usual(self, subject: &Subject, usual: Permission) -> Permission {
+        if matches!(subject, Subject::Read(path) if holds_keys(path)) && usual == Permission::Allow {
+            return Permission::Ask;
+        }
         let is_confined = match subject {
             Subject::Written(path) => matches!(self, Self::Edits | Self::Auto) && !steers(path),
             Subject::Command(_) | Subject::Unclear(_) => self == Self::Auto,
@@ -221,9 +225,11 @@ mod tests {
         let address = Subject::Address { host: "docs.rs".into(), path: "/".into() };
         let ask = |subject: Option<Subject>| Reach { usual: Ask, subjects: subject.into_iter().collect() };
         let read = Reach { usual: Allow, subjects: vec![Subject::Read("a".into())] };
+        let keys = Reach { usual: Allow, subjects: vec![Subject::Read("./.KUBE/config".into())] };
         // The columns are plan, ask, edits, auto.
         for (tool, reach, expected) in [
             ("read", read, [Allow, Allow, Allow, Allow]),
+            ("read", keys, [Ask, Ask, Ask, Ask]),
             ("write", ask(Some(write_to("src/a.rs"))), [Deny, Ask, Allow, Allow]),
             ("write", ask(Some(write_to("a/.GIT/hooks/x"))), [Deny, Ask, Ask, Ask]),
             ("patch", ask(Some(write_to("forge.yaml"))), [Deny, Ask, Ask, Ask]),

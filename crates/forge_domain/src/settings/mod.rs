@@ -3,8 +3,10 @@
 mod tool_pattern;
 mod hook_point;
 mod hook_command;
+mod key_places;
 mod permission;
 mod discretion;
+mod environment;
 mod transform;
 mod checkpoint_policy;
 mod agent;
@@ -19,6 +21,7 @@ mod workflow;
 pub use agent::*;
 pub use checkpoint_policy::*;
 pub use discretion::*;
+pub use environment::*;
 pub use floor::*;
 pub use hook_command::*;
 pub use hook_point::*;

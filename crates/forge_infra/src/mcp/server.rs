@@ -13,8 +13,8 @@ use forge_domain::{
 use parking_lot::{Mutex, RwLock};
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientRequest, ProgressToken,
-    Request, RequestId, ServerResult,
+    CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientRequest,
+    PaginatedRequestParams, ProgressToken, Request, RequestId, ServerResult, Tool,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RunningService, ServiceError};
 use serde_json::{Map, Value};
@@ -335,10 +335,10 @@ impl Server {
         said: &Said,
     ) -> Result<(), McpError> {
         let limit = self.config.start_limit();
-        let tools = match tokio::time::timeout(limit, service.peer().list_all_tools()).await {
+        let tools = match tokio::time::timeout(limit, all_tools(service.peer())).await {
             Err(_) => return Err(McpError::Slow { limit, said: said.shown() }),
-            Ok(Err(error)) => {
-                let what = format!("it does not list its tools: {}", self.plain(&error.to_string()));
+            Ok(Err(why)) => {
+                let what = format!("it does not list its tools: {}", self.plain(&why));
                 return Err(McpError::Handshake { what, said: said.shown() });
             }
             Ok(Ok(tools)) => tools,
@@ -583,6 +583,31 @@ impl Drop for OpenCall {
             runtime.spawn(async move { peer.send_notification(notification.into()).await });
         }
     }
+}
+
+/// Most tools of one server: no model could be told of more, and a list may have no end.
+const MOST_TOOLS: usize = 10_000;
+
+/// Returns all tools of a server, page by page.
+///
+/// # Errors
+/// The reason, if a page cannot be read, or if the pages do not end.
+async fn all_tools(server: &Peer<RoleClient>) -> Result<Vec<Tool>, String> {
+    let mut tools = Vec::new();
+    let mut cursor = None;
+    for _ in 0..MOST_TOOLS {
+        let wanted = PaginatedRequestParams::default().with_cursor(cursor);
+        let page = server.list_tools(Some(wanted)).await.map_err(|error| error.to_string())?;
+        tools.extend(page.tools);
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(tools);
+        }
+        if tools.len() > MOST_TOOLS {
+            break;
+        }
+    }
+    Err(format!("its list does not end (after {} tools)", tools.len()))
 }
 
 #[cfg(test)]

@@ -43,8 +43,10 @@ pub struct SandboxSurroundings {
     pub workspace: PathBuf,
     /// The home folder, if it is known.
     pub home: Option<PathBuf>,
-    /// Forge's own configuration and stores, which commands do not see.
-    pub own: Vec<PathBuf>,
+    /// The folders of Forge's own configuration and states, which commands do not see.
+    pub own_folders: Vec<PathBuf>,
+    /// The files of its store, which commands do not see either.
+    pub own_files: Vec<PathBuf>,
 }
 
 /// The sandbox of a run's commands.

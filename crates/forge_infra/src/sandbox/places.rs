@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use forge_domain::{Sandbox, SandboxPlaces, SandboxPolicy};
@@ -37,14 +37,30 @@ pub(super) fn decide(
         home: home.map(Path::to_owned),
         homes,
         others,
-        own: surroundings.own.iter().map(std::path::absolute).collect::<io::Result<_>>()?,
+        own: absolute(surroundings.own_folders.iter().chain(&surroundings.own_files))?,
     };
     let mut policy = SandboxPolicy::decide(settings, &places);
     for paths in [&mut policy.write, &mut policy.closed, &mut policy.open] {
         add_real(paths);
     }
     policy.closed.retain(|path| !is_locked(path));
+    create_folders(&policy, &absolute(&surroundings.own_folders)?);
     Ok(policy)
+}
+
+fn absolute<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> io::Result<Vec<PathBuf>> {
+    paths.into_iter().map(std::path::absolute).collect()
+}
+
+/// Creates Forge's own folders where a command could: only what is there can be covered.
+fn create_folders(policy: &SandboxPolicy, own: &[PathBuf]) {
+    let missing = own.iter().filter(|path| !path.exists());
+    for folder in missing.filter(|path| policy.closed_within_writable().any(|closed| closed == *path)) {
+        let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        if let Err(error) = created {
+            tracing::warn!("the folder {} cannot be created for the sandbox: {error}", folder.display());
+        }
+    }
 }
 
 /// Checks whether the user cannot open a path anyway: an unreadable file, or a folder that cannot be entered.

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use forge_domain::{
-    Agent, Agents, Allowance, Compact, Effort, ModelId, ProviderConfig, ProviderId, RuleLayer, Sandbox,
-    SearchUrl, StoreSetting, WebSearchSettings, Workflow,
+    Agent, Agents, Allowance, Compact, Effort, HARMLESS_VARIABLES, ModelId, ProviderConfig, ProviderId,
+    RuleLayer, Sandbox, SearchUrl, StoreSetting, WebSearchSettings, Workflow,
 };
 use merge::Merge;
 
 use super::nearest::nearest;
 use super::shipped_models::{fetched_models, shipped_models};
-use super::trust::{PowerRequest, Trust, check_places, narrow};
-use super::yaml::Outline;
+use super::trust::{Power, PowerRequest, Trust, check_places, narrow};
+use super::yaml::{Outline, named_variables};
 use super::{Finding, Source, WorkflowError, reader};
 
 /// All that a workflow is made of, besides what is built in. Later fields win.
@@ -121,10 +121,9 @@ pub(super) fn merge_layers(
 ) -> Result<Workflow, WorkflowError> {
     let mut workflow = own_layers(layers, read)?;
     if let Some(source) = &layers.project {
-        let project = read(source)?;
         let mut project = match layers.trust {
-            Trust::Granted => project,
-            Trust::Withheld => narrow(&workflow, project).0,
+            Trust::Granted => read(source)?,
+            Trust::Withheld => narrow(&workflow, read(&source.clone().without_private_variables())?).0,
         };
         project.mark_rules(RuleLayer::Project);
         workflow.bound_prices(&mut project);
@@ -195,6 +194,18 @@ fn of_environment(layers: &Layers, workflow: &mut Workflow) -> Result<(), Workfl
     Ok(())
 }
 
+/// Returns the requests for variables whose values become part of the file: a model may read them there.
+fn variable_requests(project: &Source) -> impl Iterator<Item = PowerRequest> {
+    let named = named_variables(project).into_iter();
+    let private = named.filter(|(name, ..)| !HARMLESS_VARIABLES.contains(&name.as_str()));
+    private.map(|(variable, path, position)| PowerRequest {
+        says: variable.as_str().into(),
+        power: Power::ReadVariable { variable, whom: "this file, which a model may read".to_owned() },
+        path: path.to_string(),
+        position: Some(position),
+    })
+}
+
 /// A key of the project's sandbox that is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedKey {
@@ -220,6 +231,7 @@ impl Layers {
         for request in &mut requests {
             request.position = outline.nearest(&request.path).map(|place| place.position);
         }
+        requests.extend(variable_requests(project));
         requests.sort_by(|one, other| {
             (one.position, &one.path, &one.power).cmp(&(other.position, &other.path, &other.power))
         });

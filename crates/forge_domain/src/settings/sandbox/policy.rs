@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::settings::{Sandbox, SandboxMissing};
 use super::values::SandboxNetwork;
+use crate::settings::key_places::key_places;
 
 /// The paths that the sandbox has to know. All are absolute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,51 +58,6 @@ pub struct SandboxPolicy {
 /// Most processes of a command where nothing else is configured.
 const PROCESSES: u32 = 2048;
 
-/// Files and folders below a home folder that hold keys, tokens and what was typed.
-const KEYS: [&str; 41] = [
-    ".ssh",
-    ".aws",
-    ".azure",
-    ".gnupg",
-    ".kube",
-    ".password-store",
-    ".netrc",
-    "_netrc",
-    ".git-credentials",
-    ".npmrc",
-    ".yarnrc.yml",
-    ".pypirc",
-    ".pgpass",
-    ".my.cnf",
-    ".vault-token",
-    ".docker/config.json",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".gem/credentials",
-    ".m2/settings.xml",
-    ".gradle/gradle.properties",
-    ".terraform.d/credentials.tfrc.json",
-    ".config/gh",
-    ".config/glab-cli",
-    ".config/hub",
-    ".config/git/credentials",
-    ".config/gcloud",
-    ".config/op",
-    ".config/containers/auth.json",
-    ".config/sops",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".config/forge",
-    ".local/state/forge",
-    ".local/share/keyrings",
-    ".mozilla",
-    ".claude",
-    ".codex",
-    ".bash_history",
-    ".zsh_history",
-    ".python_history",
-];
-
 /// Devices, and the files and folders of the machine that hold keys and passwords.
 const SYSTEM: [&str; 15] = [
     "/dev",
@@ -130,7 +86,7 @@ impl SandboxPolicy {
         };
         let mut write = vec![places.workspace.clone(), places.temporary.clone()];
         write.extend(named(&settings.write));
-        let keys = places.homes.iter().flat_map(|home| KEYS.iter().map(|key| home.join(key)));
+        let keys = places.homes.iter().flat_map(|home| key_places().map(|key| home.join(key)));
         let system = SYSTEM.iter().map(PathBuf::from);
         let closed =
             places.others.iter().cloned().chain(keys).chain(system).chain(places.own.iter().cloned());
@@ -176,6 +132,18 @@ impl SandboxPolicy {
         let is_held = |path: &&PathBuf| self.write.iter().any(|held| *path != held && path.starts_with(held));
         let is_closed = |path: &&PathBuf| self.access(path) == SandboxAccess::Closed;
         self.closed.iter().filter(is_held).filter(is_closed).map(PathBuf::as_path)
+    }
+
+    /// Returns the writable folders on the way to what is closed within them, outer ones first. A command that
+    /// renames one could put another in its place.
+    pub fn ways_to_closed(&self) -> Vec<&Path> {
+        let above = self.closed_within_writable().flat_map(|path| path.ancestors().skip(1));
+        let is_within =
+            |folder: &&Path| self.write.iter().any(|held| folder != held && folder.starts_with(held));
+        let mut ways: Vec<&Path> = above.filter(is_within).collect();
+        ways.sort();
+        ways.dedup();
+        ways
     }
 }
 
@@ -256,7 +224,16 @@ mod tests {
         let policy = SandboxPolicy::decide(&Sandbox::default(), &places);
         assert_eq!(policy.access(Path::new("/home/me/.ssh/id_rsa")), SandboxAccess::Closed);
         let within: Vec<&Path> = policy.closed_within_writable().collect();
-        assert_eq!(within.len(), KEYS.len());
+        assert_eq!(within.len(), key_places().count());
         assert_eq!(within[0], Path::new("/home/me/.ssh"));
+        let ways = policy.ways_to_closed();
+        for (path, expected) in [
+            ("/home/me", false),
+            ("/home/me/.config", true),
+            ("/home/me/.local/state", true),
+            ("/data", false),
+        ] {
+            assert_eq!(ways.contains(&Path::new(path)), expected, "{path}");
+        }
     }
 }

@@ -137,10 +137,11 @@ pub(super) fn hide(policy: &SandboxPolicy, sockets: &[PathBuf]) -> Hidden {
         return hidden;
     }
     let mut covers = Covers::default();
+    let is_fixed = policy.ways_to_closed().into_iter().all(|folder| fix(folder).is_ok());
     hidden.rest.closed.retain(|path| {
         let is_whole = policy.access(path) == SandboxAccess::Closed && !policy.has_exceptions_below(path);
         // What covers files comes from there.
-        !is_whole || path == Path::new("/dev") || covers.cover(path).is_err()
+        !is_whole || path == Path::new("/dev") || !is_fixed || covers.cover(path).is_err()
     });
     let folders = SOCKET_FOLDERS.iter().map(Path::new);
     let mut folders = folders.filter(|folder| !policy.write.iter().any(|path| path.starts_with(folder)));
@@ -150,6 +151,15 @@ pub(super) fn hide(policy: &SandboxPolicy, sockets: &[PathBuf]) -> Hidden {
     let shared = mount(Some("shm"), "/dev/shm", Some("tmpfs"), flags, Some("mode=1777"));
     hidden.has_own_shared_memory = shared.is_ok();
     hidden
+}
+
+/// Keeps a folder where it is: what something is mounted at can be neither renamed nor removed.
+fn fix(folder: &Path) -> io::Result<()> {
+    let is_folder = fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir());
+    if is_folder {
+        mount(Some(folder), folder, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)?;
+    }
+    Ok(())
 }
 
 /// A tool that covers paths: a folder by an empty one, a file by nothing.

@@ -1,5 +1,7 @@
 //! Tests of a project's file before it is trusted, and after.
 
+use std::collections::BTreeMap;
+
 use forge_domain::{Permission, Reach, ToolName};
 use pretty_assertions::assert_eq;
 
@@ -28,6 +30,47 @@ fn layers(project: &str, trust: Trust) -> Layers {
 fn requests(project: &str) -> Vec<String> {
     let requests = layers(project, Trust::Withheld).power_requests().unwrap();
     requests.iter().map(|request| format!("{}: {}", request.position.unwrap().line, request.power)).collect()
+}
+
+#[test]
+fn a_variable_in_the_file_needs_trust_unless_it_is_harmless() {
+    let text = "\
+agents:
+  a:
+    model: ${MODEL:-gpt-4o}
+    description: '${PRIVATE} ${UNSET:-${PRIVATE}} $${HELD}'
+    system_prompt: in ${HOME}
+    user_prompt: |
+      ${HELD}
+mcp_servers: { s: { command: c, env: { A: '${HELD}' } } }
+# ${HELD}
+";
+    let variables = [("PRIVATE", "planted"), ("HELD", "held"), ("HOME", "/home/me"), ("SECRET", "${SECRET}")];
+    let variables: BTreeMap<_, _> =
+        variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
+    let with = |trust| Layers {
+        project: Some(Source::new("forge.yaml", text).with_variables(variables.clone())),
+        ..layers("", trust)
+    };
+    let requests = with(Trust::Withheld).power_requests().unwrap();
+    let told: Vec<String> =
+        requests.iter().map(|request| format!("{}: {}", request.path, request.power)).collect();
+    assert_eq!(
+        told,
+        [
+            "agents.a.description: give the variable PRIVATE to this file, which a model may read",
+            "mcp_servers.s.command: start the MCP server `s`: c",
+            "mcp_servers.s.env.A: give the variable HELD to MCP server `s`",
+        ]
+    );
+    for (trust, expected) in
+        [(Trust::Withheld, "${PRIVATE} ${PRIVATE} ${HELD}"), (Trust::Granted, "planted planted ${HELD}")]
+    {
+        let workflow = load(&with(trust)).unwrap();
+        let agent = workflow.agents.iter().find(|agent| agent.id.as_str() == "a").unwrap();
+        assert_eq!(agent.description.as_deref(), Some(expected));
+        assert!(format!("{:?}", agent.system_prompt).contains("in /home/me"));
+    }
 }
 
 /// A project that asks for something, and what it asks for.

@@ -9,5 +9,5 @@ mod source;
 pub(super) use self::key_path::{KeyPath, Step};
 pub(super) use self::outline::{Entry, Node, NodeContent, Outline, RepeatedKey};
 pub(super) use self::path_reader::{PathReader, Reading};
-pub(super) use self::quoted::{Unset, with_quoted_variables};
+pub(super) use self::quoted::{Unset, named_variables, with_quoted_variables};
 pub use self::source::{Position, Source, Variables};

@@ -25,6 +25,8 @@ pub(in super::super) struct Node {
     pub(in super::super) content: NodeContent,
     /// True for a scalar in single or double quotes.
     pub(in super::super) is_quoted: bool,
+    /// True for one that is a block after `|` or `>`.
+    pub(in super::super) is_block: bool,
 }
 
 #[derive(Debug)]
@@ -87,7 +89,8 @@ impl Outline {
                     let content = NodeContent::Scalar(scalar.into_owned());
                     let is_quoted = matches!(style, ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted);
                     let node = Node::new(text, span, range, anchor, content);
-                    place(&mut open, Node { is_quoted, ..node });
+                    let is_block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
+                    place(&mut open, Node { is_quoted, is_block, ..node });
                 }
                 Event::Alias(_) => place(&mut open, Node::new(text, span, range, 0, NodeContent::Alias)),
                 Event::SequenceStart(style, anchor, _) => {
@@ -202,7 +205,7 @@ impl Node {
         let before = text.get(..range.start).unwrap_or_default();
         let begin = if anchor > 0 { before.rfind('&').unwrap_or(range.start) } else { range.start };
         let start = Position { line: span.start.line(), column: span.start.col() + 1 };
-        Self { start, range: begin..range.end.max(begin), content, is_quoted: false }
+        Self { start, range: begin..range.end.max(begin), content, is_quoted: false, is_block: false }
     }
 
     /// Returns the start of the value.

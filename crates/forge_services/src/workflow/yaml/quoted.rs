@@ -62,6 +62,21 @@ pub(in super::super) fn with_quoted_variables(source: &Source) -> (Cow<'_, str>,
     (text, unset)
 }
 
+/// Returns the variables whose values the text of `source` takes, each with where it stands.
+pub(in super::super) fn named_variables(source: &Source) -> Vec<(String, KeyPath, Position)> {
+    let Some(variables) = &source.variables else { return Vec::new() };
+    let outline = Outline::of(&source.text);
+    let scalars = outline.scalars().into_iter();
+    let values = scalars.filter(|(path, node)| !node.is_block && !takes_variables(path));
+    let named = values.flat_map(|(path, node)| {
+        let text = node.text().unwrap_or_default();
+        let places = text.match_indices("${").filter(|(at, _)| !text[..*at].ends_with('$'));
+        let names = places.filter_map(|(at, _)| Some(expression(&text[at..])?.0));
+        names.map(move |name| (name.to_owned(), path.clone(), node.start())).collect::<Vec<_>>()
+    });
+    named.filter(|(name, ..)| variables.has_own_value(name)).collect()
+}
+
 /// Checks whether the value at `path` is filled in later, when a server starts: it may name secrets, and
 /// what is not set concerns that server alone.
 fn takes_variables(path: &KeyPath) -> bool {

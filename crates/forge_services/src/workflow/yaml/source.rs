@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use forge_domain::HARMLESS_VARIABLES;
+
 /// A YAML text and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
@@ -24,9 +26,19 @@ impl Variables {
         self.0.get(name).map(String::as_str)
     }
 
+    /// Checks whether a variable is set to something else than its own name.
+    pub(super) fn has_own_value(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| value != itself(name))
+    }
+
     pub(in super::super) fn pairs(&self) -> impl Iterator<Item = (String, String)> {
         self.0.iter().map(|(name, value)| (name.clone(), value.clone()))
     }
+}
+
+/// Returns the text that names a variable.
+fn itself(name: &str) -> String {
+    format!("${{{name}}}")
 }
 
 impl fmt::Debug for Variables {
@@ -46,6 +58,17 @@ impl Source {
     #[must_use]
     pub fn with_variables(self, variables: BTreeMap<String, String>) -> Self {
         Self { variables: Some(Variables(variables)), ..self }
+    }
+
+    /// Returns the text with the values of harmless variables alone: each other one stands for itself.
+    #[must_use]
+    pub(in super::super) fn without_private_variables(mut self) -> Self {
+        for (name, value) in self.variables.iter_mut().flat_map(|variables| &mut variables.0) {
+            if !HARMLESS_VARIABLES.contains(&name.as_str()) {
+                *value = itself(name);
+            }
+        }
+        self
     }
 }
 
