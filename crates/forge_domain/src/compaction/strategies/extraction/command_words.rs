@@ -52,18 +52,21 @@ fn arguments(call: &str) -> Vec<Range<usize>> {
         if found.last().is_some_and(|last| at < last.end) {
             continue;
         }
-        let argument = match document(&call[at..]).filter(|_| start == DOCUMENT) {
+        let argument = match start {
+            DOCUMENT => document(&call[at..]),
+            option => quoted(&call[at..], option.len()),
+        };
+        match argument {
+            Some(argument) => found.push(at + argument.start..at + argument.end),
             // The rest of the call is a document that does not end.
             None if start == DOCUMENT => break,
-            None => quoted(&call[at..], start.len()),
-            document => document,
-        };
-        found.extend(argument.map(|argument| at + argument.start..at + argument.end));
+            None => {}
+        }
     }
     found
 }
 
-/// Returns the here-document that a text begins with, without its marks.
+/// Returns the here-document that a text begins with after [`DOCUMENT`], without its marks.
 fn document(text: &str) -> Option<Range<usize>> {
     let mark = text[DOCUMENT.len()..].trim_start_matches(['-', '~', ' ', '\'', '"', '\\']);
     let mark = &mark[..mark.find(|c: char| !c.is_alphanumeric() && c != '_')?];
@@ -129,6 +132,8 @@ mod tests {
             (format!("git commit --message='{body}'\ngh pr create --body '{body}'"), vec![body, body]),
             (format!("gh pr create --title 'One' --body \"$(cat <<'EOF'\n{body}\nEOF\n)\""), vec![body]),
             ("git commit -m \"Correct the price\"".to_owned(), vec![]),
+            ("git commit -m \"Geändert: Preis\" && pytest -m x".to_owned(), vec![]),
+            ("git commit -m \"🐛\"; git commit -m x".to_owned(), vec![]),
             (format!("cat > a.md <<'EOF'\n{body}\nEOF"), vec![]),
             (format!("python3 -m pytest\n{body}"), vec![]),
             (format!("git commit -m \"$(cat <<'EOF'\n{body}"), vec![]),
