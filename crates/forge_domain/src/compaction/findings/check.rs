@@ -1,7 +1,7 @@
 //! The tests, builds and checks that a command line runs.
 
 use super::MAX_CHARS;
-use super::command_line::{Step, Walk, without_folder, without_version};
+use super::command_line::{Step, Walk, from_program, without_folder, without_quiet, without_version};
 use super::failure::names_test;
 
 /// The tests, builds and checks of a command line, in order.
@@ -279,24 +279,23 @@ const LANGUAGES: &[(&str, &[&str])] = &[
     ("swift", &["swift", "xcodebuild"]),
     ("zig", &["zig"]),
 ];
-/// Commands that run the one after them.
-const WRAPPERS: &[&str] = &["env", "nice", "nohup", "sudo", "time", "timeout", "xvfb-run"];
 /// Commands that run another one elsewhere: it comes after their options and a place.
 const CARRIERS: &[&str] =
-    &["bash", "docker", "docker-compose", "kubectl", "podman", "sh", "ssh", "wsl", "zsh"];
+    &["bash", "docker", "docker-compose", "kubectl", "nix", "nix-shell", "podman", "sh", "ssh", "wsl", "zsh"];
 /// Most words of a runner and its task.
 const MOST_WORDS: usize = 5;
 
+/// Checks whether a step of a command line is a check.
+pub(super) fn runs_check(step: &Step<'_>) -> bool {
+    check_of(step).is_some()
+}
+
 /// Returns the check that a step of a command line is.
 fn check_of(Step { command: step, folder, .. }: &Step<'_>) -> Option<Check> {
-    // Assignments, and what runs the command; only behind that may an option or a number come first.
-    let is_before = |word: &&str| {
-        word.contains('=')
-            || WRAPPERS.contains(word)
-            || word.starts_with(|c: char| c == '-' || c.is_ascii_digit())
-    };
     let bare = |word| str::trim_matches(word, ['(', ')', '"', '\'']);
-    let mut words: Vec<&str> = step.split_whitespace().map(bare).skip_while(is_before).collect();
+    let redirects = |word: &&str| word.trim_start_matches(['1', '2', '&']).starts_with('>');
+    let words: Vec<&str> = step.split_whitespace().take_while(|word| !redirects(word)).map(bare).collect();
+    let mut words = from_program(&words).to_vec();
     if words.first().is_some_and(|first| CARRIERS.contains(&without_folder(first))) {
         let carried = words.iter().skip(1).position(|word| CHECKERS.contains(word) || is_runner(word))?;
         words.drain(..=carried);
@@ -315,9 +314,7 @@ fn check_of(Step { command: step, folder, .. }: &Step<'_>) -> Option<Check> {
         return None;
     }
     let is_test = is_one_of(TESTS, runner) || told.iter().any(|word| is_one_of(TESTS, word));
-    // The steps were split at the `&` of `2>&1`, so the rest of that may be at the end.
-    let step = [" 2>", " 1>", ">"].iter().find_map(|end| step.strip_suffix(end)).unwrap_or(step).trim_end();
-    let command = step.chars().take(MAX_CHARS).collect();
+    let command = without_quiet(step).trim_end().chars().take(MAX_CHARS).collect();
     Some(Check { command, folder: folder.clone(), runner: runner.to_owned(), scope, is_test })
 }
 
@@ -325,11 +322,8 @@ fn check_of(Step { command: step, folder, .. }: &Step<'_>) -> Option<Check> {
 /// everything.
 fn scope_of(words: &[&str]) -> Vec<String> {
     let is_task = |word: &str| is_one_of(CHECKS, word) || matches!(word, "run" | "exec" | "all" | "--");
-    let is_scope = |word: &&&str| {
-        !word.starts_with(['-', '>', '|', '2', '1'])
-            && !is_task(word)
-            && word.contains(|c: char| c.is_alphanumeric())
-    };
+    let is_scope =
+        |word: &&&str| !word.starts_with('-') && !is_task(word) && word.contains(|c: char| c.is_alphabetic());
     words.iter().skip(1).filter(is_scope).map(|word| (*word).trim_start_matches("./").to_owned()).collect()
 }
 
@@ -343,7 +337,7 @@ fn is_one_of(tasks: &[&str], word: &str) -> bool {
 
 /// Checks whether a command is `make` without a goal of its own.
 fn builds_all(runner: &str, told: &[&str]) -> bool {
-    let is_option = |word: &&str| word.starts_with('-') || word.contains(['=', '>']);
+    let is_option = |word: &&str| word.starts_with('-') || word.contains('=');
     let mut goals = told.iter().filter(|word| !is_option(word) && word.parse::<u32>().is_err());
     matches!(runner, "make" | "ninja") && goals.all(|goal| *goal == "all")
 }

@@ -174,10 +174,77 @@ pub(crate) fn is_absolute(path: &str) -> bool {
     path.starts_with(['/', '~']) || path.get(1..3).is_some_and(|drive| matches!(drive, ":\\" | ":/"))
 }
 
+/// Commands that run the one behind their options: with the options that have a value, and true if an operand
+/// of their own comes first.
+const WRAPPERS: &[(&str, &[&str], bool)] = &[
+    ("command", &[], false),
+    ("env", &["-u", "-C"], false),
+    ("exec", &[], false),
+    ("ionice", &["-c", "-n"], false),
+    ("nice", &["-n"], false),
+    ("nohup", &[], false),
+    ("setsid", &[], false),
+    ("stdbuf", &["-i", "-o", "-e"], false),
+    ("sudo", &["-C", "-D", "-g", "-h", "-p", "-u"], false),
+    ("time", &["-f", "-o"], false),
+    ("timeout", &["-k", "-s"], true),
+    ("xargs", &["-d", "-I", "-L", "-n", "-P", "-s"], false),
+    ("xvfb-run", &["-e", "-n", "-s"], false),
+];
+/// Words of a shell before a command of a loop or a condition.
+const BEFORE: &[&str] = &["do", "else", "if", "then", "until", "while", "!"];
+
+/// Returns the words of a step from its program on: without the variables that it sets, and without what only
+/// runs the rest.
+pub(super) fn from_program<'w, 's>(words: &'w [&'s str]) -> &'w [&'s str] {
+    let mut rest = words;
+    while let Some((first, after)) = rest.split_first() {
+        let wrapper = WRAPPERS.iter().find(|(name, ..)| *name == without_folder(first));
+        rest = match wrapper {
+            Some((_, valued, has_operand)) => {
+                let mut after = after;
+                while let Some((option, values)) =
+                    after.split_first().filter(|(word, _)| word.starts_with('-'))
+                {
+                    let n_values = usize::from(valued.contains(option));
+                    after = values.get(n_values..).unwrap_or_default();
+                }
+                after.get(usize::from(*has_operand)..).unwrap_or_default()
+            }
+            None if sets(first) || BEFORE.contains(first) => after,
+            None => return rest,
+        };
+    }
+    rest
+}
+
+/// Checks whether a word sets a variable.
+pub(super) fn sets(word: &str) -> bool {
+    let name = word.split_once('=').map_or("", |(name, _)| name);
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(is_of_name)
+}
+
+/// Redirections that write no file.
+const QUIET: [&str; 6] = ["2>&1", "2>/dev/null", "2> /dev/null", "&>/dev/null", ">/dev/null", "> /dev/null"];
+
+/// Returns a command without the redirections that write no file.
+pub(super) fn without_quiet(command: &str) -> String {
+    QUIET.iter().fold(command.to_owned(), |command, quiet| command.replace(quiet, " "))
+}
+
 /// Returns the steps of a command line without here-documents, split outside quotes.
 pub(super) fn steps(command: &str) -> Vec<&str> {
     let (mut steps, mut start) = (Vec::new(), 0);
-    for (at, _) in outside_quotes(command).filter(|(_, c)| matches!(c, '\n' | ';' | '|' | '&')) {
+    // The sign of the background, not a part of a redirection such as `2>&1`.
+    let redirects = |at: usize| command[..at].ends_with(['>', '<']) || command[at + 1..].starts_with('>');
+    let splits = |(at, c): &(usize, char)| match c {
+        '&' => !redirects(*at),
+        // The end of what `find` is to run.
+        ';' => !command[..*at].ends_with('\\'),
+        c => matches!(c, '\n' | ';' | '|'),
+    };
+    for (at, _) in outside_quotes(command).filter(splits) {
         steps.push(command[start..at].trim());
         start = at + 1;
     }
@@ -196,6 +263,11 @@ pub(super) fn outside_quotes(command: &str) -> impl Iterator<Item = (usize, char
         };
         is_outside
     })
+}
+
+/// Checks whether a program is a shell: `bash`, `/bin/sh`.
+pub(super) fn is_shell(program: &str) -> bool {
+    matches!(without_folder(program), "sh" | "ash" | "bash" | "dash" | "fish" | "ksh" | "zsh")
 }
 
 /// Returns the name of a program without the folder that it is in.

@@ -4,14 +4,16 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use super::check::{Check, Checks};
+use super::check::{Check, Checks, runs_check};
 use super::command_line::{
-    Step, Walk, outside_quotes, steps, without_documents, without_dot, without_folder, without_version,
+    Step, Walk, from_program, is_shell, outside_quotes, steps, without_documents, without_dot,
+    without_folder, without_quiet, without_version,
 };
 use super::failure::{is_marked_failed, is_misused, names_failed_test};
-use super::looks::{only_looks, without_quiet};
+use super::looks::only_looks;
 use super::pattern::{Pattern, any_of, matches};
-use super::shell_change::{ShellChange, ShellStep, sets, shell_changes};
+use super::script_changes::script_changes;
+use super::shell_change::{ShellChange, ShellStep, shell_changes};
 use super::{Evidence, Failure, Unfinished};
 use crate::compaction::arguments::{
     FOLDERS, PATCH_ADDS, PATCH_DELETES, PATCH_MOVES, PATCH_START, PATCH_UPDATES, PATHS, SOUGHT, SUBJECTS,
@@ -58,20 +60,33 @@ struct CommandLine {
     enters: Option<String>,
     /// True if its status is not that of each of its steps, as behind a pipe.
     hides_status: bool,
+    /// True if its last step is no check, and runs however those before it end: its status is not theirs.
+    ends_elsewhere: bool,
     /// True if something else runs when a step fails.
     has_other_way: bool,
     missing: Missing,
+    /// The file that has what a check wrote.
+    log: Option<String>,
 }
 
 impl CommandLine {
     /// Reads the facts of a command line without here-documents, which was followed by `walk`.
     fn of(command: &str, walk: &Walk<'_>) -> Self {
+        // The step before tells its status itself: `make; echo $?`.
+        let is_echo = |step: &&Step<'_>| step.command.starts_with("echo ") && step.command.contains("$?");
+        let echo = walk.steps.last().filter(is_echo).map(|step| step.command.as_ptr() as usize);
+        let until = echo.map_or(command.len(), |echo| echo - command.as_ptr() as usize);
+        let told = command[..until].trim_end_matches([' ', ';', '\n']);
+        let last = walk.steps.last().filter(|_| echo.is_none());
         Self {
             folder: walk.steps.first().and_then(|step| step.folder.clone()),
             enters: walk.end.clone().filter(|_| walk.steps.is_empty()),
-            hides_status: hides_status(command),
+            hides_status: hides_status(told),
+            ends_elsewhere: walk.steps.len() > 1
+                && last.is_some_and(|step| step.runs_anyway && !runs_check(step)),
             has_other_way: command.contains("||"),
-            missing: missing_of(command),
+            missing: missing_of(told),
+            log: walk.steps.iter().filter(|step| runs_check(step)).find_map(|step| log_of(step.command)),
         }
     }
 }
@@ -198,7 +213,7 @@ impl Deed {
             shell_changes: match moved_by(&verb, &|names| argument(names).map(str::to_owned)) {
                 Some(change) => vec![ShellStep { change, folder: None, is_sure: false }],
                 None if patch.is_some() => Vec::new(),
-                None => shell_changes(&walk),
+                None => changes_of_line(command.or_else(|| argument(&["code"])), &walk),
             },
             checks: Checks::of(&walk),
             keys: match (path, edits_open_file) {
@@ -240,6 +255,20 @@ impl Deed {
         self.command_line.enters.as_deref()
     }
 
+    /// Returns the file into which a check of its command writes.
+    pub(crate) fn log(&self) -> Option<&str> {
+        self.command_line.log.as_deref()
+    }
+
+    /// Checks whether it looks at a file of that name.
+    pub(crate) fn looks_at(&self, file: &str) -> bool {
+        let name = without_folder(file);
+        let is_it = |word: &str| without_folder(word) == name;
+        self.only_looks
+            && (self.touches.iter().any(|(path, _)| is_it(path))
+                || self.subject.iter().flat_map(|subject| subject.split_whitespace()).any(is_it))
+    }
+
     /// Returns the file that it reads, and the extent.
     pub(crate) fn read(&self) -> Option<(&str, Extent)> {
         self.reads.zip(self.touches.first()).map(|(extent, (path, _))| (without_dot(path), extent))
@@ -267,6 +296,10 @@ impl Deed {
         if let Some(failure) = self.failure(result) {
             // A check that was stopped has not failed by itself.
             let is_stopped = !failure.is_read && self.unfinished(result).is_some();
+            if !failure.is_read && self.command_line.ends_elsewhere {
+                let is_shown = result.report_of_check().evidence == Evidence::Counted;
+                return if is_shown { Outcome::Passed } else { Outcome::Unclear };
+            }
             return if is_stopped { Outcome::Unclear } else { Outcome::Failed };
         }
         let is_shown = match result.report_of_check().evidence {
@@ -361,6 +394,15 @@ impl Deed {
     }
 }
 
+/// Returns the changes of a command line that was followed by `walk`, and those of a script in it or alone.
+fn changes_of_line(command: Option<&str>, walk: &Walk<'_>) -> Vec<ShellStep> {
+    let mut changes = shell_changes(walk);
+    let folder = walk.steps.last().and_then(|step| step.folder.clone());
+    let of_script = command.into_iter().flat_map(script_changes);
+    changes.extend(of_script.map(|change| ShellStep { change, folder: folder.clone(), is_sure: false }));
+    changes
+}
+
 /// The identity of all calls that change a file, before its path.
 const CHANGE: &str = "change";
 
@@ -400,10 +442,6 @@ fn listed_command(arguments: &Value) -> Option<String> {
         }
         _ => Some(words.join(" ")),
     }
-}
-
-fn is_shell(program: &str) -> bool {
-    without_folder(program).ends_with("sh")
 }
 
 /// Returns the files of a call that changes several, each in an item of a list.
@@ -582,8 +620,8 @@ const RUNS: [&str; 6] = ["run", "exec", "compose", "tool", "task", "x"];
 /// attempts at the same.
 pub(crate) fn identity(command: &str) -> String {
     let head = head(command);
-    let mut words =
-        head.split_whitespace().skip_while(|word| sets(word)).filter(|word| !word.starts_with('-'));
+    let words: Vec<&str> = head.split_whitespace().collect();
+    let mut words = from_program(&words).iter().copied().filter(|word| !word.starts_with('-'));
     let program = words.next().map(without_version);
     let task = words.next();
     let told = words.next().filter(|_| task.is_some_and(|task| RUNS.contains(&task)));
@@ -624,11 +662,30 @@ fn hides_status(command: &str) -> bool {
     outside_quotes(command.trim_end()).any(|(_, c)| matches!(c, '|' | ';' | '\n'))
 }
 
+/// Returns the file into which the output of a step goes.
+fn log_of(step: &str) -> Option<String> {
+    let (at, _) = outside_quotes(step).find(|(at, c)| *c == '>' && !step[at + 1..].starts_with('&'))?;
+    let file = step[at..].trim_start_matches(['>', ' ']).split_whitespace().next()?;
+    Some(file.trim_matches(['"', '\'']).to_owned())
+        .filter(|file| !file.starts_with("/dev/") && !file.is_empty())
+}
+
 /// Returns the part of a command line's output that its result lacks.
 fn missing_of(command: &str) -> Missing {
     let command = command.replace("2>&1", "").replace("&&", ";").replace("||", ";");
     let mut missing = Missing::default();
-    for (at, _) in outside_quotes(command.trim_end()).filter(|(_, c)| matches!(c, '|' | '>' | '&')) {
+    for (at, c) in outside_quotes(command.trim_end()).filter(|(_, c)| matches!(c, '|' | '>' | '&')) {
+        // What went into a file is shown from there.
+        let file = command[at..].trim_start_matches(['>', ' ']).split([' ', ';', '\n']).next();
+        let is_shown = |file: &str| {
+            let rest = &command[at + c.len_utf8()..];
+            steps(rest).iter().skip(1).any(|step| {
+                step.ends_with(file) && ["cat ", "tail "].iter().any(|shows| step.starts_with(shows))
+            })
+        };
+        if c == '>' && file.is_some_and(|file| !file.is_empty() && is_shown(file)) {
+            continue;
+        }
         let reader = command[at..].strip_prefix('|').and_then(|rest| rest.split_whitespace().next());
         match reader.map(without_folder) {
             Some("cat" | "less" | "more" | "tee" | "tail") => {}

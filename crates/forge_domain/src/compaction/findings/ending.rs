@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use super::MAX_CHARS;
 use super::failure::{Status, after_last_count, counts, edges, end_of, foot, head, stated_status};
 use super::pattern::{Pattern, any_of, matches};
 use crate::ToolResult;
@@ -36,7 +37,8 @@ impl Evidence {
         let status = stated_status(without_command(&whole));
         let text = output(whole);
         let edges = edges(&text);
-        if unfinished.is_some_and(|unfinished| unfinished.goes_on) {
+        // What waits for changes has ended a run.
+        if unfinished.is_some_and(|unfinished| unfinished.goes_on) && !matches(&WAITS, end_of(&edges)) {
             return Self::Unfinished;
         }
         if ran_nothing(&edges) {
@@ -66,24 +68,31 @@ pub(crate) struct Unfinished {
     goes_on: bool,
     /// The id by which later calls ask what it wrote since.
     pub(crate) id: Option<String>,
+    /// The line that says so.
+    pub(crate) line: String,
 }
 
 impl Unfinished {
     /// Reads it from what a harness says before and after the output of a command.
     pub(super) fn of(text: &str) -> Option<Self> {
         let mut lines = head(text).chain(foot(text));
-        let ends = |line: &&str| may_say_so(line) && (matches(&GOES_ON, line) || matches(&BROKEN_OFF, line));
+        let ends = |line: &&str| {
+            let forms = [&GOES_ON, &BROKEN_OFF, &STOPPED];
+            may_say_so(line) && forms.iter().any(|form| matches(form, line))
+        };
         let line = lines.find(ends)?;
         let id =
             RUNNING_ID.as_ref().and_then(|id| id.captures(line)?.get(1)).map(|id| id.as_str().to_owned());
-        Some(Self { goes_on: matches(&GOES_ON, line), id })
+        let shown = line.trim().chars().take(MAX_CHARS).collect();
+        Some(Self { goes_on: matches(&GOES_ON, line), id, line: shown })
     }
 
     /// Reads it from a result that states no status.
     pub(super) fn of_result(result: &ToolResult) -> Option<Self> {
         let whole = result.content.text();
         let whole = without_command(&whole);
-        Self::of(whole).filter(|found| found.goes_on || stated_status(whole).is_none())
+        let is_own = |line: &str| matches(&STOPPED, line);
+        Self::of(whole).filter(|found| found.goes_on || is_own(&found.line) || stated_status(whole).is_none())
     }
 }
 
@@ -95,7 +104,8 @@ fn says_well(line: &str) -> bool {
 
 /// Checks quickly whether a line may say that a command did not end by itself: most have none of these signs.
 fn may_say_so(line: &str) -> bool {
-    const SIGNS: [&str; 11] = [
+    const SIGNS: [&str; 12] = [
+        "124",
         "unning",
         "ackground",
         "illed",
@@ -161,6 +171,7 @@ static GOOD_WORDS: Pattern = LazyLock::new(|| {
         r"^[ \t]*(?:--- )?PASS(?:ED)?\b|\bPASSED?\r?$|^Passed!",
         r"^[ \t]*Finished\b",
         r"^[ \t]*[✓✔√].*\b(?:built|compiled|passed|done)\b",
+        r"(?i:\ball matched files use\b|\b(?:left unchanged|already formatted)\W*$)",
     ];
     any_of("", &forms)
 });
@@ -194,6 +205,18 @@ static BROKEN_OFF: Pattern = LazyLock::new(|| {
         r"^\W*(?:(?:the )?(?:command|process) )?(?:was )?(?:timed out|aborted|interrupted|terminated|killed|cancell?ed)\W*$",
     ];
     any_of("(?i)", &forms)
+});
+/// The forms by which a harness, or `timeout`, says that it stopped a command, whatever code that ended with.
+static STOPPED: Pattern = LazyLock::new(|| {
+    let forms = [
+        r"^\W*(?:the )?command (?:was )?(?:timed out|aborted|killed|terminated)\b",
+        r"^\W*(?:rc|ret|exit|EXIT|status|code)[ =:]{1,3}124\W*$|\bexit(?:ed)? (?:with )?(?:code|status)[=: ]{1,2}124\b",
+    ];
+    any_of("(?i)", &forms)
+});
+/// The last line of a program that waits for a file to change before it runs again.
+static WAITS: Pattern = LazyLock::new(|| {
+    any_of("(?i)", &[r"\b(?:waiting|watching) for (?:file )?changes\b[^\n]*\s*(?:</\w+>\s*|<[^\n]*\s*)*\z"])
 });
 /// The forms by which runners say that no test ran, and that one did.
 static NO_TESTS: Pattern = LazyLock::new(|| {
@@ -236,6 +259,8 @@ mod tests {
             &BROKEN_OFF,
             &RUNNING_ID,
             &NOTHING,
+            &STOPPED,
+            &WAITS,
             &NO_TESTS,
             &SOME_TESTS,
         ];

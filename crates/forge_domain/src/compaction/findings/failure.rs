@@ -105,7 +105,10 @@ pub(crate) fn is_refused(message: &Message) -> bool {
     let Body::Tool(result) = &message.body else { return false };
     let text = result.content.text();
     let text = text.trim();
-    let is_sentence = text.len() <= SENTENCE_BYTES && !text.contains('\n');
+    // A word alone is the state of what was asked about.
+    let is_sentence = text.len() <= SENTENCE_BYTES
+        && !text.contains('\n')
+        && (text.contains(char::is_whitespace) || !text.is_ascii());
     user_words(message).is_some()
         || is_of_the_person(first_line(text))
         || is_sentence && matches(&REFUSED, text) && !matches(&SUCCESSES, text)
@@ -232,11 +235,12 @@ pub(super) fn foot(text: &str) -> impl Iterator<Item = &str> {
 pub(super) fn stated_status(text: &str) -> Option<Status> {
     let status = |line: &str| {
         // Most lines state none.
-        let may_state = ["xit", "XIT", "eturn", "<status"].iter().any(|sign| line.contains(sign));
+        let may_state =
+            ["xit", "XIT", "eturn", "<status", "rc", "ret"].iter().any(|sign| line.contains(sign));
         let stated = STATUS.as_ref().filter(|_| may_state)?.captures(line)?;
-        let is_well = match stated.get(1).or(stated.get(2)) {
+        let is_well = match stated.get(1).or(stated.get(2)).or(stated.get(3)) {
             Some(code) => code.as_str().bytes().all(|b| b == b'0'),
-            None => stated.get(3).is_some_and(|word| !matches!(word.as_str(), "failed" | "error")),
+            None => stated.get(4).is_some_and(|word| !matches!(word.as_str(), "failed" | "error")),
         };
         Some(if is_well { Status::Passed } else { Status::Failed })
     };
@@ -258,7 +262,7 @@ pub(super) fn stated_status(text: &str) -> Option<Status> {
 /// A code, or a word in a tag.
 static STATUS: Pattern = LazyLock::new(|| {
     let forms = [
-        r#"\b(?:exit(?:ed)?[ _]?(?:with )?(?:code|status)|return ?code)["=: >]{1,4}(-?\d+)"#,
+        r#"\b(?:exit(?:ed)?[ _]?(?:with )?(?:code|status)|return ?code)["=: >]{1,4}(-?\d+)|^\W*(?:rc|ret|exit|EXIT|status|code)[ =:]{1,3}(\d{1,3})\W*$"#,
         r"[\[|(][ \t]*exit(?: code)?[ =:]{1,2}(-?\d+)[ \t]*[\])|]",
         r"<status>\s*(completed|passed|success|failed|error)\s*</status>",
     ];
@@ -342,6 +346,7 @@ static BREAKS: Pattern = LazyLock::new(|| {
         r"\bcore dumped\b|^Segmentation fault|^Bus error|^Killed\b",
         r"(?i:\bnot (?:all\b.{0,30}\bpass(?:ed)?|ok|successful|passed)\b|\bunsuccessful\b|\bdid(?:n't| not) (?:pass|succeed)\b)",
         r"^[ \t]*(?:Failed to compile|Failed:[ \t]+[^\s\d]|Type error:|error Command failed)",
+        r"\b(?i:style issues (?:were )?found)\b|^would reformat \S",
     ];
     any_of("(?m)", &forms)
 });
@@ -503,7 +508,8 @@ fn shown(why: &str) -> Option<String> {
 
 /// Returns the first line of a failed result that names the error.
 fn error_line(text: &str) -> Option<String> {
-    const STARTS: &[&str] = &["fatal", "panic", "FAIL", "--- FAIL", "Traceback", "E   ", "✗", "✘", "✖"];
+    const STARTS: &[&str] =
+        &["fatal", "panic", "FAIL", "--- FAIL", "Traceback", "E   ", "✗", "✘", "✖", "× ", "● "];
     const WORDS: &[&str] = &[
         "No such file or directory",
         "not found",

@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use super::command_line::{steps, without_folder, words_of};
+use super::command_line::{from_program, steps, without_folder, without_quiet, words_of};
 use super::pattern::{Pattern, any_of};
-use super::shell_change::sets;
 
 /// Programs that only look.
 const LOOKS: &[&str] = &[
@@ -93,10 +92,7 @@ const LOOKS_OF: &[(&str, &[&str])] = &[
     ("pip", &["freeze", "index", "list", "show"]),
     ("systemctl", &["status"]),
 ];
-/// Commands that run the one after their options, which they may give what they read.
-const WRAPPERS: &[&str] = &["command", "env", "nice", "sudo", "time", "xargs"];
-/// Words of a shell before a command of a loop or a condition, and those that stand with no command.
-const BEFORE: &[&str] = &["do", "else", "if", "then", "until", "while", "!"];
+/// Words of a shell that stand with no command.
 const ALONE: &[&str] = &["case", "done", "esac", "fi", "for"];
 /// Options that ask a program what it can do.
 const ASKS: &[&str] = &["--help", "--version"];
@@ -119,19 +115,15 @@ pub(super) fn only_looks(command: &str) -> bool {
 
 /// Checks whether a step of a command line only looks.
 fn looks(step: &str) -> bool {
-    let words = step.split_whitespace().skip_while(|word| BEFORE.contains(word) || sets(word));
-    let mut words = words.peekable();
-    while words.next_if(|word| WRAPPERS.contains(word)).is_some() {
-        let is_option = |word: &&str| word.starts_with('-') || sets(word) || word.parse::<u32>().is_ok();
-        while words.next_if(is_option).is_some() {}
-    }
-    let Some(first) = words.next().map(without_folder) else { return true };
+    let words: Vec<&str> = step.split_whitespace().collect();
+    let Some((first, words)) = from_program(&words).split_first() else { return true };
+    let first = without_folder(first);
     let has = |words: &[&str]| step.split_whitespace().any(|word| words.contains(&word));
     if ALONE.contains(&first) || has(ASKS) {
         return true;
     }
     let writes = has(&["-i", "-delete", "-exec"]);
-    let mut told = words.clone().filter(|word| !word.starts_with('-'));
+    let mut told = words.iter().copied().filter(|word| !word.starts_with('-'));
     let looks_of = |(program, commands): &(&str, &[&str])| {
         *program == first && told.clone().next().is_some_and(|word| commands.contains(&word))
     };
@@ -161,13 +153,6 @@ fn carried(step: &str) -> Option<String> {
 
 /// A redirection into a temporary file.
 static ASIDE: Pattern = LazyLock::new(|| any_of("", &[r">>?[ \t]*/tmp/[\w./-]+"]));
-/// Redirections that write no file.
-const QUIET: [&str; 5] = ["2>&1", "2>/dev/null", "2> /dev/null", ">/dev/null", "> /dev/null"];
-
-/// Returns a command without the redirections that write no file.
-pub(super) fn without_quiet(command: &str) -> String {
-    QUIET.iter().fold(command.to_owned(), |command, quiet| command.replace(quiet, " "))
-}
 
 #[cfg(test)]
 mod tests {

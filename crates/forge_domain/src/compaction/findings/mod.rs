@@ -8,7 +8,9 @@ mod ending;
 mod failure;
 mod looks;
 mod pattern;
+mod script_changes;
 mod shell_change;
+mod told_changes;
 
 pub(crate) use self::check::Check;
 pub(crate) use self::command_line::{is_absolute, join};
@@ -17,6 +19,7 @@ use self::ending::{Evidence, Unfinished};
 pub(crate) use self::ending::{only_says_success, tells_commit, tells_outcome, tells_what_was_made};
 pub(crate) use self::failure::{Failure, is_marked_failed, is_of_the_person, is_refused};
 pub(crate) use self::shell_change::{ALL, ShellChange, ShellStep};
+pub(crate) use self::told_changes::told_changes;
 use crate::{Body, ContextMessage, Message, ToolResult};
 
 /// Most characters of a command or an error line that are kept.

@@ -1,6 +1,6 @@
 //! The changes that a command line makes to files, as far as its words tell.
 
-use super::command_line::{Step, Walk, join, without_dot, without_folder, words_of};
+use super::command_line::{Step, Walk, from_program, is_shell, join, without_dot, without_folder, words_of};
 
 /// A change of a file by a step of a command line, and the folder in which that runs, if it is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +19,12 @@ pub(crate) enum ShellChange {
     Removes(String),
     /// All that was never committed is removed: the result names what.
     Cleans,
-    /// It has another name, or is in the folder of that name.
+    /// It is removed, and was a part of the work.
+    Deletes(String),
+    /// It has another name, or is in the folder of that name. A star in its name stands for any characters.
     Moves { from: String, to: String },
+    /// There is a second one, which has another name or is in the folder of that name.
+    Copies { from: String, to: String },
     /// It is changed in its place.
     Edits(String),
     /// It gets what the command itself says.
@@ -36,6 +40,8 @@ pub(crate) enum ShellChange {
     DropsStash { nth: usize },
     /// It will be committed next: a file, a folder, or all.
     Stages(String),
+    /// It will not.
+    Unstages(String),
     /// All that was staged is committed; with `all`, every known file is.
     Commits { all: bool },
     /// So many of the last commits are undone, with all that is not committed.
@@ -50,9 +56,11 @@ pub(crate) const ALL: &str = ".";
 pub(super) fn shell_changes(walk: &Walk<'_>) -> Vec<ShellStep> {
     let mut changes: Vec<ShellStep> = Vec::new();
     let (mut may_have_failed, mut can_fail) = (false, false);
-    for step in &walk.steps {
+    for (nth, step) in walk.steps.iter().enumerate() {
         may_have_failed &= !step.runs_anyway;
-        let of_step = changes_of_step(step);
+        let before = nth.checked_sub(1).map(|before| &walk.steps[before]);
+        let mut of_step = changes_of_step(step);
+        of_step.extend(before.into_iter().flat_map(|before| removals_of_found(before, step)));
         let is_sure = !may_have_failed;
         may_have_failed |= of_step.is_empty() && !hardly_fails(step.command);
         can_fail |= may_have_failed;
@@ -60,6 +68,17 @@ pub(super) fn shell_changes(walk: &Walk<'_>) -> Vec<ShellStep> {
     }
     changes.iter_mut().for_each(|change| change.is_sure &= can_fail);
     changes
+}
+
+/// Returns the removals of what one step finds and the next one is given: `find . -name '*.o' | xargs rm`.
+fn removals_of_found(find: &Step<'_>, step: &Step<'_>) -> Vec<ShellStep> {
+    let words: Vec<&str> = step.command.split_whitespace().collect();
+    let is_removal = words.first() == Some(&"xargs") && from_program(&words).first() == Some(&"rm");
+    if !is_removal || !find.command.starts_with("find ") {
+        return Vec::new();
+    }
+    let command = format!("{} -delete", find.command.trim_end_matches(" -print0"));
+    changes_of_step(&Step { command: &command, ..find.clone() })
 }
 
 /// Checks whether a step that changes no file hardly ever fails.
@@ -70,17 +89,20 @@ fn hardly_fails(step: &str) -> bool {
 
 fn changes_of_step(step: &Step<'_>) -> Vec<ShellStep> {
     // Most commands change nothing.
-    const SIGNS: [&str; 12] =
-        ["rm", "mv", "cp", "-", ">", "tee", "git", "del", "ren", "move", "copy", "erase"];
+    const SIGNS: [&str; 13] =
+        ["rm", "mv", "cp", "-", ">", "tee", "git", "del", "ren", "move", "copy", "erase", "unlink"];
     if !SIGNS.iter().any(|word| step.command.contains(word)) {
         return Vec::new();
     }
     let words = words_of(step.command);
-    let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
-    // Programs that run the rest of the line as a command, and the variables that are set for it.
-    let is_before =
-        |word: &&str| matches!(*word, "sudo" | "command" | "env" | "time" | "nohup") || sets(word);
-    words.drain(..words.iter().take_while(|word| is_before(word)).count());
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut words = from_program(&words).to_vec();
+    if let [shell, options @ .., script] = words.as_slice()
+        && is_shell(shell)
+        && options.last().is_some_and(|option| option.starts_with('-') && option.ends_with('c'))
+    {
+        return shell_changes(&Walk::of(script, step.folder.as_deref()));
+    }
     let mut folder = step.folder.clone();
     let is_git = words.first() == Some(&"git");
     if is_git {
@@ -97,13 +119,6 @@ fn changes_of_step(step: &Step<'_>) -> Vec<ShellStep> {
     changes.into_iter().map(in_folder).collect()
 }
 
-/// Checks whether a word sets a variable.
-pub(super) fn sets(word: &str) -> bool {
-    let name = word.split_once('=').map_or("", |(name, _)| name);
-    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(is_of_name)
-}
-
 /// Returns the changes of a command of git.
 fn changes_of_git(words: &[&str]) -> Vec<ShellChange> {
     let Some((command, words)) = words.split_first() else { return Vec::new() };
@@ -111,8 +126,14 @@ fn changes_of_git(words: &[&str]) -> Vec<ShellChange> {
     let names = || words.iter().filter(|word| is_name(word)).map(|word| name(word));
     let all = || ALL.to_owned();
     match *command {
-        _ if has(&["-n", "--dry-run", "--cached", "--staged"]) => Vec::new(),
-        "rm" => names().map(ShellChange::Removes).collect(),
+        "restore" if has(&["--staged", "-S"]) && !has(&["--worktree", "-W"]) => {
+            names().map(ShellChange::Unstages).collect()
+        }
+        _ if has(&["-n", "--dry-run", "--cached"]) => Vec::new(),
+        "merge" | "rebase" | "cherry-pick" | "revert" | "am" if has(&["--abort"]) => {
+            vec![ShellChange::Resets { n_commits: 0 }]
+        }
+        "rm" => names().map(ShellChange::Deletes).collect(),
         "mv" => moves(&names().collect::<Vec<_>>()),
         "restore" => names().map(ShellChange::Restores).collect(),
         // Without the mark, a branch may be meant: of its name, no file is known.
@@ -124,6 +145,12 @@ fn changes_of_git(words: &[&str]) -> Vec<ShellChange> {
         "reset" if has(&["--hard"]) => {
             let n_commits = words.iter().find_map(|word| commits_before_head(word)).unwrap_or(0);
             vec![ShellChange::Resets { n_commits }]
+        }
+        "reset" if has(&["--soft", "--mixed", "--keep", "--merge"]) => Vec::new(),
+        "reset" => {
+            let named: Vec<String> = names().filter(|name| !name.starts_with("HEAD")).collect();
+            let named = if words.is_empty() { vec![all()] } else { named };
+            named.into_iter().map(ShellChange::Unstages).collect()
         }
         "clean" => vec![ShellChange::Cleans],
         "add" if has(&["-A", "--all", "-u", "."]) => vec![ShellChange::Stages(all())],
@@ -188,21 +215,21 @@ fn changes_of(words: &[&str]) -> Vec<ShellChange> {
             let names = words.iter().filter(|word| is_name_or_pattern(word));
             names.map(|word| ShellChange::Removes(name(word))).collect()
         }
-        "find" if words.last() == Some(&"-delete") => found_files(words),
+        "find" => found_files(words),
         "mv" | "move" => {
-            let moved = placed(words).map(|(from, to)| match is_name(&from) {
+            let moved = placed(words).map(|(from, to)| match is_name_or_pattern(&from) {
                 true => ShellChange::Moves { from, to },
                 // A file that is moved in from elsewhere is new here.
                 false => ShellChange::Writes(to),
             });
             moved.collect()
         }
-        // Of a folder, the files are not known.
-        "cp" | "copy"
-            if !words.iter().any(|word| matches!(*word, "-r" | "-R" | "-a" | "-rf" | "--recursive")) =>
-        {
-            placed(words).map(|(_, to)| ShellChange::Writes(to)).collect()
+        // Of a folder, only those files are known that were named before.
+        "cp" if words.iter().any(|word| matches!(*word, "-r" | "-R" | "-a" | "-rf" | "--recursive")) => {
+            let copied = placed(words).filter(|(from, _)| is_name(from));
+            copied.map(|(from, to)| ShellChange::Copies { from, to }).collect()
         }
+        "cp" | "copy" => placed(words).map(|(_, to)| ShellChange::Writes(to)).collect(),
         "sed" if words.iter().any(|word| edits_in_place(word)) => {
             edited(words, &["-e", "-f", "--expression", "--file"])
         }
@@ -220,10 +247,16 @@ fn changes_of(words: &[&str]) -> Vec<ShellChange> {
 fn found_files(words: &[&str]) -> Vec<ShellChange> {
     let folders = words.iter().take_while(|word| !word.starts_with('-')).filter(|word| is_name(word));
     let tests = words.iter().skip_while(|word| !word.starts_with('-'));
-    match tests.copied().filter(|word| !matches!(*word, "-type" | "f")).collect::<Vec<_>>()[..] {
-        ["-delete"] => folders.map(|word| ShellChange::Removes(name(word))).collect(),
-        ["-name", pattern, "-delete"] if is_name_or_pattern(pattern) => {
-            folders.map(|word| ShellChange::Removes(format!("{}/{pattern}", name(word)))).collect()
+    let tests: Vec<&str> = tests.copied().filter(|word| !matches!(*word, "-type" | "f")).collect();
+    let tests = match tests[..] {
+        [ref tests @ .., "-delete"] | [ref tests @ .., "-exec", "rm", "{}", "+" | ";" | "\\;"] => tests,
+        [ref tests @ .., "-exec", "rm", "-f", "{}", "+" | ";" | "\\;"] => tests,
+        _ => return Vec::new(),
+    };
+    match *tests {
+        [] => folders.map(|word| ShellChange::Removes(name(word))).collect(),
+        ["-name", pattern] if is_name_or_pattern(pattern) => {
+            folders.map(|word| ShellChange::Removes(format!("{}/**/{pattern}", name(word)))).collect()
         }
         _ => Vec::new(),
     }
@@ -259,7 +292,7 @@ fn changes_of_powershell(program: &str, words: &[&str]) -> Vec<ShellChange> {
 
 /// Checks whether a word names one file of the work rather than an option, a pattern, a device or a file for
 /// the time being.
-fn is_name(word: &str) -> bool {
+pub(super) fn is_name(word: &str) -> bool {
     const ELSEWHERE: [&str; 3] = ["/dev/", "/tmp/", "/proc/"];
     let is_option = word.starts_with('-') && word.len() > 1;
     !is_option
@@ -273,7 +306,7 @@ fn is_name_or_pattern(word: &str) -> bool {
     is_name(&word.replace('*', "_"))
 }
 
-fn name(word: &str) -> String {
+pub(super) fn name(word: &str) -> String {
     without_dot(word).trim_end_matches('/').to_owned()
 }
 
@@ -297,7 +330,7 @@ fn places(names: &[String]) -> Vec<(String, String)> {
     let has_ending = |name: &str| without_folder(name).trim_start_matches('.').contains('.');
     // Several at once are moved into a folder.
     let moved = from.iter().map(|moved| {
-        let is_into = from.len() > 1 || has_ending(moved) && !has_ending(to);
+        let is_into = !moved.contains('*') && (from.len() > 1 || has_ending(moved) && !has_ending(to));
         let to = if is_into { format!("{to}/{}", without_folder(moved)) } else { to.clone() };
         (moved.clone(), to)
     });
@@ -351,8 +384,8 @@ mod tests {
 
     use super::super::command_line::without_documents;
     use super::ShellChange::{
-        Cleans, Commits, DropsStash, Edits, Moves, Removes, Resets, Restores, Stages, Stashes, Unstashes,
-        Writes,
+        Cleans, Commits, Copies, Deletes, DropsStash, Edits, Moves, Removes, Resets, Restores, Stages,
+        Stashes, Unstages, Unstashes, Writes,
     };
     use super::*;
 
@@ -366,7 +399,21 @@ mod tests {
                 vec![Removes("a.py".into()), Removes("b".into()), Removes("*.py".into())],
             ),
             ("rm $X/*.py; find z -type f -delete", vec![Removes("z".into())]),
-            ("find z -name '*.pyc' -delete; find z -newer a -delete", vec![Removes("z/*.pyc".into())]),
+            ("find z -name '*.pyc' -delete; find z -newer a -delete", vec![Removes("z/**/*.pyc".into())]),
+            (
+                "find z -type f -exec rm {} \\; ; find y -name '*.o' | xargs -n 1 rm -f; ls | xargs rm",
+                vec![Removes("z".into()), Removes("y/**/*.o".into())],
+            ),
+            (
+                "bash -lc 'cd a && rm b.py'; sudo -u app rm c.py",
+                vec![Removes("b.py".into()), Removes("c.py".into())],
+            ),
+            ("mv logs/*.log old/", vec![moves("logs/*.log", "old")]),
+            ("git merge --abort", vec![Resets { n_commits: 0 }]),
+            (
+                "git reset a.py; git restore --staged b.py; git reset --soft HEAD~1",
+                vec![Unstages("a.py".into()), Unstages("b.py".into())],
+            ),
             ("mv /tmp/a.new a.py; mv $X b.py", vec![Writes("a.py".into()), Writes("b.py".into())]),
             (
                 "git add a.py && git commit -m 'a b'; git commit -am x; git add -A",
@@ -386,12 +433,15 @@ mod tests {
                     Unstashes { nth: 0, stay: true },
                 ],
             ),
-            ("git rm -r b", vec![Removes("b".into())]),
+            ("git rm -r b", vec![Deletes("b".into())]),
             ("mv a.py lib/b.py", vec![moves("a.py", "lib/b.py")]),
             ("git mv src/a.py lib", vec![moves("src/a.py", "lib/a.py")]),
             ("mv a.py b.py lib/", vec![moves("a.py", "lib/a.py"), moves("b.py", "lib/b.py")]),
             ("git mv old new", vec![moves("old", "new")]),
-            ("cp a.py lib; cp -r a b", vec![Writes("lib/a.py".into())]),
+            (
+                "cp a.py lib; cp -r a b",
+                vec![Writes("lib/a.py".into()), Copies { from: "a".into(), to: "b".into() }],
+            ),
             (
                 "cp $S/a.py b.py; cp $S/a.py $S/b.py lib/; cp a.py $S",
                 vec![Writes("b.py".into()), Writes("lib/a.py".into()), Writes("lib/b.py".into())],
@@ -414,7 +464,10 @@ mod tests {
                 "git checkout -- a.rs && git restore b.rs",
                 vec![Restores("a.rs".into()), Restores("b.rs".into())],
             ),
-            ("git checkout src/a.rs; git restore --staged a.rs", vec![Restores("src/a.rs".into())]),
+            (
+                "git checkout src/a.rs; git restore -W a.rs",
+                vec![Restores("src/a.rs".into()), Restores("a.rs".into())],
+            ),
             ("git stash && git reset --hard HEAD~1", vec![stashes(".", false), Resets { n_commits: 1 }]),
             (
                 "git stash push -u -m 'a b'; git stash push a.rs",
@@ -424,7 +477,7 @@ mod tests {
                 "git stash list; git stash pop; git checkout -b next",
                 vec![Unstashes { nth: 0, stay: false }, Restores("next".into())],
             ),
-            ("git rm --cached a.rs; git rm -n a.rs; git -C lib rm a.rs", vec![Removes("a.rs".into())]),
+            ("git rm --cached a.rs; git rm -n a.rs; git -C lib rm a.rs", vec![Deletes("a.rs".into())]),
             ("A=1 sudo rm a.rs; echo x | sudo tee b.rs", vec![Removes("a.rs".into()), Writes("b.rs".into())]),
             (
                 r"del C:\p\a.cs && move C:\p\b.cs C:\p\c.cs",

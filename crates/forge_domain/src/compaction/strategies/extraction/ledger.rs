@@ -9,7 +9,7 @@ use crate::compaction::answered_call::answered_call;
 use crate::compaction::envelope::within;
 use crate::compaction::findings::{
     Check, Deed, Failure, FileState, Outcome, ShellChange, ShellStep, Touch, identity, is_absolute,
-    is_marked_failed, is_refused, join,
+    is_marked_failed, is_refused, join, told_changes,
 };
 use crate::compaction::short_text::SHORTEST;
 use crate::compaction::stub::is_stub;
@@ -93,6 +93,7 @@ impl<'a> Ledger<'a> {
             .filter_map(|(at, note)| Some((at, Report::of(note.message())?)))
             .peekable();
         let mut running: HashMap<String, &Deed> = HashMap::new();
+        let mut logged: Option<(&str, &Deed)> = None;
         for (asked, result) in answers {
             while let Some((_, report)) = reports.next_if(|(at, _)| *at < asked.place.message) {
                 self.take_report(&report, &mut running);
@@ -111,7 +112,13 @@ impl<'a> Ledger<'a> {
                 }
                 continue;
             }
+            // So does one that looks at the file into which it writes.
+            if let Some((_, command)) = logged.filter(|(log, _)| deed.looks_at(log)) {
+                self.take_end(command, result, false);
+                continue;
+            }
             self.take(deed, result, marks_failures);
+            logged = deed.log().map(|log| (log, deed)).or(logged.filter(|_| deed.checks.is_empty()));
             let unfinished = deed.unfinished(result);
             running.extend(unfinished.and_then(|unfinished| unfinished.id.clone()).map(|id| (id, deed)));
         }
@@ -164,6 +171,12 @@ impl<'a> Ledger<'a> {
             self.take_shell_changes(deed.shell_changes.iter(), deed, result);
             if deed.enters().is_some() {
                 self.here = self.folder(deed.enters());
+            }
+        }
+        if deed.runs && !deed.only_looks && !is_refused {
+            let folder = self.folder(deed.folder());
+            for change in told_changes(&result.message().text()) {
+                self.files.take_change(&change, folder.as_deref(), "");
             }
         }
         self.take_end(deed, result, marks_failures);

@@ -65,6 +65,7 @@ impl<'a> Changes<'a> {
     fn take_shell(&mut self, change: &'a ShellChange, position: usize) {
         match change {
             ShellChange::Removes(path)
+            | ShellChange::Deletes(path)
             | ShellChange::Moves { from: path, .. }
             | ShellChange::Writes(path)
             | ShellChange::Stashes { path, .. }
@@ -73,7 +74,9 @@ impl<'a> Changes<'a> {
             ShellChange::Cleans
             | ShellChange::Unstashes { .. }
             | ShellChange::DropsStash { .. }
+            | ShellChange::Copies { .. }
             | ShellChange::Stages(_)
+            | ShellChange::Unstages(_)
             | ShellChange::Commits { .. }
             | ShellChange::Resets { .. } => {}
         }

@@ -20,13 +20,15 @@ use crate::compaction::findings::{
     tells_commit, tells_outcome, tells_what_was_made,
 };
 use crate::compaction::names::{call_lines, is_outermost, names_written};
-use crate::{CallPlace, ContextMessage, MessageId, ToolCall, quantity, tool_twin, user_words};
+use crate::{CallPlace, ContextMessage, MessageId, ToolCall, find_secrets, quantity, tool_twin, user_words};
 
 /// Most characters of a tool's name: as many as providers allow.
 const TOOL_CHARS: usize = 128;
 /// Most characters of a call's subject, and of the line by which its result ends.
 const SUBJECT_CHARS: usize = 140;
 const ENDING_CHARS: usize = 140;
+/// Most characters of a single line that a call looked at: a longer one is content.
+const LOOKED_CHARS: usize = 60;
 /// Most bytes of a page that was hardly read.
 const SHORT_PAGE_BYTES: usize = 300;
 /// An answer of more lines is long.
@@ -348,14 +350,16 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
     {
         return Some(commit);
     }
+    let stopped = asked.deed.unfinished(result).filter(|_| failure.is_none_or(|failure| failure.is_stated));
     let ending = match failure {
+        _ if let Some(stopped) = stopped => stopped.line.clone(),
         Some(failure) => {
             let line = failure.line.as_deref().or(last.map(|last| last.line));
             format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default())
         }
         None if asks_the_person(asked.call) => answer(&result.features().text).unwrap_or_else(n_lines),
         None if looks_outside(asked.call) => short_page(&result.features().text).unwrap_or_else(n_lines),
-        None if asked.deed.only_looks => n_lines(),
+        None if asked.deed.only_looks => only_line(result, LOOKED_CHARS).unwrap_or_else(n_lines),
         None if asked.deed.changes_files() => DONE.to_owned(),
         None if let Some(made) = made(&result.features().text) => made,
         None if is_shown_to_pass(asked.deed, result)
@@ -365,8 +369,7 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
         }
         // The last line of a page, or of an answer of many lines, does not tell how the call ended.
         None if !asked.deed.runs && result.features().n_text_lines > LONG_ANSWER => n_lines(),
-        None if last.is_none() && is_short(result) => number_in(result).unwrap_or_else(|| DONE.to_owned()),
-        None if last.is_none() => NO_OUTPUT.to_owned(),
+        None if last.is_none() => only_line(result, ENDING_CHARS).unwrap_or_else(|| NO_OUTPUT.to_owned()),
         None => last
             .filter(|last| !last.is_row)
             .filter(|last| last.is_all || last.line.split_whitespace().count() > 1)
@@ -374,7 +377,9 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
             .and_then(|last| one_line(last.line, ENDING_CHARS))
             .unwrap_or_else(n_lines),
     };
-    Some(ending.trim_end().to_owned())
+    // A key that a command printed is in no need of being told.
+    let is_secret = !find_secrets(&ending).is_empty();
+    Some(if is_secret { n_lines() } else { ending.trim_end().to_owned() })
 }
 
 /// Checks whether the result of a check shows that it passed.
@@ -415,16 +420,11 @@ fn is_cut_json(line: &str) -> bool {
     line.starts_with(['{', '[']) && line.contains("\\n") && line.chars().nth(ENDING_CHARS).is_some()
 }
 
-/// Checks whether a result says something, but too little to be a line: `ok`, a number.
-fn is_short(result: &ContextMessage) -> bool {
-    let features = result.features();
-    features.lines.is_empty() && features.text.contains(char::is_alphanumeric)
-}
-
-/// Returns the number that a result is.
-fn number_in(result: &ContextMessage) -> Option<String> {
-    let text = result.features().text.trim();
-    text.contains(|c: char| c.is_ascii_digit()).then(|| text.to_owned())
+/// Returns the only line of a result, if it is no longer than that.
+fn only_line(result: &ContextMessage, most: usize) -> Option<String> {
+    let text = without_notes(&result.features().text).trim();
+    let is_one = !text.is_empty() && !text.contains(is_line_break) && text.chars().nth(most).is_none();
+    is_one.then(|| text.to_owned())
 }
 
 /// Returns what the person said to a call in one line; `None` if that is nothing.
@@ -573,16 +573,6 @@ mod tests {
     }
 
     #[test]
-    fn a_result_without_words_is_no_output() {
-        for (text, expected) in
-            [("", false), ("\n", false), ("ok", true), ("7", true), ("a result of it", false)]
-        {
-            let message = ContextMessage::count(Message::user(text), &Characters);
-            assert_eq!(is_short(&message), expected, "{text:?}");
-        }
-    }
-
-    #[test]
     fn the_last_row_of_a_table_is_no_outcome() {
         let rows = "id | name | score\n1 | Ulm | 4\n2 | Bonn | 7";
         let context = context("bash", &json!({"command": "sql towns"}), rows);
@@ -615,6 +605,11 @@ mod tests {
             ("npm test", "Tests: 12 passed, 12 total", "Tests: 12 passed, 12 total"),
             ("npm test", "The user doesn't want to proceed with this tool use.", "refused"),
             ("ssh a", "Permission denied (publickey).", "refused: Permission denied (publickey)."),
+            ("python is_prime.py 91", "no", "no"),
+            ("python shape.py", "(1204, 9)", "(1204, 9)"),
+            ("git branch --show-current", "release", "release"),
+            ("gh auth token", &["ghp_", "k3V9xQ2mB7tR5yW8nJ1pL6sD4fG0hZcAeUiO"].concat(), "1 line"),
+            ("pytest", "Command timed out after 2m 0.0s\ntests/a.py ...", "Command timed out after 2m 0.0s"),
             ("git bisect run x", "a\n9f1c2ab is the first bad commit\nb", "9f1c2ab is the first bad commit"),
         ] {
             let context = context("Bash", &json!({"command": command}), result);

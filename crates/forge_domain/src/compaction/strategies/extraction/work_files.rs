@@ -181,11 +181,8 @@ impl WorkFiles {
     /// Notes what a command does to files, which was answered `result`.
     pub(super) fn take_change(&mut self, change: &ShellChange, folder: Option<&str>, result: &str) {
         match change {
-            ShellChange::Removes(removed) => {
-                for path in self.changed_at(removed, folder) {
-                    self.set(path, FileState::Deleted);
-                }
-            }
+            ShellChange::Removes(removed) => self.remove(removed, folder, false),
+            ShellChange::Deletes(removed) => self.remove(removed, folder, true),
             ShellChange::Cleans => {
                 for name in result.lines().filter_map(|line| line.strip_prefix("Removing ")) {
                     for path in self.changed_at(name.trim_end_matches('/'), folder) {
@@ -194,6 +191,7 @@ impl WorkFiles {
                 }
             }
             ShellChange::Moves { from, to } => self.take_move(from, to, folder),
+            ShellChange::Copies { from, to } => self.take_copy(from, to, folder),
             ShellChange::Edits(name) => {
                 let path = self.known_at(name, folder);
                 self.set(path, FileState::Modified);
@@ -229,6 +227,12 @@ impl WorkFiles {
             ShellChange::Stages(name) => {
                 let staged = self.changed_at(name, folder);
                 self.staged.extend(staged);
+            }
+            ShellChange::Unstages(name) if self.root.path(name, folder) == ALL => self.staged.clear(),
+            ShellChange::Unstages(name) => {
+                for path in self.changed_at(name, folder) {
+                    self.staged.remove(&path);
+                }
             }
             ShellChange::Commits { all } => self.commit(*all),
             ShellChange::Resets { n_commits } => self.reset(*n_commits),
@@ -283,6 +287,30 @@ impl WorkFiles {
         back
     }
 
+    /// Notes that a file or a folder is removed. One that nothing changed or looked at is told only if it
+    /// `was_work`: others are temporary files, and what a build wrote.
+    fn remove(&mut self, removed: &str, folder: Option<&str>, was_work: bool) {
+        let mut paths = self.changed_at(removed, folder);
+        if paths.is_empty() && !removed.contains('*') {
+            let path = self.known_at(removed, folder);
+            paths.extend(Some(path).filter(|path| was_work || self.known.contains(path)));
+        }
+        for path in paths {
+            self.set(path, FileState::Deleted);
+        }
+    }
+
+    /// Notes that changed files have copies in another folder.
+    fn take_copy(&mut self, from: &str, to: &str, folder: Option<&str>) {
+        let copied = self.root.path(from, folder);
+        for path in self.changed_at(from, folder) {
+            if !matches!(self.changed.get(&path), Some((FileState::Deleted, _))) {
+                let new = self.note(rest_below(&path, &copied), Some(&join(folder, to)));
+                self.set(new, FileState::Created);
+            }
+        }
+    }
+
     /// Notes that changed files have another name, alone or with their folder.
     fn take_move(&mut self, from: &str, to: &str, folder: Option<&str>) {
         let moved = self.root.path(from, folder);
@@ -291,6 +319,13 @@ impl WorkFiles {
         let is_there = self.known.iter().any(|known| *known != into && is_in(known, &into));
         let name = from.rsplit('/').next().filter(|_| is_there);
         let changed = self.changed_at(from, folder);
+        if from.contains('*') {
+            for path in changed {
+                let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
+                self.take_move(&path, &join(folder, &format!("{to}/{name}")), None);
+            }
+            return;
+        }
         // What takes the place of a file is a new form of it, made beside it.
         if changed.is_empty() && (self.known.contains(&into) || is_beside(from, to)) {
             let into = self.known_at(to, folder);
@@ -305,8 +340,7 @@ impl WorkFiles {
                 _ => self.set(path.clone(), FileState::Deleted),
             }
             // What stands below the folder that was moved.
-            let rest = path.rfind(&moved).map_or("", |at| &path[at + moved.len()..]).trim_start_matches('/');
-            let new = match (rest, name) {
+            let new = match (rest_below(&path, &moved), name) {
                 ("", _) => self.known_at(to, folder),
                 (rest, None) => self.note(rest, Some(&join(folder, to))),
                 (rest, Some(name)) => self.note(&format!("{name}/{rest}"), Some(&join(folder, to))),
@@ -398,15 +432,23 @@ fn is_beside(name: &str, other: &str) -> bool {
         .is_some_and(|ending| ending.starts_with(['.', '_', '-', '~']) && !ending.contains('/'))
 }
 
-/// Checks whether a path has a form with stars, none of which stands for a slash.
+/// Returns what of a path stands below a folder, which it may name by its last names only; empty if it is that.
+fn rest_below<'a>(path: &'a str, folder: &str) -> &'a str {
+    let within = || path.rfind(&format!("/{folder}/")).map(|at| &path[at + folder.len() + 2..]);
+    below(path, folder).or_else(within).unwrap_or_default()
+}
+
+/// Checks whether a path has a form with stars: two of them stand for any folders, one for no slash.
 fn has_form(path: &str, form: &str) -> bool {
-    let (mut names, mut forms) = (path.split('/'), form.split('/'));
-    loop {
-        match (names.next(), forms.next()) {
-            (None, None) => return true,
-            (Some(name), Some(form)) if is_star_match(form, name) => {}
-            _ => return false,
+    let (form, others) = form.split_once('/').map_or((form, None), |(form, others)| (form, Some(others)));
+    let (name, rest) = path.split_once('/').map_or((path, None), |(name, rest)| (name, Some(rest)));
+    match (form, others, rest) {
+        ("**", Some(others), _) => {
+            has_form(path, others) || rest.is_some_and(|rest| has_form(rest, &format!("**/{others}")))
         }
+        (form, None, None) => is_star_match(form, name),
+        (form, Some(others), Some(rest)) => is_star_match(form, name) && has_form(rest, others),
+        _ => false,
     }
 }
 

@@ -1,0 +1,142 @@
+//! The changes of files by a script that is in a command: those whose names it has as they are.
+
+use std::sync::LazyLock;
+
+use regex::Captures;
+
+use super::pattern::{Pattern, any_of};
+use super::shell_change::{ShellChange, is_name, name};
+
+/// Returns the changes that a script of Python or JavaScript makes, as far as its text names the files.
+pub(super) fn script_changes(script: &str) -> Vec<ShellChange> {
+    const SIGNS: [&str; 7] = ["remove(", "unlink", "rmtree", "open(", ".write_", "FileSync(", ".to_"];
+    if !SIGNS.iter().any(|sign| script.contains(sign)) {
+        return Vec::new();
+    }
+    let kinds: [(&Pattern, fn(String) -> ShellChange); 3] =
+        [(&REMOVES, ShellChange::Removes), (&WRITES, ShellChange::Writes), (&APPENDS, ShellChange::Edits)];
+    let mut found: Vec<(usize, ShellChange)> = Vec::new();
+    for (pattern, change) in kinds {
+        for captures in pattern.iter().flat_map(|pattern| pattern.captures_iter(script)) {
+            let Some((at, file, token)) = file_of(&captures, script) else { continue };
+            let change = match change(file) {
+                ShellChange::Writes(file) if reads(script, token) => ShellChange::Edits(file),
+                change => change,
+            };
+            found.push((at, change));
+        }
+    }
+    found.sort_by_key(|(at, _)| *at);
+    let mut changes: Vec<ShellChange> = found.into_iter().map(|(_, change)| change).collect();
+    changes.dedup();
+    changes
+}
+
+/// Returns where a change stands, the file, and the text that stands for it in the script: a name in quotes, or
+/// a variable that is set to one.
+fn file_of<'s>(captures: &Captures<'_>, script: &'s str) -> Option<(usize, String, &'s str)> {
+    let found = captures.iter().skip(1).flatten().next()?;
+    let token = &script[found.range()];
+    let file = match token.strip_prefix(['"', '\'', '`']) {
+        Some(quoted) => &quoted[..quoted.len() - 1],
+        None => script.lines().rev().find_map(|line| value_of(line, token))?,
+    };
+    Some((found.start(), Some(file).filter(|file| is_name(file)).map(name)?, token))
+}
+
+/// Returns the name that a line sets a variable to: `path = Path("a.py")`.
+fn value_of<'s>(line: &'s str, variable: &str) -> Option<&'s str> {
+    const BEFORE: [&str; 3] = ["const ", "let ", "var "];
+    let line = line.trim_start();
+    let line = BEFORE.iter().find_map(|word| line.strip_prefix(word)).unwrap_or(line);
+    let value = line.strip_prefix(variable)?.trim_start().strip_prefix('=')?.trim_start();
+    let value = ["pathlib.Path(", "Path("].iter().find_map(|path| value.strip_prefix(path)).unwrap_or(value);
+    let quote = value.chars().next().filter(|c| matches!(c, '"' | '\'' | '`'))?;
+    value[1..].split(quote).next()
+}
+
+/// Checks whether a script reads the file as well: it is there already.
+fn reads(script: &str, token: &str) -> bool {
+    let forms = [
+        format!("open({token})"),
+        format!("open({token}, \"r"),
+        format!("open({token}, 'r"),
+        format!("open({token}, encoding"),
+        format!("{token}.read_text("),
+        format!("{token}).read_text("),
+        format!("readFileSync({token}"),
+    ];
+    forms.iter().any(|form| script.contains(form))
+}
+
+/// A name in quotes, or a variable.
+const FILE: &str = r#"("[^"\n]+"|'[^'\n]+'|`[^`$\n]+`|\b[A-Za-z_]\w*)"#;
+
+/// Returns the pattern of calls, in which `FILE` stands for a file.
+fn calls(forms: &[&str]) -> Option<regex::Regex> {
+    let forms: Vec<String> = forms.iter().map(|form| form.replace("FILE", FILE)).collect();
+    any_of("", &forms.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+static REMOVES: Pattern = LazyLock::new(|| {
+    calls(&[
+        r"\b(?:os\.(?:remove|unlink)|shutil\.rmtree|(?:fs\.)?(?:unlinkSync|rmSync|rmdirSync))\(\s*FILE\s*[,)]",
+        r"\bPath\(\s*FILE\s*\)\.unlink\(",
+        r"FILE\.unlink\(",
+    ])
+});
+
+static WRITES: Pattern = LazyLock::new(|| {
+    calls(&[
+        r#"\bopen\(\s*FILE\s*,\s*(?:mode\s*=\s*)?["'][wx]"#,
+        r"\bPath\(\s*FILE\s*\)\.write_(?:text|bytes)\(",
+        r"FILE\.write_(?:text|bytes)\(",
+        r"\b(?:fs\.)?writeFileSync\(\s*FILE\s*,",
+        r"\.(?:to_csv|to_json|to_excel|to_parquet|savefig)\(\s*FILE\s*[,)]",
+    ])
+});
+
+static APPENDS: Pattern = LazyLock::new(|| {
+    calls(&[
+        r#"\bopen\(\s*FILE\s*,\s*(?:mode\s*=\s*)?["'](?:a|r\+)"#,
+        r"\b(?:fs\.)?appendFileSync\(\s*FILE\s*,",
+    ])
+});
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::ShellChange::{Edits, Removes, Writes};
+    use super::*;
+
+    #[test]
+    fn a_script_names_the_files_that_it_changes() {
+        assert!([&REMOVES, &WRITES, &APPENDS].into_iter().all(|pattern| pattern.is_some()));
+        for (script, expected) in [
+            (
+                "import os, shutil\nos.remove('a.py'); shutil.rmtree(\"out/\")",
+                vec![Removes("a.py".into()), Removes("out".into())],
+            ),
+            ("p = Path('a.py')\np.write_text(p.read_text().replace('x', 'y'))", vec![Edits("a.py".into())]),
+            (
+                "Path('conf/a.toml').write_text('x')\nPath('b').unlink()",
+                vec![Writes("conf/a.toml".into()), Removes("b".into())],
+            ),
+            ("f = 'src/a.rs'\ns = open(f).read()\nopen(f, 'w').write(s)", vec![Edits("src/a.rs".into())]),
+            ("with open(\"a.json\", \"w\") as f:\n    json.dump(x, f)", vec![Writes("a.json".into())]),
+            ("open('log.md', 'a').write('x')", vec![Edits("log.md".into())]),
+            (
+                "df.to_csv('out/a.csv', index=False); plt.savefig('a.png')",
+                vec![Writes("out/a.csv".into()), Writes("a.png".into())],
+            ),
+            (
+                "const f = './a.js';\nfs.writeFileSync(f, fs.readFileSync(f).slice(1))",
+                vec![Edits("a.js".into())],
+            ),
+            ("open(name, 'w'); os.remove(f'{x}.py'); open('/tmp/a', 'w'); open('ä", vec![]),
+        ] {
+            assert_eq!(script_changes(script), expected, "{script}");
+        }
+    }
+}
