@@ -100,7 +100,7 @@ impl Provider for Script {
     }
 }
 
-/// Tools that answer with their name; `big` says a lot, `broken` panics.
+/// Tools that answer with their name; `big` says a lot, `broken` panics, `astray` answers another call.
 pub(crate) struct Echo;
 
 #[async_trait]
@@ -114,6 +114,14 @@ impl ToolService for Echo {
             "big" => ToolResult::answer(call, "many words ".repeat(400)),
             "stuck" => std::future::pending().await,
             "broken" => panic!("index out of bounds: {}", call.id),
+            "astray" => {
+                let name = ToolName::new("other").ok();
+                ToolResult {
+                    call_id: "of_another".to_owned(),
+                    name,
+                    ..ToolResult::answer(call, "astray ran")
+                }
+            }
             name => ToolResult::answer(call, format!("{name} ran")),
         }
     }
@@ -154,6 +162,26 @@ fn a_tool_that_panics_is_a_tool_error() {
                    effect, or a part of it: look before you call it again";
     let last = ["Be brief.", "go", "", "first ran", crashed, "third ran"].map(str::to_owned);
     assert_eq!(script.said().pop().unwrap(), last);
+}
+
+#[test]
+fn a_result_belongs_to_its_call_whatever_id_the_tool_gives_it() {
+    let script = Script::new(&[Reply::Calls(&["first", "astray"]), Reply::Says("done")]);
+    orchestrator(ONE, &script).run("go").now_or_never().unwrap().unwrap();
+    let prompts = script.prompts.lock().unwrap();
+    let messages = prompts.last().unwrap().messages();
+    let results: Vec<_> = messages
+        .iter()
+        .filter_map(|message| match &message.message().body {
+            Body::Tool(result) => {
+                Some((result.call_id.clone(), result.name.clone(), result.content.to_text()))
+            }
+            _ => None,
+        })
+        .collect();
+    let expected = [("call_0", "first", "first ran"), ("call_1", "astray", "astray ran")]
+        .map(|(id, name, text)| (id.to_owned(), ToolName::new(name).ok(), text.to_owned()));
+    assert_eq!(results, expected);
 }
 
 #[test]

@@ -253,6 +253,8 @@ impl ToolCalls<'_, '_> {
         let permit = Permit { scope: permit.scope.watched_by(Arc::new(show)), ..permit };
         let result = catch_panic(tools.call_within(call, &permit.scope)).await;
         let result = result.unwrap_or_else(|panic| ToolResult::error(call, crash_text(&call.name, &panic)));
+        // A result under another id would be an orphan in the prompt, and the call would have no result.
+        let result = ToolResult { call_id: call.id.clone(), name: Some(call.name.clone()), ..result };
         self.end_effects(begun, &permit, &result).await;
         if let Some(question) = permit.scope.notes().awaits {
             return CallEnd::Waits(Some(AwaitedRequest::Answer(question)));

@@ -46,7 +46,8 @@ pub trait ToolService: Send + Sync {
         None
     }
 
-    /// Runs one call and answers it.
+    /// Runs one call and answers it. The engine gives the result the id and the name of the call, whatever
+    /// it holds.
     async fn call(&self, call: &ToolCall) -> ToolResult;
 
     /// Runs one call within `scope`: what the rules deny below a folder that the call searches is left out,
