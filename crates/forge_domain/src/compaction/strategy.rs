@@ -31,7 +31,10 @@ pub trait CompactionStrategy: Send + Sync {
         false
     }
 
-    /// Makes `context` smaller by `rules`.
+    /// Makes `context` smaller by `rules`, with [`Context::edit`]. What stays is unchanged and in order. What
+    /// takes the place of messages that left is marked as [`compacted`](crate::Message::compacted) and no
+    /// system message; a message that only becomes shorter is a [`crate::Edit::Shorten`]. A result that
+    /// breaks one of the compactor's rules is a failed attempt, and is not used.
     ///
     /// # Errors
     /// [`StrategyError`] if it gives up; the compactor then tries the next one.
