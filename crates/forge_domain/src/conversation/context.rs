@@ -168,6 +168,10 @@ impl Context {
     }
 
     /// Returns the context after `edits`, which must not overlap; their order does not matter.
+    ///
+    /// # Panics
+    /// If two edits overlap, or one is about a message that the context does not have: spans are made by the
+    /// [`Self::groups`] of this context.
     #[must_use]
     pub fn edit(&self, mut edits: Vec<Edit>) -> Self {
         edits.sort_by_key(Edit::start);
