@@ -10,7 +10,7 @@ use super::pinned_text::PinnedText;
 use super::rule_check::broken_rule;
 use super::{
     Attempt, AttemptVerdict, ClearToolResults, CompactionImpact, CompactionRules, CompactionServices,
-    Extraction, Selection, StrategyError, Trigger, Truncation,
+    Extraction, Selection, Trigger, Truncation,
 };
 use crate::{Context, Cost, StrategyId, Tokens, Usage, added_breach};
 
@@ -246,7 +246,7 @@ impl Ladder<'_> {
             return (attempt(AttemptVerdict::NotApplicable), None);
         }
         let result = strategy.strategy.compact(self.rules, from.clone(), &metered).await;
-        let checked = result.map_err(|error| reason(&error)).and_then(|(after, impact)| {
+        let checked = result.map_err(|error| error.with_causes()).and_then(|(after, impact)| {
             let yielded = earlier.iter().flat_map(|earlier| &earlier.impact.yielded).chain(&impact.yielded);
             let yielded: Vec<_> = yielded.copied().collect();
             let rule =
@@ -313,11 +313,6 @@ fn is_kept(verdict: &AttemptVerdict) -> bool {
     }
 }
 
-/// Returns the reason for people: the error and its causes.
-fn reason(error: &StrategyError) -> String {
-    error.to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
@@ -326,7 +321,9 @@ mod tests {
     use super::super::fixture::{Script, budget, conversation, fit, fit_again, picture, settings};
     use std::sync::Arc;
 
-    use super::super::{CompactionReport, CompactionStrategy, ContextCompactor, Outcome, Rung};
+    use super::super::{
+        CompactionReport, CompactionStrategy, ContextCompactor, Outcome, Rung, StrategyError,
+    };
     use super::*;
     use crate::Characters;
     use crate::{ContextMessage, Conversation, Edit, Message};

@@ -185,3 +185,44 @@ pub enum StrategyError {
     #[error("{0}")]
     Other(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
+
+impl StrategyError {
+    /// Returns the error and its causes in one line. A cause that the text has already is not repeated.
+    pub(crate) fn with_causes(&self) -> String {
+        let mut text = self.to_string();
+        let mut next = std::error::Error::source(self);
+        while let Some(error) = next {
+            let cause = error.to_string();
+            if !text.contains(&cause) {
+                text = format!("{text}: {cause}");
+            }
+            next = error.source();
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn each_cause_is_named_once() {
+        let source = Box::new(io::Error::other("the host is unknown"));
+        let network = ProviderError::Network { url: "http://x".to_owned(), source };
+        for (error, expected) in [
+            (
+                StrategyError::Provider(network),
+                "the summarizer failed: cannot reach http://x: the host is unknown",
+            ),
+            (StrategyError::Other("out of order".into()), "out of order"),
+            (StrategyError::SummaryEmpty, "the summary is empty"),
+        ] {
+            assert_eq!(error.with_causes(), expected);
+        }
+    }
+}

@@ -119,8 +119,8 @@ fn describe(context: &Context, run: &Run, failure: &StrategyError) -> String {
     let messages = &context.messages()[context.groups().span(run.groups.clone()).range()];
     let label = |message: Option<&ContextMessage>| message.and_then(ContextMessage::id);
     match (label(messages.first()), label(messages.last())) {
-        (Some(first), Some(last)) => format!("{first}–{last}: {failure}"),
-        _ => failure.to_string(),
+        (Some(first), Some(last)) => format!("{first}–{last}: {}", failure.with_causes()),
+        _ => failure.with_causes(),
     }
 }
 
