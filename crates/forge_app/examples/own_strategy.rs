@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use forge_app::{Orchestrator, RunEvent};
 use forge_domain::compaction::{
-    CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, Outcome, StrategyError,
+    CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, Outcome, Rung, StrategyError,
 };
 use forge_domain::{
-    Agent, AgentId, ChatCompletionMessage, ChatStream, Context, ContextMessage, Edit, FinishReason,
+    Agent, AgentId, ChatCompletionMessage, ChatStream, Compact, Context, ContextMessage, Edit, FinishReason,
     GroupKind, Groups, Message, ModelConfig, ModelId, ModelInfo, Prompt, Provider, ProviderError, ProviderId,
-    Tokens, ToolCall, ToolCallPart, ToolDefinition, ToolName, ToolResult, ToolService, UnknownToolError,
+    StrategyId, Tokens, ToolCall, ToolCallPart, ToolDefinition, ToolName, ToolResult, ToolService,
+    UnknownToolError,
 };
 use futures::stream;
 
@@ -121,8 +122,12 @@ impl ToolService for Adding {
 fn main() -> Result<(), Box<dyn Error>> {
     let model = ModelId::new("mine:counting")?;
     let limits = ModelConfig { window: Some(Tokens::new(1_500)), ..ModelConfig::default() };
-    let agent =
-        Agent::new(AgentId::new("counter")?).model(model.clone()).tools(vec![ToolName::new("add_one")?]);
+    // Without a place in the list, it would be tried after the built-in strategies.
+    let own = Rung::Registered(StrategyId::new("one_line_each")?);
+    let agent = Agent::new(AgentId::new("counter")?)
+        .model(model.clone())
+        .tools(vec![ToolName::new("add_one")?])
+        .compact(Compact::default().strategies(vec![own]));
     let mut orchestrator = Orchestrator::builder()
         .agent(agent)
         .model(model, limits)

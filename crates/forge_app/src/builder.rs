@@ -92,7 +92,9 @@ impl OrchestratorBuilder {
         Self { tools: Some(tools), ..self }
     }
 
-    /// Registers a compaction strategy.
+    /// Registers a compaction strategy. It replaces one of the same id. It is tried after the strategies of an
+    /// agent's `compact` block, before `truncation`, unless [`Compact::strategies`](forge_domain::Compact)
+    /// names it as a [`Rung::Registered`](forge_domain::compaction::Rung): then it is tried at that place.
     #[must_use]
     pub fn strategy(self, strategy: Arc<dyn CompactionStrategy>) -> Self {
         Self { compactor: self.compactor.register_strategy(strategy), ..self }
