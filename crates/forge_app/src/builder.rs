@@ -159,16 +159,18 @@ impl OrchestratorBuilder {
     /// [`BuildError`] if there is no agent or no provider, and with all findings of [`check_workflow`], such
     /// as a budget that can never fit, with the terms of its sum.
     pub fn build_engine(self) -> Result<Engine, BuildError> {
-        if self.workflow.agents.is_empty() {
+        let mut workflow = self.workflow;
+        if workflow.agents.is_empty() {
             return Err(BuildError::NoAgent);
         }
         if self.providers.is_empty() {
             return Err(BuildError::NoProvider);
         }
-        let counting = self.workflow.counting.unwrap_or_default();
-        let templates = Arc::new(HandlebarsTemplates::new(self.workflow.variables.clone()));
+        workflow.agents.for_each(Agent::summarize_by_own_model);
+        let counting = workflow.counting.unwrap_or_default();
+        let templates = Arc::new(HandlebarsTemplates::new(workflow.variables.clone()));
         let services = Services {
-            workflow: Arc::new(self.workflow),
+            workflow: Arc::new(workflow),
             providers: Arc::new(ProviderRegistry::new(self.providers)),
             templates,
             counter: self.counter.unwrap_or_else(|| token_counter(counting)),

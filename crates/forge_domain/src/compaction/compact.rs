@@ -127,8 +127,8 @@ pub struct CompactError {
 }
 
 impl Compact {
-    /// The word for the agent's own model as [`Self::model`]. Workflows are loaded with that model in its
-    /// place.
+    /// The word for the agent's own model as [`Self::model`]. [`crate::Agent::summarize_by_own_model`] puts
+    /// that model in its place, when a workflow is loaded or an orchestrator is built.
     pub const OWN_MODEL: &str = "agent";
     const TOKEN_THRESHOLD_PERCENT: u64 = 80;
     const RETENTION_WINDOW: usize = 6;

@@ -208,6 +208,15 @@ impl Agent {
         self.reasoning = Some(Reasoning { effort: Some(effort), budget_tokens: None, ..reasoning });
     }
 
+    /// Puts the agent's model in the place of [`Compact::OWN_MODEL`] in its `compact` block.
+    pub fn summarize_by_own_model(&mut self) {
+        if let Some(compact) = &mut self.compact
+            && compact.model.as_ref().is_some_and(|model| model.as_str() == Compact::OWN_MODEL)
+        {
+            compact.model.clone_from(&self.model);
+        }
+    }
+
     /// Returns the limit of repetitions: the same calls with the same results.
     pub fn repetition_limit(&self) -> usize {
         self.max_repetitions.map_or(10, NonZeroUsize::get)
@@ -425,6 +434,22 @@ mod tests {
         ] {
             let actual = serde_saphyr::from_str::<Agents>(yaml).unwrap_err().to_string();
             assert!(actual.contains(expected), "{yaml}: {actual}");
+        }
+    }
+
+    #[test]
+    fn the_word_for_the_own_model_becomes_that_model() {
+        let model = |name: &str| ModelId::new(name).unwrap();
+        for (summarizer, own, expected) in [
+            (Some("agent"), Some("m"), Some("m")),
+            (Some("agent"), None, None),
+            (Some("other"), Some("m"), Some("other")),
+            (None, Some("m"), None),
+        ] {
+            let compact = Compact { model: summarizer.map(model), ..Compact::default() };
+            let mut agent = Agent { model: own.map(model), ..Agent::new(id("a")).compact(compact) };
+            agent.summarize_by_own_model();
+            assert_eq!(agent.compact.unwrap().model, expected.map(model), "{summarizer:?} {own:?}");
         }
     }
 

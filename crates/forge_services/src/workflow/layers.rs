@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use forge_domain::{
-    Agent, Agents, Allowance, Compact, Effort, HARMLESS_VARIABLES, ModelId, ProviderConfig, ProviderId,
-    RuleLayer, Sandbox, SearchUrl, StoreSetting, WebSearchSettings, Workflow,
+    Agent, Agents, Allowance, Effort, HARMLESS_VARIABLES, ModelId, ProviderConfig, ProviderId, RuleLayer,
+    Sandbox, SearchUrl, StoreSetting, WebSearchSettings, Workflow,
 };
 use merge::Merge;
 
@@ -164,17 +164,8 @@ pub(super) fn merge_layers(
     if let Some(effort) = layers.flags.effort {
         workflow.agents.for_each(|agent| agent.set_effort(effort));
     }
-    workflow.agents.for_each(summarize_by_own_model);
+    workflow.agents.for_each(Agent::summarize_by_own_model);
     Ok(workflow)
-}
-
-/// Puts the agent's model in the place of the word for it in its `compact` block.
-fn summarize_by_own_model(agent: &mut Agent) {
-    if let Some(compact) = &mut agent.compact
-        && compact.model.as_ref().is_some_and(|model| model.as_str() == Compact::OWN_MODEL)
-    {
-        compact.model.clone_from(&agent.model);
-    }
 }
 
 /// Adds what the environment says of addresses.
