@@ -9,7 +9,10 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use forge_app::{BuildError, Orchestrator, RunError, StopReason};
-use forge_domain::compaction::{Outcome, Yield};
+use forge_domain::compaction::{
+    CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, Extraction, Outcome, Rung,
+    StrategyError, Yield,
+};
 use forge_domain::*;
 use forge_services::workflow::{Layers, Source, load};
 use futures::{FutureExt, StreamExt, stream};
@@ -397,4 +400,64 @@ fn nothing_is_built_that_can_never_fit() {
          only \
         4000 are available: the request itself 3 + system messages 6004 + the reserve for the answer 1000 + the work itself 16";
     assert_eq!(error.as_deref(), Some(expected));
+}
+
+/// A strategy of that id, which does nothing.
+struct Named(&'static str);
+
+#[async_trait]
+impl CompactionStrategy for Named {
+    fn id(&self) -> &str {
+        self.0
+    }
+
+    fn description(&self) -> &str {
+        "does nothing"
+    }
+
+    fn is_applicable(&self, _: &CompactionRules, _: &Context) -> bool {
+        false
+    }
+
+    async fn compact(
+        &self,
+        _: &CompactionRules,
+        _: Context,
+        _: &dyn CompactionServices,
+    ) -> Result<(Context, CompactionImpact), StrategyError> {
+        Err(StrategyError::Other("it does nothing".into()))
+    }
+}
+
+#[test]
+fn nothing_is_built_with_a_strategy_that_is_not_registered_or_has_no_id() {
+    for (registered, expected) in [
+        (vec!["own"], None),
+        (
+            vec!["one", "other"],
+            Some(
+                "agents.a.compact.strategies[1]: no strategy `own` is registered (expected one of one, other)",
+            ),
+        ),
+        (
+            vec![],
+            Some(
+                "agents.a.compact.strategies[1]: no strategy `own` is registered (none is: add it with `strategy`)",
+            ),
+        ),
+        (
+            vec!["own", " "],
+            Some("a registered strategy has a blank id: return a word from its `id` (does nothing)"),
+        ),
+    ] {
+        let own = Rung::Registered(StrategyId::new("own").unwrap());
+        let compact = Compact::default().strategies(vec![Rung::Extraction(Extraction::default()), own]);
+        let agent =
+            Agent::new(AgentId::new("a").unwrap()).model(ModelId::new("p:m").unwrap()).compact(compact);
+        let script: Arc<dyn Provider> = Script::new(&[]);
+        let builder = Orchestrator::builder().agent(agent).provider(ProviderId::new("p").unwrap(), script);
+        let builder =
+            registered.into_iter().fold(builder, |builder, id| builder.strategy(Arc::new(Named(id))));
+        assert_eq!(builder.build().err().map(|error| error.to_string()).as_deref(), expected);
+    }
 }

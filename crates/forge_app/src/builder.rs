@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use forge_domain::compaction::{CompactionStrategy, ContextCompactor};
+use forge_domain::compaction::{CompactionStrategy, ContextCompactor, Rung};
 use forge_domain::{
     Agent, Clock, Hook, ModelConfig, ModelId, Nobody, Person, Provider, ProviderId, SessionSink,
     TokenCounter, ToolCall, ToolDefinition, ToolName, ToolResult, ToolService, UnknownToolError, Workflow,
@@ -41,6 +41,12 @@ pub enum BuildError {
     /// There is no provider.
     #[error("there is no provider: add one with `provider`")]
     NoProvider,
+    /// A registered strategy has no id.
+    #[error("a registered strategy has a blank id: return a word from its `id` ({description})")]
+    BlankStrategy {
+        /// The strategy, in its own words.
+        description: String,
+    },
     /// The agents cannot run as they are set up.
     #[error("{}", in_lines(.0))]
     Unusable(Vec<Finding>),
@@ -94,7 +100,7 @@ impl OrchestratorBuilder {
 
     /// Registers a compaction strategy. It replaces one of the same id. It is tried after the strategies of an
     /// agent's `compact` block, before `truncation`, unless [`Compact::strategies`](forge_domain::Compact)
-    /// names it as a [`Rung::Registered`](forge_domain::compaction::Rung): then it is tried at that place.
+    /// names it as a [`Rung::Registered`]: then it is tried at that place.
     #[must_use]
     pub fn strategy(self, strategy: Arc<dyn CompactionStrategy>) -> Self {
         Self { compactor: self.compactor.register_strategy(strategy), ..self }
@@ -147,8 +153,9 @@ impl OrchestratorBuilder {
     /// Builds the orchestrator.
     ///
     /// # Errors
-    /// [`BuildError`] if there is no agent or no provider, and with all findings of [`check_workflow`], such
-    /// as a budget that can never fit, with the terms of its sum.
+    /// [`BuildError`] if there is no agent or no provider, if a strategy has a blank id, and with all findings
+    /// of [`check_workflow`], such as a budget that can never fit, with the terms of its sum. A strategy that
+    /// an agent's list names and that is not registered is one more finding.
     pub fn build(self) -> Result<Orchestrator, BuildError> {
         self.build_engine().map(Orchestrator::new)
     }
@@ -156,8 +163,9 @@ impl OrchestratorBuilder {
     /// Builds the engine alone, for example to replay a session.
     ///
     /// # Errors
-    /// [`BuildError`] if there is no agent or no provider, and with all findings of [`check_workflow`], such
-    /// as a budget that can never fit, with the terms of its sum.
+    /// [`BuildError`] if there is no agent or no provider, if a strategy has a blank id, and with all findings
+    /// of [`check_workflow`], such as a budget that can never fit, with the terms of its sum. A strategy that
+    /// an agent's list names and that is not registered is one more finding.
     pub fn build_engine(self) -> Result<Engine, BuildError> {
         let mut workflow = self.workflow;
         if workflow.agents.is_empty() {
@@ -166,6 +174,10 @@ impl OrchestratorBuilder {
         if self.providers.is_empty() {
             return Err(BuildError::NoProvider);
         }
+        if let Some(blank) = self.compactor.registered().find(|strategy| strategy.id().trim().is_empty()) {
+            return Err(BuildError::BlankStrategy { description: blank.description().to_owned() });
+        }
+        let unknown = unknown_strategies(&workflow, &self.compactor);
         workflow.agents.for_each(Agent::summarize_by_own_model);
         let counting = workflow.counting.unwrap_or_default();
         let templates = Arc::new(HandlebarsTemplates::new(workflow.variables.clone()));
@@ -179,7 +191,7 @@ impl OrchestratorBuilder {
             clock: self.clock,
             sink: self.sink,
         };
-        let findings = check_workflow(&services);
+        let findings: Vec<Finding> = unknown.into_iter().chain(check_workflow(&services)).collect();
         if !findings.is_empty() {
             return Err(BuildError::Unusable(findings));
         }
@@ -190,6 +202,29 @@ impl OrchestratorBuilder {
             None => engine,
         })
     }
+}
+
+/// Returns the places where an agent's list names a registered strategy that there is not.
+fn unknown_strategies(workflow: &Workflow, compactor: &ContextCompactor) -> Vec<Finding> {
+    let known: Vec<&str> = compactor.registered().map(|strategy| strategy.id()).collect();
+    let known_words = match known.as_slice() {
+        [] => "none is: add it with `strategy`".to_owned(),
+        known => format!("expected one of {}", known.join(", ")),
+    };
+    let mut unknown = Vec::new();
+    for agent in workflow.agents.iter() {
+        let listed = agent.compact.iter().flat_map(|compact| compact.strategies.iter().flatten());
+        for (position, rung) in listed.enumerate() {
+            if let Rung::Registered(id) = rung
+                && !known.contains(&id.as_str())
+            {
+                let path = format!("agents.{}.compact.strategies[{position}]", agent.id);
+                let what = format!("no strategy `{id}` is registered ({known_words})");
+                unknown.push(Finding { path, what, hint: None });
+            }
+        }
+    }
+    unknown
 }
 
 /// A tool service without tools.

@@ -46,12 +46,18 @@ impl ContextCompactor {
     }
 
     /// Registers a custom strategy. It replaces one of the same id; otherwise it is tried at its place in
-    /// `strategies` ([`Rung::Registered`]), or after all of them but truncation.
+    /// `strategies` ([`Rung::Registered`]), or after all of them but truncation. One with a blank id is not
+    /// tried, and neither is a [`Rung::Registered`] that no strategy has as its id.
     #[must_use]
     pub fn register_strategy(mut self, strategy: Arc<dyn CompactionStrategy>) -> Self {
         self.registered.retain(|known| known.id() != strategy.id());
         self.registered.push(strategy);
         self
+    }
+
+    /// Iterates over the custom strategies, in the order in which they were registered.
+    pub fn registered(&self) -> impl Iterator<Item = &Arc<dyn CompactionStrategy>> {
+        self.registered.iter()
     }
 
     /// Makes `context` fit `budget`, compacting it if a trigger of `settings` or the window demands it, and
