@@ -388,6 +388,25 @@ fn nothing_is_built_without_an_agent_and_a_provider() {
 }
 
 #[test]
+fn what_was_added_before_a_workflow_stays() {
+    let script = Script::new(&[Reply::Says("done")]);
+    let workflow =
+        load(&Layers { project: Some(Source::new("forge.yaml", ONE)), ..Layers::default() }).unwrap();
+    let (first, model) = (AgentId::new("first").unwrap(), ModelId::new("mine:m").unwrap());
+    let limits = ModelConfig { window: Some(Tokens::new(3_000)), ..ModelConfig::default() };
+    let mut orchestrator = Orchestrator::builder()
+        .agent(Agent::new(first).model(model.clone()))
+        .model(model, limits)
+        .provider(ProviderId::new("mine").unwrap(), Arc::clone(&script) as Arc<dyn Provider>)
+        .workflow(workflow)
+        .build()
+        .unwrap();
+    let report = orchestrator.run("go").now_or_never().unwrap().unwrap();
+    assert_eq!(report.response, "done");
+    assert_eq!(script.prompts.lock().unwrap()[0].window(), Tokens::new(3_000));
+}
+
+#[test]
 fn nothing_is_built_that_can_never_fit() {
     let yaml =
         ONE.replace("max_output: 100", "max_output: 1000").replace("Be brief.", &"wordy ".repeat(3_000));

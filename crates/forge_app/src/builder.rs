@@ -64,10 +64,16 @@ impl Orchestrator {
 }
 
 impl OrchestratorBuilder {
-    /// Takes a whole workflow; agents added before are lost.
+    /// Uses a whole workflow. Agents, models and providers that were added before stay: an agent of the same
+    /// id is merged into the earlier one, and a model or a provider of the workflow replaces the one of its
+    /// id. All else that an earlier workflow set is replaced.
     #[must_use]
     pub fn workflow(self, workflow: Workflow) -> Self {
-        Self { workflow, ..self }
+        let Workflow { mut providers, mut models, mut agents, .. } = self.workflow;
+        providers.extend(workflow.providers);
+        models.extend(workflow.models);
+        workflow.agents.iter().cloned().for_each(|agent| agents.add(agent));
+        Self { workflow: Workflow { providers, models, agents, ..workflow }, ..self }
     }
 
     /// Adds an agent, or merges it into the one of the same id.
