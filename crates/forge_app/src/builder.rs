@@ -6,8 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use forge_domain::compaction::{CompactionStrategy, ContextCompactor, Rung};
 use forge_domain::{
-    Agent, Clock, Hook, ModelConfig, ModelId, Nobody, Person, Provider, ProviderId, SessionSink,
-    TokenCounter, ToolCall, ToolDefinition, ToolName, ToolResult, ToolService, UnknownToolError, Workflow,
+    Agent, AgentId, Clock, Hook, HookCommand, HookPoint, ModelConfig, ModelId, Nobody, Person, Provider,
+    ProviderId, SessionSink, TokenCounter, ToolCall, ToolDefinition, ToolName, ToolPattern, ToolResult,
+    ToolService, UnknownToolError, Workflow,
 };
 use forge_services::workflow::Finding;
 use forge_services::{HandlebarsTemplates, ProviderRegistry, token_counter};
@@ -29,8 +30,12 @@ pub struct OrchestratorBuilder {
     watcher: Option<Watcher>,
     compactor: ContextCompactor,
     hooks: Hooks,
+    runner: Option<HookRunner>,
     checkpointing: Option<Arc<Checkpointing>>,
 }
+
+/// A maker of hooks: of a point, the command there, and the tools that it is about.
+type HookRunner = Box<dyn Fn(HookPoint, &HookCommand, &[ToolPattern]) -> Arc<dyn Hook> + Send + Sync>;
 
 /// An error that prevents an orchestrator from being built.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +46,15 @@ pub enum BuildError {
     /// There is no provider.
     #[error("there is no provider: add one with `provider`")]
     NoProvider,
+    /// The workflow or one of its agents names a command for a hook, and nothing would run it.
+    #[error(
+        "{key} is a command that nothing would run: set what runs it with `hook_commands`, for example \
+         `forge_infra::ShellHook`, or remove the command"
+    )]
+    HookCommand {
+        /// The key of the first such command.
+        key: String,
+    },
     /// A registered strategy has no id.
     #[error("a registered strategy has a blank id: return a word from its `id` ({description})")]
     BlankStrategy {
@@ -104,8 +118,8 @@ impl OrchestratorBuilder {
         Self { tools: Some(tools), ..self }
     }
 
-    /// Registers a compaction strategy. It replaces one of the same id. It is tried after the strategies of an
-    /// agent's `compact` block, before `truncation`, unless [`Compact::strategies`](forge_domain::Compact)
+    /// Registers a compaction strategy. It replaces one of the same id. It is tried after the strategies of
+    /// an agent's `compact` block, before `truncation`, unless [`Compact::strategies`](forge_domain::Compact)
     /// names it as a [`Rung::Registered`]: then it is tried at that place.
     #[must_use]
     pub fn strategy(self, strategy: Arc<dyn CompactionStrategy>) -> Self {
@@ -149,19 +163,31 @@ impl OrchestratorBuilder {
     }
 
     /// Adds a hook, which is asked or notified at points of the run, in the order in which hooks are added.
-    /// The commands that a workflow names are not hooks automatically: the embedding program decides whether
-    /// commands run.
+    /// The commands that a workflow or an agent names are not hooks automatically: see
+    /// [`Self::hook_commands`].
     #[must_use]
     pub fn hook(self, hook: Arc<dyn Hook>) -> Self {
         Self { hooks: self.hooks.with(hook), ..self }
     }
 
+    /// Sets what makes a hook of a command that the workflow or an agent names, such as
+    /// `forge_infra::ShellHook`; these are asked after the hooks of [`Self::hook`]. Without it, nothing is
+    /// built if there are such commands: the embedding program decides whether commands run.
+    #[must_use]
+    pub fn hook_commands(
+        self,
+        runner: impl Fn(HookPoint, &HookCommand, &[ToolPattern]) -> Arc<dyn Hook> + Send + Sync + 'static,
+    ) -> Self {
+        Self { runner: Some(Box::new(runner)), ..self }
+    }
+
     /// Builds the orchestrator.
     ///
     /// # Errors
-    /// [`BuildError`] if there is no agent or no provider, if a strategy has a blank id, and with all findings
-    /// of [`check_workflow`], such as a budget that can never fit, with the terms of its sum. A strategy that
-    /// an agent's list names and that is not registered is one more finding.
+    /// [`BuildError`] if there is no agent or no provider, if nothing runs the command of a hook, if a
+    /// strategy has a blank id, and with all findings of [`check_workflow`], such as a budget that can never
+    /// fit, with the terms of its sum. A strategy that an agent's list names and that is not registered is a
+    /// finding, too.
     pub fn build(self) -> Result<Orchestrator, BuildError> {
         self.build_engine().map(Orchestrator::new)
     }
@@ -169,9 +195,10 @@ impl OrchestratorBuilder {
     /// Builds the engine alone, for example to replay a session.
     ///
     /// # Errors
-    /// [`BuildError`] if there is no agent or no provider, if a strategy has a blank id, and with all findings
-    /// of [`check_workflow`], such as a budget that can never fit, with the terms of its sum. A strategy that
-    /// an agent's list names and that is not registered is one more finding.
+    /// [`BuildError`] if there is no agent or no provider, if nothing runs the command of a hook, if a
+    /// strategy has a blank id, and with all findings of [`check_workflow`], such as a budget that can never
+    /// fit, with the terms of its sum. A strategy that an agent's list names and that is not registered is a
+    /// finding, too.
     pub fn build_engine(self) -> Result<Engine, BuildError> {
         let mut workflow = self.workflow;
         if workflow.agents.is_empty() {
@@ -183,6 +210,11 @@ impl OrchestratorBuilder {
         if let Some(blank) = self.compactor.registered().find(|strategy| strategy.id().trim().is_empty()) {
             return Err(BuildError::BlankStrategy { description: blank.description().to_owned() });
         }
+        let hooks = match (self.runner, first_command(&workflow)) {
+            (None, Some(key)) => return Err(BuildError::HookCommand { key }),
+            (None, None) => self.hooks,
+            (Some(runner), _) => self.hooks.with_commands(&workflow, runner),
+        };
         let unknown = unknown_strategies(&workflow, &self.compactor);
         workflow.agents.for_each(Agent::summarize_by_own_model);
         let counting = workflow.counting.unwrap_or_default();
@@ -202,12 +234,27 @@ impl OrchestratorBuilder {
             return Err(BuildError::Unusable(findings));
         }
         let watcher = self.watcher.unwrap_or_else(silent_watcher);
-        let engine = Engine::new(services, self.compactor, watcher).with_hooks(self.hooks);
+        let engine = Engine::new(services, self.compactor, watcher).with_hooks(hooks);
         Ok(match self.checkpointing {
             Some(checkpointing) => engine.with_checkpoints(checkpointing),
             None => engine,
         })
     }
+}
+
+/// Returns the key of the first command for a hook.
+fn first_command(workflow: &Workflow) -> Option<String> {
+    let of_all = workflow.hooks.iter().map(|commands| (None::<&AgentId>, commands));
+    let of_agents = workflow
+        .agents
+        .iter()
+        .filter_map(|agent| agent.hooks.as_ref().map(|commands| (Some(&agent.id), commands)));
+    let mut all = of_all.chain(of_agents).chain(workflow.floor.hooks());
+    all.find_map(|(agent, commands)| {
+        let (point, _, _) = commands.iter().next()?;
+        let of_agent = agent.map(|agent| format!("agents.{agent}.")).unwrap_or_default();
+        Some(format!("{of_agent}hooks.{}", point.as_str()))
+    })
 }
 
 /// Returns the places where an agent's list names a registered strategy that there is not.

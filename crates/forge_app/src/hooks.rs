@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use forge_domain::{AgentId, Hook, HookAnswer, HookError, HookEvent, HookPoint, PointEdit, WhereBroken};
+use forge_domain::{
+    AgentId, Hook, HookAnswer, HookCommand, HookCommands, HookError, HookEvent, HookPoint, PointEdit,
+    ToolPattern, WhereBroken, Workflow,
+};
 use tracing::Instrument;
 
 use crate::spans::{hook_span, record_answer};
@@ -62,6 +65,31 @@ impl Hooks {
     #[must_use]
     pub fn with_last(mut self, agent: Option<AgentId>, hook: Arc<dyn Hook>) -> Self {
         self.last.push((agent, hook));
+        self
+    }
+
+    /// Adds the commands that `workflow` and its agents name, each as the hook that `runner` makes of it.
+    /// Those of earlier layers, which later ones cannot loosen, are asked last.
+    #[must_use]
+    pub fn with_commands(
+        mut self,
+        workflow: &Workflow,
+        runner: impl Fn(HookPoint, &HookCommand, &[ToolPattern]) -> Arc<dyn Hook>,
+    ) -> Self {
+        let hooks_of = |commands: &HookCommands| -> Vec<Arc<dyn Hook>> {
+            commands.iter().map(|(point, command, tools)| runner(point, &command, tools)).collect()
+        };
+        if let Some(commands) = &workflow.hooks {
+            self.of_all.extend(hooks_of(commands));
+        }
+        for agent in workflow.agents.iter() {
+            if let Some(commands) = &agent.hooks {
+                self.of_agent.entry(agent.id.clone()).or_default().extend(hooks_of(commands));
+            }
+        }
+        for (agent, commands) in workflow.floor.hooks() {
+            self.last.extend(hooks_of(commands).into_iter().map(|hook| (agent.cloned(), hook)));
+        }
         self
     }
 

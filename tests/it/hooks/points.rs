@@ -372,6 +372,32 @@ fn a_guard_that_is_broken_is_passed_by_or_not_as_it_says() {
 }
 
 #[test]
+fn nothing_is_built_with_a_command_that_nothing_runs() {
+    let commands = json!({"pre_tool_call": [{"command": "./guard.sh", "tools": ["t"]}]});
+    let commands: HookCommands = serde_json::from_value(commands).unwrap();
+    let builder = || {
+        let agent = Agent::new(AgentId::new("one").unwrap()).model(ModelId::new("p:m").unwrap());
+        let script = Script::new(&[Reply::Calls(&["t"]), Reply::Says("done")]);
+        Orchestrator::builder()
+            .agent(agent.hooks(commands.clone()))
+            .provider(ProviderId::new("p").unwrap(), script as Arc<dyn Provider>)
+            .tools(Arc::new(Mirror::default()))
+    };
+    let error = builder().build().err().unwrap().to_string();
+    let expected = "agents.one.hooks.pre_tool_call is a command that nothing would run: ";
+    assert!(error.starts_with(expected), "{error}");
+    let guard = Arc::new(Ruler::new("guard", &[HookPoint::PreToolCall], ""));
+    let run_by = Arc::clone(&guard);
+    let builder = builder().hook_commands(move |point, command, tools| {
+        let actual = (point, command.command.as_str(), tools.len());
+        assert_eq!(actual, (HookPoint::PreToolCall, "./guard.sh", 1));
+        Arc::clone(&run_by) as Arc<dyn Hook>
+    });
+    builder.build().unwrap().run("go").now_or_never().unwrap().unwrap();
+    assert_eq!(guard.words(), ["pre_tool_call"]);
+}
+
+#[test]
 fn what_people_are_told_hooks_are_told_too() {
     let it = Arc::new(Ruler::new("it", &[HookPoint::Notification], ""));
     let yaml = YAML.replace("model: 'p:m'", "model: 'p:other', max_iterations: 1");

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use forge_app::{ActionLog, Hooks, Services, Watcher, check_workflow};
 use forge_domain::{
-    Hook, HookCommand, HookCommands, HookPoint, Nobody, Person, ProviderConfig, RuleLayer, SessionSink,
-    ToolPattern, ToolService, Workflow,
+    HookCommand, Nobody, Person, ProviderConfig, RuleLayer, SessionSink, ToolService, Workflow,
 };
 use forge_infra::{CommandSandbox, ShellHook, SystemClock, WorkspaceTools};
 use forge_services::workflow::{Finding, Layers, Source as YamlSource, all_callees};
@@ -67,21 +66,11 @@ pub(crate) fn hooks(
     sandbox: Option<&Arc<CommandSandbox>>,
     actions: &ActionLog,
 ) -> Hooks {
-    let shell = |(point, command, tools): (HookPoint, HookCommand, &[ToolPattern])| -> Arc<dyn Hook> {
-        let hook = ShellHook::new(point, &command, PathBuf::from("."), &layers.environment);
+    Hooks::new().with_commands(workflow, |point, command, tools| {
+        let hook = ShellHook::new(point, command, PathBuf::from("."), &layers.environment);
         let hook = Arc::new(hook.about(tools).within(sandbox.cloned()));
-        actions.hook(hook, &format!("`hooks.{}`{}", point.as_str(), file_of_hook(layers, &command)))
-    };
-    let of = |commands: &HookCommands| -> Vec<Arc<dyn Hook>> { commands.iter().map(shell).collect() };
-    let of_all = workflow.hooks.iter().flat_map(of).fold(Hooks::new(), Hooks::with);
-    let of_agents = workflow.agents.iter().flat_map(|agent| {
-        agent.hooks.iter().flat_map(of).map(|hook| (agent.id.clone(), hook)).collect::<Vec<_>>()
-    });
-    let with_agents = of_agents.fold(of_all, |hooks, (agent, hook)| hooks.with_one_of(agent, hook));
-    let held = workflow.floor.hooks().flat_map(|(agent, commands)| {
-        of(commands).into_iter().map(|hook| (agent.cloned(), hook)).collect::<Vec<_>>()
-    });
-    held.fold(with_agents, |hooks, (agent, hook)| hooks.with_last(agent, hook))
+        actions.hook(hook, &format!("`hooks.{}`{}", point.as_str(), file_of_hook(layers, command)))
+    })
 }
 
 /// Returns the words for the file that has the hook: the earliest one that holds its command.
