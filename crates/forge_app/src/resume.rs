@@ -52,7 +52,7 @@ pub enum ResumeError {
     #[error("no checkpoints are kept here, so there is nothing to resume: name a store")]
     NotKept,
     /// The store has no run of this folder.
-    #[error("there is no run of this folder in the store: name a run; `forge checkpoints list` shows them")]
+    #[error("there is no run of this folder in the store: name the run to resume")]
     NoRun,
     /// The word names no checkpoint in the store, or several.
     #[error(transparent)]

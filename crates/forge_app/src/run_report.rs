@@ -321,8 +321,8 @@ pub enum RunError {
     },
     /// No agent subscribes to the event.
     #[error(
-        "no agent subscribes to the event `{event}`\nhelp: name the agent that is to start by --agent ID ({known}), \
-         or add `subscribe: [{event}]` to it"
+        "no agent subscribes to the event `{event}`: name the agent that is to start ({known}), or add \
+         `subscribe: [{event}]` to it"
     )]
     NobodyListens {
         /// The event's name.
@@ -331,7 +331,7 @@ pub enum RunError {
         known: String,
     },
     /// The agent has no model.
-    #[error("agent `{agent}` has no model: set `model` in forge.yaml, FORGE_MODEL or --model")]
+    #[error("agent `{agent}` has no model: set its `model`")]
     NoModel {
         /// The agent.
         agent: String,

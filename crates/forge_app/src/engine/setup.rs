@@ -181,7 +181,7 @@ impl Engine {
 fn warn_of_unlisted_model(events: &Events, model: &ModelRef) {
     let ModelRef { provider, model: name } = model;
     events.notice_once(&format!(
-        "`{provider}` does not list a model `{name}`; `forge models --provider {provider}` shows those it has"
+        "`{provider}` does not list a model `{name}`: if it refuses that name, use one that it lists"
     ));
 }
 
@@ -192,7 +192,7 @@ fn warn_of_assumed_window(events: &Events, model: &Model) {
         let window = model.limits.window;
         events.notice_once(&format!(
             "the window of `{name}` is unknown; {window} tokens are assumed. \
-             Set `models: {{ {name}: {{ window: N }} }}` in forge.yaml"
+             Set the `window` of the model, as in `models: {{ {name}: {{ window: N }} }}`"
         ));
     }
 }

@@ -231,9 +231,10 @@ pub(crate) fn explain(error: ResumeError) -> anyhow::Error {
             };
             Misconfigured(format!("{error}\n  help: {help}")).into()
         }
-        ResumeError::NotKept | ResumeError::NoRun | ResumeError::Unclear(_) => {
-            Misconfigured(error.to_string()).into()
+        ResumeError::NoRun => {
+            Misconfigured(format!("{error}\n  help: `forge checkpoints list` shows the runs")).into()
         }
+        ResumeError::NotKept | ResumeError::Unclear(_) => Misconfigured(error.to_string()).into(),
         error => error.into(),
     }
 }

@@ -17,9 +17,14 @@ pub(crate) fn explain_resume(error: ResumeError) -> anyhow::Error {
 /// Classifies errors that the configuration can fix.
 pub(crate) fn explain(error: RunError) -> anyhow::Error {
     match error {
+        RunError::NobodyListens { .. } => {
+            Misconfigured(format!("{error}\n  help: --agent ID names the agent that is to start")).into()
+        }
+        RunError::NoModel { .. } => {
+            let help = "set it in forge.yaml, or the model of every agent with FORGE_MODEL or --model";
+            Misconfigured(format!("{error}\n  help: {help}")).into()
+        }
         RunError::UnknownAgent { .. }
-        | RunError::NobodyListens { .. }
-        | RunError::NoModel { .. }
         | RunError::Model { .. }
         | RunError::Reasoning { .. }
         | RunError::NoImages { .. }
