@@ -50,6 +50,9 @@ impl ModelInfo {
 pub trait Provider: Send + Sync {
     /// Sends `prompt` and streams the reply.
     ///
+    /// The run waits for the future and for the stream however long they take, so an implementation limits
+    /// the time itself; dropping them cancels the call. A panic unwinds through the run.
+    ///
     /// # Errors
     /// [`ProviderError`] if no reply begins; one that breaks off fails inside the stream.
     async fn chat(&self, prompt: Prompt) -> Result<ChatStream, ProviderError>;

@@ -342,6 +342,9 @@ fn shown(holder: &str) -> &str {
 ///
 /// Every method does all of its work or none of it; a future that is dropped has done one of the two, and a
 /// save that is repeated, because its answer was lost, gives the checkpoint that is there.
+///
+/// The run waits for each future however long it takes, so a store limits the time itself and fails with
+/// [`StoreError::TimedOut`]; it is then not asked again for half a minute. A panic unwinds through the run.
 #[async_trait]
 pub trait CheckpointStore: Send + Sync {
     /// Takes the right to write `run` for `holder`, a name by which people know the process; a run that is

@@ -31,6 +31,9 @@ pub trait Hook: Send + Sync {
 
     /// Hears of `event` and answers. Dropping the future cancels it.
     ///
+    /// The run waits for the future however long it takes, so a hook limits its time itself. A panic unwinds
+    /// through the run.
+    ///
     /// # Errors
     /// [`HookError`] if it is broken; this is reported, counts as [`Self::where_broken`] decides, and ends
     /// nothing.

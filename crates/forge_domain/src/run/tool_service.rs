@@ -48,6 +48,9 @@ pub trait ToolService: Send + Sync {
 
     /// Runs one call and answers it. The engine gives the result the id and the name of the call, whatever
     /// it holds.
+    ///
+    /// The run waits for the future however long it takes, so a tool limits its time itself; dropping the
+    /// future cancels the call. A panic in it becomes an error result, and the run continues.
     async fn call(&self, call: &ToolCall) -> ToolResult;
 
     /// Runs one call within `scope`: what the rules deny below a folder that the call searches is left out,
