@@ -437,6 +437,7 @@ fn a_session_without_a_task_needs_work_that_is_left() {
     for (arguments, words) in [
         (&["continue"][..], "no session given"),
         (&["continue", "@pi:last", "--with", "codex", "--agent", "x"], "--agent is for a run of Forge"),
+        (&["continue", "@pi:last", "--with", "codex", "--mode", "plan"], "--mode is for a run of Forge"),
         (&["continue", "nowhere.json"], "cannot read the session"),
     ] {
         let actual = forge.run(arguments);

@@ -92,30 +92,72 @@ impl BudgetFlags {
     }
 }
 
-/// The flags for running, whether a run starts or resumes.
+/// The flags for running, whether a run starts or resumes. Other commands use some of the groups.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct RunFlags {
-    /// The agent to run [default: those that subscribe to `user_task_init`, or the first one]
-    #[arg(long, value_name = "ID")]
-    pub(crate) agent: Option<String>,
     #[command(flatten)]
-    pub(crate) source: Source,
-    /// Write the session to this file after every call, as OpenAI messages
-    #[arg(long, value_name = "FILE")]
-    pub(crate) record: Option<PathBuf>,
+    pub(crate) agent: AgentFlag,
+    #[command(flatten)]
+    pub(crate) setup: SetupFlags,
     #[command(flatten)]
     pub(crate) budget: BudgetFlags,
-    /// The sandbox of commands: on, off, or on with full network access [default: as in forge.yaml, else on]
-    #[arg(long, value_enum, value_name = "MODE")]
-    pub(crate) sandbox: Option<SandboxModeName>,
-    /// Show the model an image with the task: PNG, JPEG, GIF or WebP. Can be repeated
-    #[arg(long = "image", value_name = "FILE")]
-    pub(crate) images: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) consent: ConsentFlags,
+    pub(crate) images: ImageFlags,
+    #[command(flatten)]
+    pub(crate) record: RecordFlag,
     /// Write a report on the run to this file, as JSON: calls, compactions, tokens, cost, and why it ended
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+}
+
+/// The agent that runs.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct AgentFlag {
+    /// The agent to run [default: those that subscribe to `user_task_init`, or the first one]
+    #[arg(long, value_name = "ID")]
+    agent: Option<String>,
+}
+
+impl AgentFlag {
+    /// Returns the id of the agent that was named.
+    pub(crate) fn id(&self) -> Option<&str> {
+        self.agent.as_deref()
+    }
+}
+
+/// The configuration of agents, and the permissions that the user gives them.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SetupFlags {
+    #[command(flatten)]
+    pub(crate) source: Source,
+    /// The sandbox of commands: on, off, or on with full network access [default: as in forge.yaml, else on]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) sandbox: Option<SandboxModeName>,
+    #[command(flatten)]
+    pub(crate) consent: ConsentFlags,
+}
+
+/// The images of a task.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ImageFlags {
+    /// Show the model an image with the task: PNG, JPEG, GIF or WebP. Can be repeated
+    #[arg(long = "image", value_name = "FILE")]
+    pub(crate) images: Vec<PathBuf>,
+}
+
+/// The file that a session is recorded in.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct RecordFlag {
+    /// Write the session to this file after every call, as OpenAI messages
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+}
+
+impl RecordFlag {
+    /// Returns the file that was named.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.record.as_deref()
+    }
 }
 
 /// The user's consents for a whole run, given in advance.

@@ -289,7 +289,7 @@ impl Server {
             orchestrator.restore(resume).await.map_err(explain_resume)?;
         }
         let id = resumed.map_or_else(|| id_of(&orchestrator), str::to_owned);
-        let session = Arc::new(Session::new(orchestrator, updates, self.flags.agent.clone()));
+        let session = Arc::new(Session::new(orchestrator, updates, self.flags.agent.id().map(str::to_owned)));
         self.state().sessions.insert(id.clone(), Arc::clone(&session));
         Ok((id, session))
     }

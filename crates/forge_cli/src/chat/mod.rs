@@ -67,7 +67,7 @@ const HISTORY: &str = "history";
 /// Chats about the task of `request`, beginning with the message `first`, and about further runs if the user
 /// asks for them.
 pub(crate) fn chat(first: Option<String>, mut request: RunRequest) -> anyhow::Result<ExitCode> {
-    let images = &request.flags.images;
+    let images = &request.flags.images.images;
     if first.is_none() && !images.is_empty() {
         let what = "an image needs a task; in the chat, write @FILE in a message";
         return Err(Misconfigured(what.to_owned()).into());
@@ -82,7 +82,7 @@ pub(crate) fn chat(first: Option<String>, mut request: RunRequest) -> anyhow::Re
                     Next::Resumed(which) => Some(Resume::from(which)),
                 };
                 // The file has the session of the run before.
-                if request.flags.record.take().is_some() {
+                if std::mem::take(&mut request.flags.record).file().is_some() {
                     output::note("--record is for the first run alone: this one is not recorded");
                 }
             }
@@ -106,7 +106,7 @@ fn chat_about(first: Option<String>, request: &mut RunRequest) -> anyhow::Result
         if is_dumb { person::person() } else { Arc::new(ChatPrompt::person(Arc::clone(&screen))) };
     let view: Arc<dyn RunView> = Arc::new(ChatView::at(Arc::clone(&screen)));
     let orchestrator = prepare(request, &view, person)?;
-    let agent = request.flags.agent.as_deref();
+    let agent = request.flags.agent.id();
     check_agent(&orchestrator, request.resume.is_some(), agent)?;
     let workflow = &orchestrator.engine().services().workflow;
     let manner = if is_dumb {
@@ -134,9 +134,9 @@ fn chat_about(first: Option<String>, request: &mut RunRequest) -> anyhow::Result
         attendant,
         editor: LineEditor::start(manner),
         view: &*view,
-        agent: request.flags.agent.clone(),
+        agent: agent.map(str::to_owned),
         report: None,
-        source: request.flags.source.clone(),
+        source: request.flags.setup.source.clone(),
         typed: String::new(),
         ran: String::new(),
     };
@@ -153,8 +153,8 @@ fn chat_about(first: Option<String>, request: &mut RunRequest) -> anyhow::Result
     runtime.block_on(release(&mut session.orchestrator, was_interrupted));
     runtime.shutdown_background();
     // What was chosen holds for the next run, too.
-    request.flags.source = session.source.clone();
-    request.flags.consent.mode = Some(session.attendant.conduct.mode());
+    request.flags.setup.source = session.source.clone();
+    request.flags.setup.consent.mode = Some(session.attendant.conduct.mode());
     finish(session, outcome, request)
 }
 
@@ -179,7 +179,7 @@ fn finish(
     let why = match &outcome {
         Ok(End::Left | End::Again(_)) => None,
         Ok(End::Interrupted(interruption)) => {
-            Some(Break::interrupted(*interruption, request.flags.record.as_deref()))
+            Some(Break::interrupted(*interruption, request.flags.record.file()))
         }
         Err(error) => Some(Break::Failed(error)),
     };

@@ -6,7 +6,7 @@ use clap::Args;
 use forge_domain::StoreSetting;
 
 use crate::acp;
-use crate::arguments::RunFlags;
+use crate::arguments::{AgentFlag, BudgetFlags, RecordFlag, RunFlags, SetupFlags};
 
 /// Serve an editor by the Agent Client Protocol, on stdin and stdout
 ///
@@ -19,12 +19,20 @@ pub(crate) struct AcpArguments {
     #[arg(long, value_name = "URL")]
     store: Option<StoreSetting>,
     #[command(flatten)]
-    flags: RunFlags,
+    agent: AgentFlag,
+    #[command(flatten)]
+    setup: SetupFlags,
+    #[command(flatten)]
+    budget: BudgetFlags,
+    #[command(flatten)]
+    record: RecordFlag,
 }
 
 impl AcpArguments {
     /// Serves until the editor closes stdin.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        acp::serve(self.flags, self.store)
+        let Self { store, agent, setup, budget, record } = self;
+        // Images come with prompts, and an editor reads no report.
+        acp::serve(RunFlags { agent, setup, budget, record, ..RunFlags::default() }, store)
     }
 }

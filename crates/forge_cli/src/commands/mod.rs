@@ -147,4 +147,27 @@ mod tests {
     fn the_arguments_are_well_formed() {
         Arguments::command().debug_assert();
     }
+
+    #[test]
+    fn a_command_accepts_only_flags_that_it_uses() {
+        for words in [
+            "worker --agent a",
+            "worker --record r.json",
+            "worker --report r.json",
+            "worker --image a.png",
+            "worker --budget-tokens 1",
+            "acp --image a.png",
+            "acp --report r.json",
+            "submit x --mode plan",
+            "submit x --sandbox off",
+            "submit x --budget-cost 1",
+            "submit x --record r.json",
+            "submit x --report r.json",
+            "slice --store none --agent a",
+        ] {
+            let given = std::iter::once("forge").chain(words.split(' '));
+            let error = Arguments::command().try_get_matches_from(given).unwrap_err();
+            assert_eq!(error.kind(), clap::error::ErrorKind::UnknownArgument, "{words}");
+        }
+    }
 }

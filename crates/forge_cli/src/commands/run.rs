@@ -83,7 +83,7 @@ impl RunArguments {
             Some(which) if !which.is_empty() => Some(which),
             Some(_) if is_chosen => {
                 let store = self.store.as_ref().map(ToString::to_string);
-                match chat::pick_of_store(store.as_deref(), &self.flags.source)? {
+                match chat::pick_of_store(store.as_deref(), &self.flags.setup.source)? {
                     Some(picked) => Some(picked),
                     None => return Ok(ExitCode::SUCCESS),
                 }
@@ -93,7 +93,7 @@ impl RunArguments {
         };
         let has_nothing_to_do = self.task.is_none() && which.is_none() && !self.chat && !is_one_answer;
         if self.is_implied && has_nothing_to_do && !is_terminal() {
-            return show_help(&self.flags.source);
+            return show_help(&self.flags.setup.source);
         }
         let is_chat =
             self.chat || (self.is_implied && self.task.is_some() && !is_one_answer && is_terminal());
@@ -230,7 +230,7 @@ fn run_task(
         read_task(task, request.resume.is_some() || request.history.is_some())?
     };
     let view = form.view(request.answer.is_some());
-    let images = &request.flags.images;
+    let images = &request.flags.images.images;
     let event = event.cloned().map(|event| attached_images::attach(event, images)).transpose()?;
     let with_images = |task| attached_images::attach_with_mentioned(Event::task(task), images, mentioned);
     let task = task.map(with_images).transpose()?;
@@ -277,7 +277,7 @@ fn run_task(
     };
     let why = match &interrupted {
         Err(error) => Break::Failed(error),
-        Ok(interruption) => Break::interrupted(*interruption, request.flags.record.as_deref()),
+        Ok(interruption) => Break::interrupted(*interruption, request.flags.record.file()),
     };
     view.show_break(&why, checkpoints.as_ref(), &flags);
     write_break(report_file, &why, checkpoints.as_ref());
@@ -297,12 +297,12 @@ async fn work(
         Some(resume) => Some(restore(orchestrator, resume).await?),
         None => None,
     };
-    view.show_start(&run_start(orchestrator, event, request.flags.agent.as_deref()));
+    view.show_start(&run_start(orchestrator, event, request.flags.agent.id()));
     if let Some(restored) = restored {
         view.show_resume(&restored, task.is_none());
     }
     if let Some(history) = &request.history {
-        let adopted = history.begin(orchestrator, request.flags.agent.as_deref()).await.map_err(explain)?;
+        let adopted = history.begin(orchestrator, request.flags.agent.id()).await.map_err(explain)?;
         if adopted.is_over && task.is_none() {
             let what =
                 "the session had come to its end: give a task, as in `forge continue SESSION \"TASK\"`";
@@ -317,7 +317,7 @@ async fn work(
         }
         None => None,
     };
-    let report = match (event, task, &request.flags.agent) {
+    let report = match (event, task, request.flags.agent.id()) {
         (Some(event), ..) => orchestrator.dispatch(event).await,
         (None, Some(task), Some(agent)) => orchestrator.wake(agent, &task).await,
         (None, Some(task), None) => orchestrator.run(task).await,

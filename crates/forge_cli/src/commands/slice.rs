@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use forge_domain::StoreSetting;
 
-use crate::arguments::RunFlags;
+use crate::arguments::{RunFlags, SetupFlags};
 use crate::fleet::{WorkspacesFlag, run_slice};
 
 /// Run one slice of a run for a worker, which asks for it on stdin
@@ -18,12 +18,13 @@ pub(crate) struct SliceArguments {
     #[command(flatten)]
     workspaces: WorkspacesFlag,
     #[command(flatten)]
-    flags: RunFlags,
+    setup: SetupFlags,
 }
 
 impl SliceArguments {
     /// Runs the slice.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        run_slice(&self.store, self.flags, &self.workspaces)
+        let Self { store, workspaces, setup } = self;
+        run_slice(&store, RunFlags { setup, ..RunFlags::default() }, &workspaces)
     }
 }

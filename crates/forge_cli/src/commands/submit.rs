@@ -11,7 +11,7 @@ use forge_domain::{Event, Lease, Nobody, RunId, StoreSetting, WorkspaceSetting};
 use forge_infra::{StoreUrl, SystemClock};
 use serde_json::json;
 
-use crate::arguments::{JsonFlag, RunFlags};
+use crate::arguments::{AgentFlag, ImageFlags, JsonFlag, RunFlags, SetupFlags, Source};
 use crate::attached_images;
 use crate::consent::Need;
 use crate::failure::Misconfigured;
@@ -32,7 +32,7 @@ pub(crate) struct SubmitArguments {
     #[arg(required_unless_present = "existing")]
     task: Option<String>,
     /// Submit a run that is in the store already, instead of a new task
-    #[arg(long = "run", value_name = "ID", conflicts_with = "task")]
+    #[arg(long = "run", value_name = "ID", conflicts_with_all = ["task", "agent", "images"])]
     existing: Option<String>,
     /// The store that the machines of the fleet share: postgres://USER@HOST/DATABASE [default: FORGE_STORE,
     /// or the one that runs of this folder use]
@@ -49,7 +49,11 @@ pub(crate) struct SubmitArguments {
     #[command(flatten)]
     fleet: FleetFlags,
     #[command(flatten)]
-    flags: RunFlags,
+    agent: AgentFlag,
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    images: ImageFlags,
     #[command(flatten)]
     form: JsonFlag,
 }
@@ -60,12 +64,11 @@ impl SubmitArguments {
         let subject = match &self.existing {
             Some(word) => Subject::Run(word),
             None => {
-                let configured =
-                    setup::configuration(&self.flags.source, Need::Everything)?.workflow.workspace;
+                let configured = setup::configuration(&self.source, Need::Everything)?.workflow.workspace;
                 Subject::Task(self.workspace.clone().or(configured).unwrap_or_default())
             }
         };
-        let named = shared_store(self.store.as_deref(), self.flags.source.config())?;
+        let named = shared_store(self.store.as_deref(), self.source.config())?;
         let runtime = runtime()?;
         let submitted = runtime.block_on(async {
             // Nothing is saved for a fleet that is not there.
@@ -95,8 +98,9 @@ impl SubmitArguments {
     /// Saves the task as the beginning of `run`.
     async fn accept(&self, named: &str, run: &RunId, begun: &BegunWorkspace) -> anyhow::Result<()> {
         let setting: StoreSetting = named.parse().map_err(|error| Misconfigured(format!("{error}")))?;
-        let flags = self.flags.clone();
-        let agent = flags.agent.clone();
+        // Permissions, limits and the sandbox are those of the workers.
+        let setup = SetupFlags { source: self.source.clone(), ..SetupFlags::default() };
+        let flags = RunFlags { agent: self.agent.clone(), setup, ..RunFlags::default() };
         let terms = SliceTerms {
             run: Some(run.clone()),
             keeper: begun.keeper(),
@@ -107,15 +111,14 @@ impl SubmitArguments {
         let task = self.task.clone().unwrap_or_default();
         let Attached { added, notes } = attach_files(&task);
         notes.iter().for_each(|note| output::note(note));
-        let images = &request.flags.images;
         let event = attached_images::attach_with_mentioned(
             Event::task(&task),
-            images,
+            &self.images.images,
             attached_images::mentioned(&task),
         )?;
         let event = Event { value: format!("{}{added}", event.value), ..event };
         let mut sliced = SlicedRun::new(prepare(&request, &view, Arc::new(Nobody))?);
-        let accepted = sliced.accept(event, agent.as_deref()).await;
+        let accepted = sliced.accept(event, self.agent.id()).await;
         let orchestrator = sliced.orchestrator();
         orchestrator.close().await;
         accepted.map_err(explain)?;

@@ -10,7 +10,7 @@ use forge_app::SliceLimits;
 use forge_domain::quantity;
 use futures::FutureExt;
 
-use crate::arguments::RunFlags;
+use crate::arguments::SetupFlags;
 use crate::consent::{self, Need};
 use crate::fleet::{FleetFlags, SliceProcesses, WorkspacesFlag, slice_arguments};
 use crate::output;
@@ -42,20 +42,20 @@ pub(crate) struct WorkerArguments {
     #[command(flatten)]
     fleet: FleetFlags,
     #[command(flatten)]
-    flags: RunFlags,
+    setup: SetupFlags,
 }
 
 impl WorkerArguments {
     /// Works.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         // A file that is not trusted is reported at once, not by each slice.
-        setup::configuration(&self.flags.source, Need::Everything)?;
-        let named = super::submit::shared_store(self.store.as_deref(), self.flags.source.config())?;
+        setup::configuration(&self.setup.source, Need::Everything)?;
+        let named = super::submit::shared_store(self.store.as_deref(), self.setup.source.config())?;
         let limits = SliceLimits {
             calls: Some(self.slice_calls),
             time: Some(Duration::from_secs(60 * self.slice_minutes.get() as u64)),
         };
-        let arguments = slice_arguments(&self.flags, &self.workspaces.folder()?, consent::is_given_once());
+        let arguments = slice_arguments(&self.setup, &self.workspaces.folder()?, consent::is_given_once());
         self.workspaces.sweep()?;
         let runner = Arc::new(SliceProcesses::new(arguments, named.clone(), limits)?);
         let runtime = runtime()?;

@@ -3,15 +3,15 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use crate::arguments::RunFlags;
+use crate::arguments::SetupFlags;
 
 /// The variable by which a slice is told its store: other users may read arguments, and a URL may have a
 /// password.
 pub(super) const STORE_VARIABLE: &str = "FORGE_SLICE_STORE";
 
 /// Returns the arguments of `forge slice` that configure it as the worker was configured.
-pub(crate) fn slice_arguments(flags: &RunFlags, workspaces: &Path, is_trusted: bool) -> Vec<OsString> {
-    let RunFlags { source, sandbox, consent, .. } = flags;
+pub(crate) fn slice_arguments(setup: &SetupFlags, workspaces: &Path, is_trusted: bool) -> Vec<OsString> {
+    let SetupFlags { source, sandbox, consent } = setup;
     let store = format!("${STORE_VARIABLE}");
     let mut arguments: Vec<OsString> = vec!["slice".into(), "--store".into(), store.into()];
     arguments.extend(["--workspaces".into(), workspaces.into()]);

@@ -10,7 +10,7 @@ use forge_domain::{Clock, Lease, Mode, RunId, StoreError, StoreSetting, Workflow
 use forge_infra::{OpeningCheckpointStore, ProcessHolder, StoreUrl, SystemClock};
 
 use super::slice_terms::SliceTerms;
-use crate::arguments::RunFlags;
+use crate::arguments::{RunFlags, SetupFlags};
 use crate::failure::{Help, Misconfigured};
 use crate::output;
 use crate::setup::{BUILT_IN_AGENT, store};
@@ -115,7 +115,8 @@ pub(crate) async fn hand_back(orchestrator: &mut Orchestrator, was_interrupted: 
 /// Returns the flags, each after a blank, that a resumed run needs to stay the same, with its permissions and
 /// limits. `--trust` is not among them: the user gives it again.
 pub(crate) fn flags(flags: &RunFlags, store: Option<&StoreSetting>) -> String {
-    let RunFlags { source, budget, sandbox, consent, .. } = flags;
+    let RunFlags { setup, budget, agent: _, images: _, record: _, report: _ } = flags;
+    let SetupFlags { source, sandbox, consent } = setup;
     let config = source.config().map(|path| path.display().to_string());
     let named = [
         ("--config", config),
@@ -253,7 +254,10 @@ mod tests {
             model: Some(model.to_owned()),
             ..Source::default()
         };
-        let of = |source: Source| RunFlags { source, ..RunFlags::default() };
+        let of = |source: Source| {
+            let setup = SetupFlags { source, ..SetupFlags::default() };
+            RunFlags { setup, ..RunFlags::default() }
+        };
         let store = "postgres://me:planted@host/runs".parse().ok();
         for (source, store, expected) in [
             (RunFlags::default(), None, ""),
@@ -287,7 +291,8 @@ mod tests {
         }
         let mut asks = ConsentFlags::default();
         asks.mode = Some(Mode::default());
-        assert_eq!(flags(&RunFlags { consent: asks, ..RunFlags::default() }, None), "");
+        let setup = SetupFlags { consent: asks, ..SetupFlags::default() };
+        assert_eq!(flags(&RunFlags { setup, ..RunFlags::default() }, None), "");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::checkpoints;
 use super::runtime::block_on;
 use super::slice_terms::SliceTerms;
 use super::view::RunView;
-use crate::arguments::RunFlags;
+use crate::arguments::{RunFlags, SetupFlags};
 use crate::consent::Need;
 use crate::failure::Misconfigured;
 use crate::session_file::is_same;
@@ -75,15 +75,15 @@ pub(crate) fn prepare(
         if report.is_dir() {
             return Err(Misconfigured(format!("--report: {at} is a folder (expected a file)")).into());
         }
-        if flags.record.as_ref().is_some_and(|record| is_same(record, report)) {
+        if flags.record.file().is_some_and(|record| is_same(record, report)) {
             return Err(Misconfigured(format!("--record and --report are the same file: {at}")).into());
         }
     }
-    if let Some(path) = &flags.record {
+    if let Some(path) = flags.record.file() {
         FileSessionSink::probe(path).map_err(|error| Misconfigured(format!("--record: {error}")))?;
     }
-    let configuration =
-        setup::configuration_within(&flags.source, flags.budget.allowance(), Need::Everything)?;
+    let SetupFlags { source, sandbox: mode, consent } = &flags.setup;
+    let configuration = setup::configuration_within(source, flags.budget.allowance(), Need::Everything)?;
     let layers = &configuration.layers;
     // The files of Forge are those of the folder in which it was started; only the work is done elsewhere.
     if let Some(folder) = slice.as_ref().and_then(|slice| slice.folder.as_ref()) {
@@ -92,19 +92,19 @@ pub(crate) fn prepare(
     }
     let mut workflow = configuration.workflow;
     add_servers(&mut workflow, servers);
-    let mut workflow = setup::with_built_in_agent(workflow, &flags.source)
+    let mut workflow = setup::with_built_in_agent(workflow, source)
         .map_err(|error| if resume.is_some() { checkpoints::explain_missing_model(&error) } else { error })?;
     if store.is_some() {
         workflow.checkpoint.store.clone_from(store);
     }
     if let Some(answer) = answer {
-        answer.require_of_agents(&mut workflow, flags.agent.as_deref());
+        answer.require_of_agents(&mut workflow, flags.agent.id());
     }
-    let sink = flags.record.as_deref().map(sink);
+    let sink = flags.record.file().map(sink);
     let tell = watcher(view);
     let mut notices = sandbox::refusals(layers);
-    if let Some(mode) = flags.sandbox {
-        let asked = workflow.sandbox.take().unwrap_or_default().with_mode(mode.into());
+    if let Some(mode) = mode {
+        let asked = workflow.sandbox.take().unwrap_or_default().with_mode((*mode).into());
         let (sandbox, notice) = sandbox::limit(asked, layers);
         workflow.sandbox = Some(sandbox);
         notices.extend(notice);
@@ -118,11 +118,11 @@ pub(crate) fn prepare(
         actions.wait_for_claim();
     }
     let services = setup::services(workflow, sink, layers, &tell, person, sandbox.as_ref(), &actions)?;
-    setup::check_agents(&services, layers, flags.agent.as_deref())?;
+    setup::check_agents(&services, layers, flags.agent.id())?;
     let hooks = setup::hooks(&services.workflow, layers, sandbox.as_ref(), &actions);
     let held = sandbox.as_ref().map(sandbox::confinement);
     let engine = Engine::new(services, ContextCompactor::new(), tell).with_hooks(hooks).with_actions(actions);
-    let discretion = flags.consent.discretion()?;
+    let discretion = consent.discretion()?;
     let unknown = unknown_permissions("--allow", Some(&discretion.allowed), engine.services());
     if let Some(finding) = unknown.first() {
         return Err(Misconfigured(format!("--allow: {}", finding.what)).into());

@@ -15,7 +15,7 @@ use self::plan::Plan;
 use super::compact::refuse_lost_results;
 use super::run::{OutputForm, start};
 use super::sessions::pick;
-use crate::arguments::{FromFlag, RunFlags};
+use crate::arguments::{FromFlag, RunFlags, SetupFlags};
 use crate::failure::Misconfigured;
 use crate::output;
 use crate::redaction::{Redacted, redact_messages};
@@ -175,21 +175,24 @@ impl ContinueArguments {
         })
     }
 
-    /// Rejects flags that only a run of Forge uses.
+    /// Rejects flags that only a run of Forge uses: all but the model.
     fn refuse_what_runs_need(&self) -> Result<(), Misconfigured> {
-        let flags = &self.flags;
-        let given = [
-            ("--agent", flags.agent.is_some()),
-            ("--config", flags.source.file.config.is_some()),
-            ("--provider", flags.source.provider.is_some()),
-            ("--effort", flags.source.effort.is_some()),
-            ("--record", flags.record.is_some()),
-            ("--report", flags.report.is_some()),
-            ("--sandbox", flags.sandbox.is_some()),
+        let RunFlags { agent, setup, budget, images, record, report } = &self.flags;
+        let SetupFlags { source, sandbox, consent } = setup;
+        let flags = [
+            ("--agent", agent.id().is_some()),
+            ("--config", source.config().is_some()),
+            ("--provider", source.provider.is_some()),
+            ("--effort", source.effort.is_some()),
+            ("--sandbox", sandbox.is_some()),
+            ("--image", !images.images.is_empty()),
+            ("--record", record.file().is_some()),
+            ("--report", report.is_some()),
             ("--store", self.store.is_some()),
         ];
-        match given.into_iter().find(|(_, is_given)| *is_given) {
-            Some((flag, _)) => Err(Misconfigured(format!(
+        let given = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag.to_owned());
+        match given.chain(consent.words()).chain(budget.words()).next() {
+            Some(flag) => Err(Misconfigured(format!(
                 "{flag} is for a run of Forge: omit it, or omit --with {}",
                 self.with.successor().map_or("forge", Successor::id)
             ))),

@@ -47,7 +47,7 @@ pub(super) fn continue_with(
         id: new_uuid(&[origin.id.as_bytes(), &now.as_nanosecond().to_le_bytes(), &process]),
         folder: here.display().to_string(),
         now,
-        model: arguments.flags.source.model.clone(),
+        model: arguments.flags.setup.source.model.clone(),
         messages: &messages,
     };
     let file = root.join(successor.path(&new));
