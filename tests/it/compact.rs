@@ -493,11 +493,19 @@ fn openai_and_anthropic_messages_become_each_other() {
 }
 
 #[test]
+fn only_formats_that_any_session_can_be_written_in_are_offered() {
+    let forge = forge_with(&json!({"messages": [{"role": "user", "content": "hi"}]}).to_string());
+    for to in ["auto", "claude-code", "tau-bench", "codex"] {
+        let actual = compact(&forge, &["--to", to, "-o", "out.json"]);
+        assert_eq!((actual.code, actual.stdout.as_str()), (2, ""), "{to}");
+        assert!(actual.stderr.contains("[possible values: openai, anthropic, atif]"), "{}", actual.stderr);
+    }
+}
+
+#[test]
 fn what_cannot_be_converted_is_refused() {
     let user = json!({"role": "user", "content": "hi"});
     for (input, to, words) in [
-        (json!({"messages": [user]}), "claude-code", "cannot be written as Claude Code sessions"),
-        (json!({"messages": [user]}), "tau-bench", "there is no task"),
         (
             json!({"messages": [{"role": "assistant", "content": "hi"}]}),
             "anthropic",
@@ -595,11 +603,12 @@ fn a_part_without_a_type_is_written_in_no_other_format() {
 #[test]
 fn a_session_of_which_nothing_is_left_is_refused() {
     let line = r#"{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"s","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"q","content":"x"}]}}"#;
-    for to in ["claude-code", "anthropic", "openai"] {
+    let targets: [&[&str]; 3] = [&[], &["--to", "anthropic"], &["--to", "openai"]];
+    for to in targets {
         let forge = forge_with(line);
-        let actual = compact(&forge, &["--to", to, "-o", "out.json"]);
-        assert_eq!((actual.code, forge.path("out.json").exists()), (1, false), "{to}: {}", actual.stderr);
-        assert!(actual.stderr.contains("it holds only 1 result without a call"), "{to}: {}", actual.stderr);
+        let actual = compact(&forge, &[to, &["-o", "out.json"]].concat());
+        assert_eq!((actual.code, forge.path("out.json").exists()), (1, false), "{to:?}: {}", actual.stderr);
+        assert!(actual.stderr.contains("it holds only 1 result without a call"), "{to:?}: {}", actual.stderr);
     }
 }
 

@@ -276,13 +276,24 @@ impl From<OnChangeName> for OnChange {
 pub(crate) struct FormatName(pub(crate) Option<Format>);
 
 impl FormatName {
-    /// Returns the parser of the names, which the table of formats lists.
+    /// Returns the parser of `auto` and of the formats that are read.
     pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
-        let named = |format: Format| PossibleValue::new(format.id()).help(format.description());
         let auto = PossibleValue::new("auto").help("Detect it from the content");
-        PossibleValuesParser::new(std::iter::once(auto).chain(Format::all().map(named)))
-            .map(|id| Self(Format::named(&id)))
+        Self::parser_of(std::iter::once(auto).chain(Format::all().map(possible_value)).collect())
     }
+
+    /// Returns the parser of the formats that any session can be written in.
+    pub(crate) fn target_parser() -> impl TypedValueParser<Value = Self> {
+        Self::parser_of(Format::targets().map(possible_value).collect())
+    }
+
+    fn parser_of(values: Vec<PossibleValue>) -> impl TypedValueParser<Value = Self> {
+        PossibleValuesParser::new(values).map(|id| Self(Format::named(&id)))
+    }
+}
+
+fn possible_value(format: Format) -> PossibleValue {
+    PossibleValue::new(format.id()).help(format.description())
 }
 
 /// The flag for a session in a file whose format is not detected, or detected wrong.

@@ -13,6 +13,9 @@ use crate::tau_bench::TAU_BENCH;
 /// The formats that are written as well, and tau-bench's results.
 const WRITTEN: &[&dyn Codec] = &[&OpenAi, &Anthropic, &TAU_BENCH, &ClaudeCode];
 
+/// The formats that sessions of any other format can be written in.
+const TARGETS: [&str; 3] = ["openai", "anthropic", "atif"];
+
 /// Returns the lines of the table, from the most general format to the most specific: the last one that
 /// recognizes a file reads it.
 pub(crate) fn formats() -> impl DoubleEndedIterator<Item = &'static dyn Codec> {
@@ -37,6 +40,12 @@ impl Format {
         formats().map(Codec::format)
     }
 
+    /// Returns the formats that sessions of any other format can be written in. The other formats that are
+    /// written at all are those of their own sessions alone.
+    pub fn targets() -> impl Iterator<Item = Self> {
+        TARGETS.into_iter().filter_map(Self::named)
+    }
+
     /// Returns the format named `id` on the command line; `None` if there is none.
     pub fn named(id: &str) -> Option<Self> {
         Self::all().find(|format| format.id() == id)
@@ -55,5 +64,15 @@ impl<'de> Deserialize<'de> for Format {
         let id = String::deserialize(from)?;
         let unknown = || serde::de::Error::custom(format!("there is no format `{id}`"));
         Self::named(&id).ok_or_else(unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_target_is_a_format() {
+        assert!(Format::targets().map(Format::id).eq(TARGETS));
     }
 }

@@ -82,7 +82,7 @@ struct CompactFiles {
     #[command(flatten)]
     format: FromFlag,
     /// The format of the output [default: that of the input]
-    #[arg(long, value_parser = FormatName::parser())]
+    #[arg(long, value_parser = FormatName::target_parser())]
     to: Option<FormatName>,
 }
 
