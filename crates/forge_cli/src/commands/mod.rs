@@ -149,6 +149,16 @@ mod tests {
     }
 
     #[test]
+    fn the_page_about_running_names_every_command() {
+        let page = include_str!("../../../../docs/run.md");
+        for command in Arguments::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            let name = command.get_name();
+            let is_named = page.contains(&format!("`forge {name}")) || page.contains(&format!("`{name}`"));
+            assert!(is_named, "docs/run.md does not name `forge {name}`");
+        }
+    }
+
+    #[test]
     fn a_command_accepts_only_flags_that_it_uses() {
         for words in [
             "worker --agent a",
