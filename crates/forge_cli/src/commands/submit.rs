@@ -38,7 +38,7 @@ pub(crate) struct SubmitArguments {
     /// or the one that runs of this folder use]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Give a slice to another worker after so many seconds without a sign of life
+    /// Seconds without a heartbeat before another worker takes the slice
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = clap::value_parser!(u64).range(1..=3_600))]
     heartbeat: u64,
     /// Work on this: shared (the folder of the worker), none, or a copy of a git repository, such as

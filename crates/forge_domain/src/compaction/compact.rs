@@ -66,8 +66,8 @@ pub struct Compact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "ladder", "examples" = ["ladder"]))]
     pub selection: Option<Selection>,
-    /// Least saving: an attempt that saves less than this share of both messages and tokens is left out, unless
-    /// it reaches the target. Default 20%.
+    /// Least saving: an attempt that saves less than this share of both messages and tokens is left out,
+    /// unless it reaches the target. Default 20%.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "20%", "examples" = ["20%"]))]
     pub min_reduction: Option<Percent>,

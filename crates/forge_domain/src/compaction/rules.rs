@@ -15,7 +15,8 @@ pub struct CompactionRules {
     pub target: SizeLimits,
     /// True if nobody set the target in tokens: it then is above what must stay in any case.
     pub is_default_target: bool,
-    /// Share of messages or of tokens below which an attempt is not worth its cost.
+    /// Least saving: an attempt that saves less than this share of both messages and tokens is left out,
+    /// unless it reaches the target.
     pub min_reduction: Percent,
     /// Share of the target for the person's words, which stay verbatim.
     pub user_share: Percent,
