@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use forge_domain::{
-    Allowance, Discretion, Dollars, Effort, Mode, OnChange, RequestOptionError, SandboxMode, Tokens,
-    UnknownMode,
+    Allowance, Discretion, Dollars, Effort, Mode, OnChange, RequestOptionError, SandboxMode, StoreSetting,
+    Tokens, UnknownMode,
 };
 use forge_transcript::Format;
 use serde::Serialize;
@@ -14,12 +14,27 @@ use serde::Serialize;
 use crate::failure::Misconfigured;
 use crate::output;
 
+/// The headings of the groups of flags, in the order of the help.
+const CONFIGURATION: &str = "Configuration";
+pub(crate) const PERMISSIONS: &str = "Permissions";
+const LIMITS: &str = "Limits";
+
+/// The help of `--store` for a command that reads saved runs.
+pub(crate) const STORE_OF_RUNS: &str = "\
+The checkpoint store: sqlite:///PATH or postgres://USER@HOST/DATABASE [default: the one that runs of this \
+folder use]";
+
+/// The help of `--store` for a command of a fleet.
+pub(crate) const STORE_OF_FLEET: &str = "\
+The store that the machines of the fleet share: postgres://USER@HOST/DATABASE [default: FORGE_STORE, or the \
+one that runs of this folder use]";
+
 /// The workflow file.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConfigFlag {
     /// The workflow file [default: the nearest forge.yaml, from the working folder up to the root of its
     /// repository]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = CONFIGURATION)]
     pub(crate) config: Option<PathBuf>,
 }
 
@@ -36,13 +51,13 @@ pub(crate) struct Source {
     #[command(flatten)]
     pub(crate) file: ConfigFlag,
     /// The model of every agent, as PROVIDER:MODEL or by its bare name
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = CONFIGURATION)]
     pub(crate) model: Option<String>,
     /// Provider for models given without a `provider:` prefix
-    #[arg(long)]
+    #[arg(long, help_heading = CONFIGURATION)]
     pub(crate) provider: Option<String>,
     /// The effort of every agent: none, minimal, low, medium, high or max
-    #[arg(long, value_name = "EFFORT", value_parser = effort)]
+    #[arg(long, value_name = "EFFORT", value_parser = effort, help_heading = CONFIGURATION)]
     pub(crate) effort: Option<Effort>,
 }
 
@@ -72,10 +87,10 @@ impl JsonFlag {
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct BudgetFlags {
     /// End before the run uses more tokens than this, prompts and answers together; `200k` is 200,000
-    #[arg(long, value_name = "N", value_parser = window)]
+    #[arg(long, value_name = "N", value_parser = window, help_heading = LIMITS)]
     budget_tokens: Option<Tokens>,
     /// End before the run costs more US dollars than this, at the models' prices
-    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars, help_heading = LIMITS)]
     budget_cost: Option<Dollars>,
 }
 
@@ -110,6 +125,15 @@ pub(crate) struct RunFlags {
     pub(crate) report: Option<PathBuf>,
 }
 
+/// The store that a run is saved in.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct StoreFlag {
+    /// The checkpoint store: sqlite:///PATH, postgres://USER@HOST/DATABASE, memory: or none [default:
+    /// FORGE_STORE, `checkpoint.store`, else a file in your state folder]
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<StoreSetting>,
+}
+
 /// The agent that runs.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AgentFlag {
@@ -131,7 +155,7 @@ pub(crate) struct SetupFlags {
     #[command(flatten)]
     pub(crate) source: Source,
     /// The sandbox of commands: on, off, or on with full network access [default: as in forge.yaml, else on]
-    #[arg(long, value_enum, value_name = "MODE")]
+    #[arg(long, value_enum, value_name = "MODE", help_heading = PERMISSIONS)]
     pub(crate) sandbox: Option<SandboxModeName>,
     #[command(flatten)]
     pub(crate) consent: ConsentFlags,
@@ -165,14 +189,14 @@ impl RecordFlag {
 pub(crate) struct ConsentFlags {
     /// The mode for calls that no rule of forge.yaml decides: `plan` only reads and ends with a plan, `ask`
     /// asks, `edits` edits files without asking, `auto` also runs commands, in the sandbox
-    #[arg(long, value_name = "MODE", value_parser = mode)]
+    #[arg(long, value_name = "MODE", value_parser = mode, help_heading = PERMISSIONS)]
     pub(crate) mode: Option<Mode>,
     /// Allow every call that would be asked for, unless a project's or the administrator's rule asks; never
     /// that secrets are shown
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = PERMISSIONS)]
     yes: bool,
     /// Allow these calls without a question: a tool, or a tool and a pattern such as 'shell:cargo *'
-    #[arg(long, value_name = "TOOL:PATTERN")]
+    #[arg(long, value_name = "TOOL:PATTERN", help_heading = PERMISSIONS)]
     allow: Vec<String>,
 }
 
@@ -213,8 +237,7 @@ pub(crate) struct OwnRun {
     /// Instead of a file: a run, a checkpoint's label or number, or `last`
     #[arg(long = "run", value_name = "ID", conflicts_with_all = ["file", "picked"])]
     pub(crate) run: Option<String>,
-    /// The store that has it [default: the one that runs of this folder use]
-    #[arg(long, value_name = "URL", requires = "run")]
+    #[arg(long, value_name = "URL", requires = "run", help = STORE_OF_RUNS)]
     pub(crate) store: Option<String>,
 }
 

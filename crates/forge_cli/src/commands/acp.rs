@@ -3,10 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use forge_domain::StoreSetting;
 
 use crate::acp;
-use crate::arguments::{AgentFlag, BudgetFlags, RecordFlag, RunFlags, SetupFlags};
+use crate::arguments::{AgentFlag, BudgetFlags, RecordFlag, RunFlags, SetupFlags, StoreFlag};
 
 /// Serve an editor by the Agent Client Protocol, on stdin and stdout
 ///
@@ -14,10 +13,8 @@ use crate::arguments::{AgentFlag, BudgetFlags, RecordFlag, RunFlags, SetupFlags}
 /// again, also with `forge run --resume`.
 #[derive(Debug, Args)]
 pub(crate) struct AcpArguments {
-    /// The checkpoint store: sqlite:///PATH, postgres://USER@HOST/DATABASE, memory: or none [default:
-    /// FORGE_STORE, `checkpoint.store`, else a file in your state folder]
-    #[arg(long, value_name = "URL")]
-    store: Option<StoreSetting>,
+    #[command(flatten)]
+    store: StoreFlag,
     #[command(flatten)]
     agent: AgentFlag,
     #[command(flatten)]
@@ -33,6 +30,6 @@ impl AcpArguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let Self { store, agent, setup, budget, record } = self;
         // Images come with prompts, and an editor reads no report.
-        acp::serve(RunFlags { agent, setup, budget, record, ..RunFlags::default() }, store)
+        acp::serve(RunFlags { agent, setup, budget, record, ..RunFlags::default() }, store.store)
     }
 }

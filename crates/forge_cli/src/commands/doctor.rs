@@ -13,7 +13,7 @@ use forge_domain::{
 use forge_infra::{SqlitePlace, StoreUrl};
 use serde::Serialize;
 
-use crate::arguments::{JsonFlag, Source};
+use crate::arguments::{JsonFlag, STORE_OF_RUNS, Source};
 use crate::consent::{Demand, Need};
 use crate::run::runtime;
 use crate::setup::{self, Configuration, first_model, mcp, sandbox, store};
@@ -28,8 +28,7 @@ use crate::{output, places};
 pub(crate) struct DoctorArguments {
     #[command(flatten)]
     source: Source,
-    /// The checkpoint store to examine [default: the one that runs use]
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", help = STORE_OF_RUNS)]
     store: Option<String>,
     /// Rebuild the indexes of the store; its content is not changed
     #[arg(long)]

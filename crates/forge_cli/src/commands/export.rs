@@ -7,7 +7,7 @@ use clap::Args;
 use forge_app::{CheckpointsError, select};
 use forge_domain::{Tokens, quantity};
 
-use crate::arguments::ConfigFlag;
+use crate::arguments::{ConfigFlag, STORE_OF_RUNS};
 use crate::consent::Need;
 use crate::failure::Misconfigured;
 use crate::output::{self, with_separators};
@@ -26,8 +26,7 @@ pub(crate) struct ExportArguments {
     /// The page, or `-` for stdout [default: forge-RUN.html]
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// The store that has the run [default: the one that runs of this folder use]
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", help = STORE_OF_RUNS)]
     store: Option<String>,
 }
 

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::submit::shared_store;
-use crate::arguments::JsonFlag;
+use crate::arguments::{JsonFlag, STORE_OF_FLEET};
 use crate::failure::Misconfigured;
 use crate::fleet::FleetFlags;
 use crate::output::table::{Side, table};
@@ -34,9 +34,7 @@ const AT_ONCE: usize = 8;
 pub(crate) struct FleetArguments {
     #[command(flatten)]
     fleet: FleetFlags,
-    /// The store that the machines of the fleet share [default: FORGE_STORE, or the one that runs of this
-    /// folder use]
-    #[arg(long, value_name = "URL", global = true)]
+    #[arg(long, value_name = "URL", global = true, help = STORE_OF_FLEET)]
     store: Option<String>,
     /// Print one JSON document
     #[arg(long, global = true)]

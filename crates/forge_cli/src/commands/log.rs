@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::arguments::JsonFlag;
+use crate::arguments::{JsonFlag, STORE_OF_RUNS};
 use crate::failure::Misconfigured;
 use crate::output::{beginning, exact};
 use crate::run::block_on;
@@ -32,8 +32,7 @@ pub(crate) struct LogArguments {
     /// Show what it did outside its conversations, in order
     #[arg(long)]
     actions: bool,
-    /// The store that has it [default: the one that runs of this folder use]
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", help = STORE_OF_RUNS)]
     store: Option<String>,
     #[command(flatten)]
     form: JsonFlag,

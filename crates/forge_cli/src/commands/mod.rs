@@ -30,6 +30,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::shorthand::Beginning;
+use crate::arguments::PERMISSIONS;
 use crate::failure::Misconfigured;
 use crate::telemetry::LogFlags;
 
@@ -38,11 +39,11 @@ use crate::telemetry::LogFlags;
 #[command(name = "forge", version, max_term_width = 100)]
 #[command(override_usage = "forge [OPTIONS] [TASK]\n       forge [OPTIONS] <COMMAND>", after_help = EXAMPLES)]
 pub(crate) struct Arguments {
+    /// Trust the project's file for this command: it may run, read and send what it asks for
+    #[arg(long, global = true, help_heading = PERMISSIONS)]
+    pub(crate) trust: bool,
     #[command(flatten)]
     pub(crate) log: LogFlags,
-    /// Trust the project's file for this command: it may run, read and send what it asks for
-    #[arg(long, global = true)]
-    pub(crate) trust: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

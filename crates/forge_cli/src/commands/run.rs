@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use forge_app::{Orchestrator, Resume, RunReport, TakeFrom};
-use forge_domain::{Event, OnChange, StoreSetting};
+use forge_domain::{Event, OnChange};
 
-use crate::arguments::{OnChangeName, RunFlags, Source};
+use crate::arguments::{OnChangeName, RunFlags, Source, StoreFlag};
 use crate::consent::Need;
 use crate::failure::{Exit, Misconfigured};
 use crate::run::{
@@ -59,10 +59,8 @@ pub(crate) struct RunArguments {
     /// Resume even if another process holds the run; that process can no longer save
     #[arg(long, requires = "resume")]
     take_over: bool,
-    /// The checkpoint store: sqlite:///PATH, postgres://USER@HOST/DATABASE, memory: or none [default:
-    /// FORGE_STORE, `checkpoint.store`, else a file in your state folder]
-    #[arg(long, value_name = "URL")]
-    store: Option<StoreSetting>,
+    #[command(flatten)]
+    store: StoreFlag,
     #[command(flatten)]
     output: OutputFlags,
     #[command(flatten)]
@@ -82,7 +80,7 @@ impl RunArguments {
         let which = match self.resume.or_else(|| self.is_continued.then(|| "last".to_owned())) {
             Some(which) if !which.is_empty() => Some(which),
             Some(_) if is_chosen => {
-                let store = self.store.as_ref().map(ToString::to_string);
+                let store = self.store.store.as_ref().map(ToString::to_string);
                 match chat::pick_of_store(store.as_deref(), &self.flags.setup.source)? {
                     Some(picked) => Some(picked),
                     None => return Ok(ExitCode::SUCCESS),
@@ -103,7 +101,7 @@ impl RunArguments {
             take_from: if self.take_over { TakeFrom::Anyone } else { TakeFrom::TheGone },
             anywhere: self.on_change.is_some(),
         });
-        let request = RunRequest { resume, answer, ..RunRequest::new(self.store, self.flags) };
+        let request = RunRequest { resume, answer, ..RunRequest::new(self.store.store, self.flags) };
         match is_chat {
             true => start_chat(self.task, request),
             false if is_one_answer => run_task(self.task, self.event.as_ref(), form, &request),

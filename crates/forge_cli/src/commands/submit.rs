@@ -11,7 +11,7 @@ use forge_domain::{Event, Lease, Nobody, RunId, StoreSetting, WorkspaceSetting};
 use forge_infra::{StoreUrl, SystemClock};
 use serde_json::json;
 
-use crate::arguments::{AgentFlag, ImageFlags, JsonFlag, RunFlags, SetupFlags, Source};
+use crate::arguments::{AgentFlag, ImageFlags, JsonFlag, RunFlags, STORE_OF_FLEET, SetupFlags, Source};
 use crate::attached_images;
 use crate::consent::Need;
 use crate::failure::Misconfigured;
@@ -34,9 +34,7 @@ pub(crate) struct SubmitArguments {
     /// Submit a run that is in the store already, instead of a new task
     #[arg(long = "run", value_name = "ID", conflicts_with_all = ["task", "agent", "images"])]
     existing: Option<String>,
-    /// The store that the machines of the fleet share: postgres://USER@HOST/DATABASE [default: FORGE_STORE,
-    /// or the one that runs of this folder use]
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", help = STORE_OF_FLEET)]
     store: Option<String>,
     /// Seconds without a heartbeat before another worker takes the slice
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = clap::value_parser!(u64).range(1..=3_600))]

@@ -10,7 +10,7 @@ use forge_app::SliceLimits;
 use forge_domain::quantity;
 use futures::FutureExt;
 
-use crate::arguments::SetupFlags;
+use crate::arguments::{STORE_OF_FLEET, SetupFlags};
 use crate::consent::{self, Need};
 use crate::fleet::{FleetFlags, SliceProcesses, WorkspacesFlag, slice_arguments};
 use crate::output;
@@ -33,9 +33,7 @@ pub(crate) struct WorkerArguments {
     /// The most minutes of a slice
     #[arg(long, value_name = "N", default_value = "10")]
     slice_minutes: NonZeroUsize,
-    /// The store that the machines of the fleet share: postgres://USER@HOST/DATABASE [default: FORGE_STORE,
-    /// or the one that runs of this folder use]
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", help = STORE_OF_FLEET)]
     store: Option<String>,
     #[command(flatten)]
     workspaces: WorkspacesFlag,

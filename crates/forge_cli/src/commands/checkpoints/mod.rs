@@ -23,7 +23,7 @@ use clap::{Args, Subcommand};
 use forge_domain::CheckpointStore;
 use forge_infra::StoreUrl;
 
-use crate::arguments::JsonFlag;
+use crate::arguments::{JsonFlag, STORE_OF_RUNS};
 use crate::run::block_on;
 use crate::setup::store;
 
@@ -45,8 +45,7 @@ pub(crate) struct CheckpointsArguments {
 /// The store, and the form of the answer.
 #[derive(Debug, Args)]
 struct StoreArguments {
-    /// The store: sqlite:///PATH or postgres://… [default: the one that runs of this folder use]
-    #[arg(long, value_name = "URL", global = true)]
+    #[arg(long, value_name = "URL", global = true, help = STORE_OF_RUNS)]
     store: Option<String>,
     /// Print one JSON document
     #[arg(long, global = true)]

@@ -8,14 +8,13 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use forge_app::{History, Resume};
-use forge_domain::StoreSetting;
 use forge_transcript::{Draft, Format, Handover, Successor};
 
 use self::plan::Plan;
 use super::compact::refuse_lost_results;
 use super::run::{OutputForm, start};
 use super::sessions::pick;
-use crate::arguments::{FromFlag, RunFlags, SetupFlags};
+use crate::arguments::{FromFlag, RunFlags, SetupFlags, StoreFlag};
 use crate::failure::Misconfigured;
 use crate::output;
 use crate::redaction::{Redacted, redact_messages};
@@ -53,9 +52,8 @@ pub(crate) struct ContinueArguments {
     /// Print JSON: what was written, or the events of the run
     #[arg(long)]
     json: bool,
-    /// The checkpoint store of the run, as for `forge run`
-    #[arg(long, value_name = "URL")]
-    store: Option<StoreSetting>,
+    #[command(flatten)]
+    store: StoreFlag,
     #[command(flatten)]
     flags: RunFlags,
 }
@@ -123,7 +121,7 @@ impl ContinueArguments {
                     plan.say();
                 }
                 let history = Some(origin.into_history());
-                let request = RunRequest { history, ..RunRequest::new(self.store.take(), self.flags) };
+                let request = RunRequest { history, ..RunRequest::new(self.store.store.take(), self.flags) };
                 start(self.task, OutputForm::of_json(self.json), request)
             }
         }
@@ -136,7 +134,7 @@ impl ContinueArguments {
             return Err(Misconfigured(what).into());
         }
         let resume = Some(Resume::from(run));
-        let request = RunRequest { resume, ..RunRequest::new(self.store, self.flags) };
+        let request = RunRequest { resume, ..RunRequest::new(self.store.store, self.flags) };
         start(self.task, OutputForm::of_json(self.json), request)
     }
 
@@ -188,7 +186,7 @@ impl ContinueArguments {
             ("--image", !images.images.is_empty()),
             ("--record", record.file().is_some()),
             ("--report", report.is_some()),
-            ("--store", self.store.is_some()),
+            ("--store", self.store.store.is_some()),
         ];
         let given = flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag.to_owned());
         match given.chain(consent.words()).chain(budget.words()).next() {
