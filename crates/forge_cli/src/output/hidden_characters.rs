@@ -1,5 +1,6 @@
 //! Characters that steer a terminal or are invisible: they are made visible in printed text.
 
+use forge_domain::is_hidden;
 use unicode_general_category::{GeneralCategory, get_general_category};
 
 use super::secrets::hide_secrets;
@@ -64,20 +65,6 @@ fn escape(c: char) -> String {
         '\n' | '\r' | '\t' => c.escape_default().to_string(),
         c => c.escape_unicode().to_string(),
     }
-}
-
-/// Checks whether a character steers a terminal, ends a line, changes the direction of the following text, or
-/// is invisible: controls, format characters, and all that Unicode tells displays to ignore, such as
-/// variation selectors and tags.
-fn is_hidden(c: char) -> bool {
-    if matches!(c, ' '..='~') {
-        return false;
-    }
-    let is_ignored = matches!(c,
-        '\u{34f}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{2028}'..='\u{2029}'
-        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
-        | '\u{e0000}'..='\u{e0fff}');
-    is_ignored || c.is_control() || get_general_category(c) == GeneralCategory::Format
 }
 
 /// Checks whether a character only looks like a blank.
@@ -190,6 +177,12 @@ mod tests {
         use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator};
         matches!(get_general_category(c), Control | Format | LineSeparator | ParagraphSeparator)
             || matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
+    }
+
+    #[test]
+    fn every_character_that_must_not_pass_is_hidden() {
+        let missed = ('\0'..=char::MAX).filter(|c| must_not_pass(*c) && !is_hidden(*c));
+        assert_eq!(missed.collect::<Vec<_>>(), Vec::<char>::new());
     }
 
     fn hostile() -> impl Strategy<Value = String> {

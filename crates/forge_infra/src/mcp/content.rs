@@ -1,7 +1,7 @@
 //! A server's answers as the model may read them: text and images, bounded, without control characters, and
 //! marked as foreign.
 
-use forge_domain::{Content, Image, McpServerId, Part, ToolCall, ToolResult, with_mcp_mark};
+use forge_domain::{Content, Image, McpServerId, Part, ToolCall, ToolResult, is_hidden, with_mcp_mark};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
 /// The most characters of one answer.
@@ -76,15 +76,29 @@ fn left_out(what: &str, kind: Option<&str>, base64: &str) -> String {
     format!("[{what} ({kind}about {n_bytes} bytes), which cannot be shown here]")
 }
 
-/// Returns `text` without characters that steer terminals or hide from the eye: control characters except
-/// line ends and tabs, and the marks that change the direction of writing.
+/// Returns `text` without [hidden characters](is_hidden), except line ends, tabs, and what joins letters or
+/// pictures that are not ASCII: one joiner or selector after each.
 pub(super) fn clean(text: &str) -> String {
-    let is_seen = |c: &char| {
-        let is_turn =
-            matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e007f}');
-        !is_turn && (!c.is_control() || matches!(c, '\n' | '\t'))
-    };
-    text.chars().filter(is_seen).collect()
+    const JOINER: char = '\u{200d}';
+    const NON_JOINER: char = '\u{200c}';
+    const AS_EMOJI: char = '\u{fe0f}';
+    let mut cleaned = String::with_capacity(text.len());
+    let mut before = None;
+    for c in text.chars() {
+        let is_kept = match c {
+            '\n' | '\t' => true,
+            JOINER if before == Some(AS_EMOJI) => cleaned.ends_with(AS_EMOJI),
+            JOINER | NON_JOINER | AS_EMOJI => {
+                before.is_some_and(|last: char| !last.is_ascii() && !is_hidden(last))
+            }
+            c => !is_hidden(c),
+        };
+        if is_kept {
+            cleaned.push(c);
+        }
+        before = Some(c);
+    }
+    cleaned
 }
 
 /// Returns `text`, or its beginning and its end if it has more than `most` characters.
@@ -122,6 +136,16 @@ mod tests {
             ),
             (json!({"content": [{"type": "text", "text": "no"}], "isError": true}), true, "no"),
             (json!({"content": [{"type": "text", "text": "a\u{1b}[2J\u{202e}b\tc"}]}), false, "a[2Jb\tc"),
+            (
+                json!({"content": [{"type": "text", "text": "a\u{200e}b\u{200f}c\u{61c}d\u{200b}e\u{200d}\u{fe0f}f"}]}),
+                false,
+                "abcdef",
+            ),
+            (
+                json!({"content": [{"type": "text", "text": "❤\u{fe0f}\u{200d}🔥 می\u{200c}خواهم\u{200c}\u{200c}"}]}),
+                false,
+                "❤\u{fe0f}\u{200d}🔥 می\u{200c}خواهم\u{200c}",
+            ),
             (json!({"content": [], "structuredContent": {"n": 1}}), false, r#"{"n":1}"#),
             (
                 json!({"content": [{"type": "text", "text": "n is 1"}], "structuredContent": {"n": 1}}),

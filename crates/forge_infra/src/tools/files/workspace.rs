@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 use cap_std::time::SystemTime;
-use forge_domain::EditorFiles;
+use forge_domain::{EditorFiles, is_hidden};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
 
@@ -223,7 +223,7 @@ fn open(dir: &Dir, path: &Path, links: Links) -> io::Result<File> {
 /// Returns the name of a file or folder for display: as it is, or in quotes with escapes if it holds more
 /// than plain text. A name with a line end would pass for several lines, or for a note of the tool's.
 pub(super) fn display(path: &Path) -> Cow<'_, str> {
-    let is_plain = |c: char| !c.is_control() && !is_invisible(c);
+    let is_plain = |c: char| !is_hidden(c);
     // A name in brackets with a blank in it looks like a note; others in brackets are usual.
     let is_like_note = |text: &str| text.starts_with('[') && text.ends_with(']') && text.contains(' ');
     match path.to_str() {
@@ -249,15 +249,6 @@ pub(super) fn display(path: &Path) -> Cow<'_, str> {
             Cow::Owned(format!("\"{}\"", escaped.collect::<String>()))
         }
     }
-}
-
-/// Checks whether a character is invisible or changes the direction of writing.
-const fn is_invisible(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
-    )
 }
 
 /// Returns a path without detours, with `/` between its names; `.` for the root.
