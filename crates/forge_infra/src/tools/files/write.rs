@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use cap_std::fs::{OpenOptions, Permissions};
 use cap_tempfile::TempFile;
@@ -60,6 +60,7 @@ impl FileTool for Write {
         workspace: &Workspace,
     ) -> Result<Option<FileChange>, ToolFailure> {
         let Wanted { path, content } = arguments.read()?;
+        let path = resolved(workspace, path)?;
         let before = text_before(workspace, &path)?;
         Ok(Some(FileChange { path, before, after: content }))
     }
@@ -72,6 +73,7 @@ impl FileTool for Write {
     ) -> Result<String, ToolFailure> {
         let Wanted { path, content } = arguments.read()?;
         let _writing = workspace.writing();
+        let path = resolved(workspace, path)?;
         if limits.scope.expected().is_some() {
             check_unchanged(limits, &path, text_before(workspace, &path)?.as_deref().map(str::as_bytes))?;
         }
@@ -88,6 +90,36 @@ impl FileTool for Write {
                 format!("`{path}` was {n_bytes} bytes and now has {} ({lines})", content.len())
             }
         })
+    }
+}
+
+/// Returns `path` without detours through folders that do not exist, such as `new/../a`: no folder is made
+/// for a detour, and the path names what is written.
+fn resolved(workspace: &Workspace, path: String) -> Result<String, ToolFailure> {
+    // These are refused as they are.
+    if path.ends_with(['/', '\\']) || path.starts_with('~') {
+        return Ok(path);
+    }
+    let (dir, relative) = (workspace.dir(), workspace.relative(&path));
+    let is_missing = |folder: &Path| {
+        let found = dir.symlink_metadata(folder);
+        found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    let mut plain = PathBuf::new();
+    for part in relative.components() {
+        match part {
+            Component::ParentDir if plain.file_name().is_some() && is_missing(&plain) => {
+                plain.pop();
+            }
+            part => plain.push(part),
+        }
+    }
+    if plain == relative || plain.file_name().is_none() {
+        return Ok(path);
+    }
+    match dir.metadata(&plain) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ToolFailure::io(&path, error)),
+        _ => Ok(plain.display().to_string()),
     }
 }
 
@@ -206,6 +238,11 @@ mod tests {
                     ),
                     (r#"{"path": "b/c/d.txt", "content": "é"}"#, Ok("created `b/c/d.txt` (1 line)")),
                     (r#"{"path": "empty", "content": ""}"#, Ok("created `empty` (0 lines)")),
+                    (r#"{"path": "new/../plain", "content": "x"}"#, Ok("created `plain` (1 line)")),
+                    (
+                        r#"{"path": "new/folder/../../a.txt", "content": "new\nlines\n"}"#,
+                        Ok("`a.txt` was 10 bytes and now has 10 (2 lines)"),
+                    ),
                     (&absolute, Ok(&made)),
                     (
                         r#"{"path": "folder", "content": ""}"#,
@@ -233,7 +270,7 @@ mod tests {
         let names = std::fs::read_dir(fixture.root()).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
         names.sort();
-        assert_eq!(names, ["a.txt", "abs", "b", "empty", "folder"]);
+        assert_eq!(names, ["a.txt", "abs", "b", "empty", "folder", "plain"]);
     }
 
     #[tokio::test]
@@ -284,13 +321,22 @@ mod tests {
         std::fs::set_permissions(fixture.root().join("real.sh"), PermissionsExt::from_mode(0o755)).unwrap();
         let to = |path: &str| serde_json::json!({"path": path, "content": "planted"}).to_string();
         let absolute = secret.display().to_string();
-        for path in
-            ["../secret", "link", "up/secret", "up/new", "a/../../new", "/etc/forge-planted", &absolute]
-        {
+        for path in [
+            "../secret",
+            "link",
+            "up/secret",
+            "up/new",
+            "a/../../new",
+            "missing/../../new",
+            "a/missing/../../../new",
+            "/etc/forge-planted",
+            &absolute,
+        ] {
             assert_eq!(fixture.call("write", &to(path)).await, Err(outside(path)), "{path}");
         }
         let dangling = fixture.call("write", &to("dangling")).await;
         assert!(dangling.is_err(), "{dangling:?}");
+        assert!(!fixture.root().join("missing").exists() && !fixture.root().join("a/missing").exists());
         let names = std::fs::read_dir(fixture.folder.path()).unwrap().count();
         assert_eq!((names, std::fs::read_to_string(&secret).unwrap().as_str()), (2, "outside"));
         // A link inside stays one, and what it leads to keeps its permissions.
