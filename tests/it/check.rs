@@ -192,6 +192,12 @@ fn faults_are_told_as_json() {
     let report: Value = serde_json::from_str(&actual.stdout).unwrap();
     let expected = serde_json::json!({ "ok": true, "agents": ["a"], "faults": [], "warnings": [] });
     assert_eq!((actual.code, report), (0, expected));
+    let missing = well.run(&["config", "check", "--json", "--config", "nowhere.yaml"]);
+    assert_eq!((missing.code, missing.stderr.as_str()), (2, ""));
+    let report: Value = serde_json::from_str(&missing.stdout).unwrap();
+    assert_eq!((&report["ok"], &report["agents"]), (&false.into(), &serde_json::json!([])));
+    let what = report["faults"][0]["what"].as_str().unwrap();
+    assert!(what.starts_with("cannot read the configuration nowhere.yaml"), "{what}");
 }
 
 /// What still works and will not for ever.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::Source;
 use crate::consent::{self, Need};
-use crate::failure::{Exit, Misconfigured};
+use crate::failure::{self, Exit, Misconfigured};
 use crate::{output, setup};
 
 /// Find all errors in the configuration, without asking a server
@@ -29,8 +29,22 @@ pub(crate) struct ConfigCheckArguments {
 }
 
 impl ConfigCheckArguments {
-    /// Checks the configuration.
+    /// Checks the configuration. With `--json`, a file that cannot be read is a fault like any other.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.check() {
+            Err(error) if self.json && Exit::of_error(&error) == Exit::NotBegun => {
+                let fault = json!({
+                    "source": null, "line": null, "column": null, "path": "", "what": failure::in_a_line(&error),
+                    "hint": null, "snippet": null,
+                });
+                output::print_json(&json!({"ok": false, "agents": [], "faults": [fault], "warnings": []}))?;
+                Ok(Exit::NotBegun.into())
+            }
+            checked => checked,
+        }
+    }
+
+    fn check(&self) -> anyhow::Result<ExitCode> {
         let layers = setup::layers(&self.source)?;
         // All of the file is looked at, and nothing of it is done; what is not trusted is told.
         consent::settle(&mut layers.clone(), &setup::project_file(&self.source), Need::Nothing)?;
