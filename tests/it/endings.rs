@@ -41,6 +41,14 @@ fn each_end_of_a_run_has_its_exit_code() {
     for (what, yaml, script, arguments, code, words) in [
         ("done", yaml(""), vec![read(), Step::text("ok")], &[][..], 0, ""),
         ("refused", yaml(""), vec![Step::status(400, "no")], &[], 1, "status 400"),
+        (
+            "a price that is unknown",
+            yaml("budget: { cost: 1 }"),
+            vec![],
+            &[],
+            1,
+            "the price of `openai:scripted` is unknown",
+        ),
         ("a limit", agent("max_iterations: 1"), vec![read()], &[], 3, "max_iterations (1) is reached"),
         ("a budget", yaml("budget: { tokens: 10 }"), vec![], &[], 3, "budget"),
         (

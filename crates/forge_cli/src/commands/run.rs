@@ -20,7 +20,7 @@ use crate::run::{
     restore, run_start, runtime, write_break, write_report,
 };
 use crate::terminal::{self, person};
-use crate::{attached_images, chat, output, setup};
+use crate::{attached_images, chat, failure, output, setup};
 
 /// Run an agent on a task, or chat with it
 ///
@@ -270,7 +270,7 @@ fn run_task(
             write_report(report_file, &json)?;
             return Ok(exit.into());
         }
-        Ok(Err(error)) => Err(error),
+        Ok(Err(error)) => Err(failure::of_run(error, checkpoints.as_ref())),
         Err(interruption) => Ok(interruption),
     };
     let why = match &interrupted {
