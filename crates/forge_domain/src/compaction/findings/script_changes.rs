@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Captures;
 
 use super::pattern::{Pattern, any_of};
-use super::shell_change::{ShellChange, is_name, name};
+use super::shell_change::{Kind, ShellChange, is_name, name};
 
 /// Returns the changes that a script of Python or JavaScript makes, as far as its text names the files.
 pub(super) fn script_changes(script: &str) -> Vec<ShellChange> {
@@ -13,7 +13,7 @@ pub(super) fn script_changes(script: &str) -> Vec<ShellChange> {
     if !SIGNS.iter().any(|sign| script.contains(sign)) {
         return Vec::new();
     }
-    let kinds: [(&Pattern, fn(String) -> ShellChange); 3] =
+    let kinds: [Kind; 3] =
         [(&REMOVES, ShellChange::Removes), (&WRITES, ShellChange::Writes), (&APPENDS, ShellChange::Edits)];
     let mut found: Vec<(usize, ShellChange)> = Vec::new();
     for (pattern, change) in kinds {

@@ -1,6 +1,7 @@
 //! The changes that a command line makes to files, as far as its words tell.
 
 use super::command_line::{Step, Walk, from_program, is_shell, join, without_dot, without_folder, words_of};
+use super::pattern::Pattern;
 
 /// A change of a file by a step of a command line, and the folder in which that runs, if it is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub(crate) enum ShellChange {
     Resets { n_commits: usize },
 }
 
+/// The pattern of a text that names a file, and what it says of that.
+pub(super) type Kind = (&'static Pattern, fn(String) -> ShellChange);
 /// All files of the folder.
 pub(crate) const ALL: &str = ".";
 
@@ -248,10 +251,11 @@ fn found_files(words: &[&str]) -> Vec<ShellChange> {
     let folders = words.iter().take_while(|word| !word.starts_with('-')).filter(|word| is_name(word));
     let tests = words.iter().skip_while(|word| !word.starts_with('-'));
     let tests: Vec<&str> = tests.copied().filter(|word| !matches!(*word, "-type" | "f")).collect();
-    let tests = match tests[..] {
-        [ref tests @ .., "-delete"] | [ref tests @ .., "-exec", "rm", "{}", "+" | ";" | "\\;"] => tests,
-        [ref tests @ .., "-exec", "rm", "-f", "{}", "+" | ";" | "\\;"] => tests,
-        _ => return Vec::new(),
+    let ([tests @ .., "-delete"]
+    | [tests @ .., "-exec", "rm", "{}", "+" | ";"]
+    | [tests @ .., "-exec", "rm", "-f", "{}", "+" | ";"]) = tests.as_slice()
+    else {
+        return Vec::new();
     };
     match *tests {
         [] => folders.map(|word| ShellChange::Removes(name(word))).collect(),

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::pattern::{Pattern, any_of};
-use super::shell_change::{ShellChange, is_name, name};
+use super::shell_change::{Kind, ShellChange, is_name, name};
 
 /// Most changes that are read from one result: a longer list is that of an archive or a package.
 const MOST: usize = 24;
@@ -17,7 +17,7 @@ pub(crate) fn told_changes(result: &str) -> Vec<ShellChange> {
     if !has_sign && !result.contains("ms\n") && !result.ends_with("ms") {
         return Vec::new();
     }
-    let kinds: [(&Pattern, fn(String) -> ShellChange); 3] =
+    let kinds: [Kind; 3] =
         [(&REMOVED, ShellChange::Removes), (&CHANGED, ShellChange::Edits), (&MADE, ShellChange::Writes)];
     let of_line = |line: &str| {
         kinds.iter().find_map(|(pattern, change)| {
