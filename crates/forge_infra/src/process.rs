@@ -157,7 +157,10 @@ impl Program {
         let (ours, theirs) = UnixStream::pair()?;
         supervisor::send_input(&ours, read.as_ref())?;
         drop(read);
-        let order = self.sandbox.as_ref().map(|sandbox| Order::to_enforce(sandbox.policy()));
+        let order = self.sandbox.as_ref().map(|sandbox| {
+            sandbox.create_own_folders();
+            Order::to_enforce(sandbox.policy())
+        });
         ours.set_nonblocking(true)?;
         let stream = tokio::net::UnixStream::from_std(ours)?;
         self.set_up(&mut supervisor, mark);

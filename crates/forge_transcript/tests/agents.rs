@@ -529,6 +529,13 @@ fn block_samples() -> Vec<Sample> {
             "u:find it\nnow | a:I look.\n\n#### Found\n\n    <p\n    >\nThere."),
         sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### find it  \n#### now  \n\n#### Found\n\nThere.\n\n> Done.\n".to_owned(),
             "u:find it\nnow | a:#### Found\n\nThere. | n:Done."),
+        // The reply is what a second model is asked to do.
+        sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### find it  \n\nI look.\n\nThere.\n\n#### I look.  \n####   \n#### There.  \n\nDone.\n".to_owned(),
+            "u:find it | a:I look.\n\nThere. | n:I look.\n\nThere. | a:Done."),
+        sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### /code find it  \n\n#### find it  \n\n<thinking-content-1a2>\nHm.\n</thinking-content-1a2>\n\nThere.\n\n#### /map  \n> Files:\na.rs:\n│f\n".to_owned(),
+            "u:/code find it | a:There. | u:/map | n:Files:\na.rs:\n│f"),
+        sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### /map  \n\na.rs:\n│f\n\n#### find it  \n\nThere.\n".to_owned(),
+            "u:/map | n:a.rs:\n│f | u:find it | a:There."),
         // A formatter was at it.
         sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### find it\n\n####\n\n#### now\n\nI look.\n".to_owned(),
             "u:find it\n\n\n\nnow | a:I look."),

@@ -233,6 +233,16 @@ fn results_stand_behind_their_calls_in_the_calls_order() {
 }
 
 #[test]
+fn a_flat_call_keeps_its_name() {
+    let call = json!({"name": "read_file", "args": {"path": "a"}, "id": "1", "type": "tool_call"});
+    let messages = json!([{"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "name": "read_file", "content": "a"}]);
+    let actual = openai(&messages);
+    assert_eq!(actual.messages[0].calls()[0].name.as_str(), "read_file");
+    assert_eq!(short(&actual), ["a +1{\"path\": \"a\"}", "r 1:a"]);
+}
+
+#[test]
 fn calls_in_the_older_form_keep_their_results() {
     let called = |name: &str| json!({"role": "assistant", "content": null, "function_call": {"name": name, "arguments": "{}"}});
     let answered = |name: &str, text: &str| json!({"role": "function", "name": name, "content": text});

@@ -125,8 +125,8 @@ impl Exit {
     }
 }
 
-/// Returns the error of a run. If a state of the run is saved, it has started: the error is then no longer one
-/// by which nothing started.
+/// Returns the error of a run. If a state of the run is saved, it has started: the error is then no longer
+/// one by which nothing started.
 pub(crate) fn of_run(error: anyhow::Error, checkpoints: Option<&CheckpointTally>) -> anyhow::Error {
     let has_started = checkpoints.is_some_and(|tally| tally.saved > 0);
     if has_started && Exit::of_error(&error) == Exit::NotBegun { anyhow::anyhow!("{error:#}") } else { error }

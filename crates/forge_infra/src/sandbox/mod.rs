@@ -56,6 +56,9 @@ pub struct CommandSandbox {
     temporary: TempDir,
     workspace: PathBuf,
     home: Option<PathBuf>,
+    /// The folders of Forge's own configuration and states.
+    #[cfg(unix)]
+    own_folders: Vec<PathBuf>,
     notice: SandboxNotice,
     /// The parts that the system enforced for the last command.
     enforced: Mutex<Option<Enforced>>,
@@ -95,7 +98,24 @@ impl CommandSandbox {
         let policy = decide(settings, surroundings, temporary.path())?;
         let workspace = std::fs::canonicalize(&surroundings.workspace)?;
         let home = surroundings.home.clone();
-        Ok(Some(Self { policy, temporary, workspace, home, notice, enforced: Mutex::default() }))
+        #[cfg(unix)]
+        let own_folders = places::absolute(&surroundings.own_folders)?;
+        Ok(Some(Self {
+            policy,
+            temporary,
+            workspace,
+            home,
+            #[cfg(unix)]
+            own_folders,
+            notice,
+            enforced: Mutex::default(),
+        }))
+    }
+
+    /// Creates those of Forge's own folders that a command could create in its place.
+    #[cfg(unix)]
+    pub(crate) fn create_own_folders(&self) {
+        places::create_folders(&self.policy, &self.own_folders);
     }
 
     #[cfg(unix)]

@@ -44,16 +44,16 @@ pub(super) fn decide(
         add_real(paths);
     }
     policy.closed.retain(|path| !is_locked(path));
-    create_folders(&policy, &absolute(&surroundings.own_folders)?);
     Ok(policy)
 }
 
-fn absolute<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> io::Result<Vec<PathBuf>> {
+/// Returns the paths from the root on.
+pub(super) fn absolute<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> io::Result<Vec<PathBuf>> {
     paths.into_iter().map(std::path::absolute).collect()
 }
 
 /// Creates Forge's own folders where a command could: only what is there can be covered.
-fn create_folders(policy: &SandboxPolicy, own: &[PathBuf]) {
+pub(super) fn create_folders(policy: &SandboxPolicy, own: &[PathBuf]) {
     let missing = own.iter().filter(|path| !path.exists());
     for folder in missing.filter(|path| policy.closed_within_writable().any(|closed| closed == *path)) {
         let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);

@@ -1,5 +1,7 @@
 //! Chat histories of aider: Markdown, with a mark at the lines of the user and of the tools.
 
+use std::ops::Range;
+
 use forge_domain::{Message, Role};
 use serde_json::Value;
 
@@ -46,19 +48,29 @@ impl EntryFormat for Aider {
         for line in text.split_inclusive('\n') {
             let end = at + line.len();
             if let Some(title) = line.strip_prefix(START) {
-                close(&text[start..at], &mut last, &mut chats);
+                close(text, start..at, &mut last, &mut chats);
                 chats.push(Listing::default().named(title.trim()));
                 start = end;
             } else if let Some(speaker) = speaker_of(line).filter(|speaker| last != Some(*speaker)) {
-                let begin = if speaker == Speaker::Model { blank } else { at };
-                close(&text[start..begin], &mut last, &mut chats);
-                last = Some(speaker);
-                start = begin;
+                let command = match last {
+                    Some(Speaker::User) => Some(&text[start..at]),
+                    Some(Speaker::Tool) => chats.last().and_then(|chat| chat.entries.last().copied()),
+                    Some(Speaker::Model) | None => None,
+                };
+                if speaker == Speaker::Model && command.is_some_and(answers_itself) {
+                    // The output of a command stays with it, or with what aider said before it.
+                    last = Some(Speaker::Model).filter(|_| last == Some(Speaker::User)).or(last);
+                } else {
+                    let begin = if speaker == Speaker::Model { blank } else { at };
+                    close(text, start..begin, &mut last, &mut chats);
+                    last = Some(speaker);
+                    start = begin;
+                }
             }
             blank = if line.trim().is_empty() { at } else { end };
             at = end;
         }
-        close(&text[start..], &mut last, &mut chats);
+        close(text, start..text.len(), &mut last, &mut chats);
         chats.retain(|chat| !chat.entries.is_empty());
         Ok(chats)
     }
@@ -72,26 +84,93 @@ impl EntryFormat for Aider {
         let speaker = passage.lines().find_map(Speaker::of);
         // The user's passage begins with its mark; before a heading of the model's there is an empty line.
         let speaker = speaker.map(|speaker| if is_headed { Speaker::Model } else { speaker });
-        let mark = match speaker {
-            Some(Speaker::User) => "####",
-            Some(Speaker::Tool) => ">",
-            Some(Speaker::Model) | None => "",
-        };
-        let line = |line: &str| {
-            let line = line.strip_prefix(mark).unwrap_or(line).trim_end();
-            if mark.is_empty() { line.to_owned() } else { line.strip_prefix(' ').unwrap_or(line).to_owned() }
-        };
-        let text = passage.lines().map(line).collect::<Vec<String>>().join("\n");
-        let text = Value::String(text.trim_matches('\n').to_owned());
         match speaker {
-            Some(Speaker::User) => messages_of(Role::User, &text),
-            Some(Speaker::Tool) => {
-                messages_of(Role::User, &text).into_iter().map(|said| said.noted_by(BY)).collect()
+            Some(Speaker::User) => user_messages(passage),
+            Some(Speaker::Tool) => vec![note(&without_marks(passage, ">"))],
+            Some(Speaker::Model) => {
+                let (reply, repeated) = passage.split_at(end_of_reply(passage));
+                let said = without_marks(reply, "");
+                let mut messages =
+                    messages_of(Role::Assistant, &Value::String(without_thoughts(&said).to_owned()));
+                messages.extend((!repeated.is_empty()).then(|| note(&without_marks(repeated, MARK))));
+                messages
             }
-            Some(Speaker::Model) => messages_of(Role::Assistant, &text),
             None => Vec::new(),
         }
     }
+}
+
+/// Returns what aider itself prints as a note.
+fn note(text: &str) -> Message {
+    Message::user(text).noted_by(BY)
+}
+
+/// Returns the lines of a passage without the mark of their speaker.
+fn without_marks(passage: &str, mark: &str) -> String {
+    let line = |line: &str| {
+        let line = line.strip_prefix(mark).unwrap_or(line).trim_end();
+        if mark.is_empty() { line.to_owned() } else { line.strip_prefix(' ').unwrap_or(line).to_owned() }
+    };
+    passage.lines().map(line).collect::<Vec<String>>().join("\n").trim_matches('\n').to_owned()
+}
+
+/// Checks whether a passage of the user's is the reply before it, which aider gave the model that edits.
+fn repeats(reply: &str, passage: &str) -> bool {
+    passage.len() >= reply.trim().len()
+        && without_marks(reply, "").trim() == without_marks(passage, MARK).trim()
+}
+
+/// Returns where a passage of the model's ends: before its repetition, if it has one.
+fn end_of_reply(passage: &str) -> usize {
+    let places = passage.match_indices(MARK).map(|(at, _)| at).take_while(|at| *at <= passage.len() / 2);
+    let mut begins = places.filter(|at| passage[..*at].ends_with('\n'));
+    begins.find(|at| repeats(&passage[..*at], &passage[*at..])).unwrap_or(passage.len())
+}
+
+/// Returns the messages of a passage of the user's: what they typed, and what aider made of that. It logs the
+/// words behind a command a second time, and the output of a command that no model answers without a mark.
+fn user_messages(passage: &str) -> Vec<Message> {
+    let is_marked = |line: &&str| Speaker::of(line).is_none_or(|speaker| speaker == Speaker::User);
+    let end = passage.split_inclusive('\n').take_while(is_marked).map(str::len).sum::<usize>();
+    let said = without_marks(&passage[..end], MARK);
+    let mut messages = messages_of(Role::User, &Value::String(typed(&said).to_owned()));
+    let output = without_marks(&passage[end..], "");
+    if !output.is_empty() {
+        messages.push(note(&output));
+    }
+    messages
+}
+
+/// Returns what the user typed, without the second time of the words behind a command.
+fn typed(said: &str) -> &str {
+    let command = said.split_once(char::is_whitespace).filter(|_| said.starts_with('/'));
+    let Some((_, words)) = command else { return said };
+    let is_twice = |at: &usize| words[..*at].trim() == words[*at..].trim();
+    let twice = words.match_indices("\n\n").map(|(at, _)| at).find(is_twice);
+    twice.map_or(said, |at| &said[..said.len() - words.len() + at])
+}
+
+/// The mark of the user's lines.
+const MARK: &str = "####";
+/// Commands that aider answers itself, without a model.
+const ANSWERED: [&str; 9] =
+    ["/diff", "/git", "/help", "/ls", "/map", "/map-refresh", "/run", "/settings", "/tokens"];
+
+/// Checks whether a passage of the user's is a command that aider answers itself.
+fn answers_itself(passage: &str) -> bool {
+    let said = without_marks(passage, MARK);
+    said.split_whitespace().next().is_some_and(|command| ANSWERED.contains(&command))
+}
+
+/// The tag in which aider logs what a model thinks, up to its own number.
+const THOUGHTS: &str = "thinking-content-";
+
+/// Returns a reply without what the model thought before it.
+fn without_thoughts(reply: &str) -> &str {
+    let tag = reply.trim_start().strip_prefix('<').filter(|rest| rest.starts_with(THOUGHTS));
+    let tag = tag.and_then(|rest| rest.split_once('>')).map(|(tag, _)| tag);
+    let after = tag.and_then(|tag| reply.split_once(&format!("</{tag}>")));
+    after.map_or(reply, |(_, said)| said.trim_start())
 }
 
 /// The speaker of a line.
@@ -128,15 +207,16 @@ fn is_ended(line: &str) -> bool {
     line.trim_end_matches(['\r', '\n']).ends_with("  ")
 }
 
-/// Adds a passage to the last chat.
-fn close<'a>(passage: &'a str, last: &mut Option<Speaker>, chats: &mut Vec<Listing<'a>>) {
-    if last.take().is_none() {
-        return;
-    }
+/// Adds a passage of `text` to the last chat.
+fn close<'a>(text: &'a str, range: Range<usize>, last: &mut Option<Speaker>, chats: &mut Vec<Listing<'a>>) {
+    let Some(speaker) = last.take() else { return };
     if chats.is_empty() {
         chats.push(Listing::default());
     }
-    if let Some(chat) = chats.last_mut() {
-        chat.entries.push(passage);
+    let Some(chat) = chats.last_mut() else { return };
+    let passage = &text[range.clone()];
+    match chat.entries.last_mut().filter(|reply| speaker == Speaker::User && repeats(reply, passage)) {
+        Some(reply) => *reply = &text[reply.as_ptr() as usize - text.as_ptr() as usize..range.end],
+        None => chat.entries.push(passage),
     }
 }

@@ -323,10 +323,12 @@ fn plain_calls(fields: &mut Map<String, Value>) -> bool {
             continue;
         }
         if !call.get("function").is_some_and(Value::is_object) {
-            let name = call.shift_remove("function").unwrap_or_default();
+            let name =
+                call.shift_remove("function").or_else(|| call.shift_remove("name")).unwrap_or_default();
             let arguments = call.shift_remove("arguments").filter(|arguments| !arguments.is_null());
             let arguments = arguments.or_else(|| call.shift_remove("args")).unwrap_or_default();
             call.insert("function".into(), json!({"name": name, "arguments": arguments}));
+            call.insert("type".into(), json!("function"));
             is_changed = true;
         }
         let function = &mut call["function"];

@@ -32,8 +32,8 @@ pub(super) fn script_changes(script: &str) -> Vec<ShellChange> {
     changes
 }
 
-/// Returns where a change stands, the file, and the text that stands for it in the script: a name in quotes, or
-/// a variable that is set to one.
+/// Returns where a change stands, the file, and the text that stands for it in the script: a name in quotes,
+/// or a variable that is set to one.
 fn file_of<'s>(captures: &Captures<'_>, script: &'s str) -> Option<(usize, String, &'s str)> {
     let found = captures.iter().skip(1).flatten().next()?;
     let token = &script[found.range()];

@@ -134,8 +134,8 @@ impl SandboxPolicy {
         self.closed.iter().filter(is_held).filter(is_closed).map(PathBuf::as_path)
     }
 
-    /// Returns the writable folders on the way to what is closed within them, outer ones first. A command that
-    /// renames one could put another in its place.
+    /// Returns the writable folders on the way to what is closed within them, outer ones first. A command
+    /// that renames one could put another in its place.
     pub fn ways_to_closed(&self) -> Vec<&Path> {
         let above = self.closed_within_writable().flat_map(|path| path.ancestors().skip(1));
         let is_within =

@@ -432,7 +432,8 @@ fn is_beside(name: &str, other: &str) -> bool {
         .is_some_and(|ending| ending.starts_with(['.', '_', '-', '~']) && !ending.contains('/'))
 }
 
-/// Returns what of a path stands below a folder, which it may name by its last names only; empty if it is that.
+/// Returns what of a path stands below a folder, which may be named by its last names only; empty if it is
+/// that.
 fn rest_below<'a>(path: &'a str, folder: &str) -> &'a str {
     let within = || path.rfind(&format!("/{folder}/")).map(|at| &path[at + folder.len() + 2..]);
     below(path, folder).or_else(within).unwrap_or_default()
