@@ -336,7 +336,7 @@ fn leading_block(text: &str, start: usize) -> Option<(usize, Author)> {
         b'<' => {
             let tag = TAGS.into_iter().find(|tag| opens(block, tag) && *tag != INSTRUCTIONS)?;
             let length = block_length(block, tag)?;
-            if tag == COMMAND_ARGUMENTS && is_prompt(before) && !is_empty_block(&block[..length]) {
+            if tag == COMMAND_ARGUMENTS && is_said(before, &block[..length]) {
                 author = Author::User;
             }
             if tag == NOTIFICATION { length + output_line(&block[length..]) } else { length }
@@ -393,10 +393,14 @@ fn block_length(text: &str, tag: &str) -> Option<usize> {
     })
 }
 
-/// Checks whether the command that `before` names, if any, is a prompt for the model, rather than one of
-/// Claude Code's own such as `/model`: those have their name first.
-fn is_prompt(before: &str) -> bool {
-    before.rfind("<command-name>") >= before.rfind("<command-message>")
+/// Checks whether the arguments of a command say something to the model: those of a prompt do, and several
+/// words do in any case. A word behind one of Claude Code's own commands, such as `/model`, does not: those
+/// have their name first.
+fn is_said(before: &str, arguments: &str) -> bool {
+    let is_prompt = before.rfind("<command-name>") >= before.rfind("<command-message>");
+    let inner =
+        arguments.split_once('>').and_then(|(_, rest)| rest.rsplit_once("</")).map_or("", |(inner, _)| inner);
+    !is_empty_block(arguments) && (is_prompt || inner.trim().contains(char::is_whitespace))
 }
 
 /// Returns the length of the line after a notification that names the file of the task's output.

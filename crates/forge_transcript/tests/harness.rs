@@ -108,6 +108,13 @@ fn the_form_of_a_text_shows_its_author() {
         ),
         (json!(own), vec![&format!("h {own}")]),
         (
+            json!(own.replace("small", "PR 88, only the SQL")),
+            vec![
+                &format!("h {}", &own[..own.find("<command-args>").unwrap()]),
+                "u <command-args>PR 88, only the SQL</command-args>",
+            ],
+        ),
+        (
             json!("<local-command-stdout>Bye!</local-command-stdout>"),
             vec!["h <local-command-stdout>Bye!</local-command-stdout>"],
         ),

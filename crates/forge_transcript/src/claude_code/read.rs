@@ -140,9 +140,14 @@ fn messages(raw: &str, fields: &mut Map<String, Value>) -> Vec<Message> {
 /// as a limit that was reached, are written as replies of no model.
 fn is_only_shown(fields: &Map<String, Value>) -> bool {
     let is_true = |key: &str| fields.get(key) == Some(&Value::Bool(true));
-    let model = || fields.get("message")?.get("model")?.as_str();
-    is_true("isVirtual") || (is_true("isApiErrorMessage") && model() == Some("<synthetic>"))
+    let message = |path: &str| fields.get("message")?.pointer(path)?.as_str();
+    let is_of_no_model = || message("/model") == Some("<synthetic>");
+    let says_nothing = || message("/content/0/text") == Some(NO_RESPONSE);
+    is_true("isVirtual") || is_of_no_model() && (is_true("isApiErrorMessage") || says_nothing())
 }
+
+/// The reply that Claude Code writes itself, so that the user's next message does not follow another one.
+const NO_RESPONSE: &str = "No response requested.";
 
 /// Checks whether Claude Code made a user's record itself: skills, caveats, notifications of tasks, messages
 /// of other agents.
