@@ -32,6 +32,9 @@ pub(super) const PATHS: &[&str] = &[
     "relative_path",
     "pathInProject",
 ];
+/// Arguments that are a command, and the one by which an agent says what it is for.
+pub(super) const COMMANDS: &[&str] = &["command", "cmd"];
+pub(super) const DESCRIPTION: &str = "description";
 /// Arguments that name the folder of a command.
 pub(super) const FOLDERS: &[&str] =
     &["workdir", "cwd", "working_directory", "workingDirectory", "dir_path", "directory"];
@@ -52,7 +55,7 @@ pub(super) fn text_or_number(value: &Value) -> Option<String> {
 
 /// Checks whether an argument of that name tells what a call is: its label has it.
 pub(super) fn tells_what(name: &str) -> bool {
-    [PATHS, SUBJECTS, SOUGHT].iter().any(|names| names.contains(&name)) || name == "description"
+    [PATHS, SUBJECTS, SOUGHT].iter().any(|names| names.contains(&name)) || name == DESCRIPTION
 }
 
 /// The first words of the names of arguments that hold the text which another one replaces.

@@ -9,7 +9,9 @@ use serde_json::Value;
 
 pub(crate) use self::signature::Signature;
 pub(crate) use self::term::{ByTerm, Kind, Term, TermHasher, form_hash, hash};
-use super::arguments::{FOLDERS, PATCH_END, PATCH_START, is_of_old, tells_what};
+use super::arguments::{
+    COMMANDS, DESCRIPTION, FOLDERS, PATCH_END, PATCH_START, PATHS, is_of_old, tells_what,
+};
 use super::envelope::unwrapped;
 use crate::conversation::is_word_by_itself;
 use crate::{Body, ContextMessage, Message, ToolCall};
@@ -245,15 +247,22 @@ impl Written {
             Value::Number(number) => self.push_value(&number.to_string(), false),
             Value::Array(values) => values.iter().for_each(|value| self.push_values(value)),
             Value::Object(fields) => {
+                let has = |names: &[&str]| fields.keys().any(|name| names.contains(&name.as_str()));
+                let runs = has(COMMANDS) && !has(PATHS);
                 for (name, value) in fields {
+                    // Beside a command, its folder, its limits and what it is for are options: labels have
+                    // what matters of them.
+                    let is_option = runs
+                        && (value.is_number() || name == DESCRIPTION || FOLDERS.contains(&name.as_str()));
+                    if is_option {
+                        continue;
+                    }
                     if is_of_old(name) {
                         // Replaced text gets lines of its own.
                         self.text.push('\n');
                         let start = self.text.len();
                         self.push_values(value);
                         self.old.push(start..self.text.len());
-                    } else if self.block_end == Some(self.text.len()) && FOLDERS.contains(&name.as_str()) {
-                        // Behind a command, its folder is an option as well: the label has it.
                     } else if let Some(text) = value.as_str().filter(|text| *text != "." && !tells_what(name))
                     {
                         self.push_value(text, text.contains(is_line_break) || is_content(text));

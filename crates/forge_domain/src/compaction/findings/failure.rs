@@ -173,7 +173,7 @@ pub(super) fn names_failed_test(result: &ToolResult) -> bool {
     edges(&text).iter().any(|edge| matches(&FAILED_TEST, edge))
 }
 
-/// Checks whether a line says that the command line was wrong.
+/// Checks whether a line says that the command line was wrong, or that a look at something found nothing.
 pub(super) fn is_misused(line: &str) -> bool {
     matches(&MISUSED, line)
 }
@@ -431,6 +431,8 @@ static MISUSED: Pattern = LazyLock::new(|| {
     let forms = [
         r"\b(?:unknown|unrecognized|unrecognised|invalid|no such) (?:sub-?)?(?:command|option|flag|argument)s?\b",
         r"\bunexpected argument\b|^usage: ",
+        // What was looked for is not there.
+        r"^(?:\S+: line \d+: )?(?:cat|du|file|find|grep|head|ls|stat|tail|wc): ",
     ];
     any_of("(?i)", &forms)
 });

@@ -11,6 +11,8 @@ use crate::{ContextMessage, Role};
 /// as other sentences.
 const LEAST_OPENED: usize = 3;
 const TO_OTHERS: usize = 2;
+/// Most bytes of a sentence that introduces a call and says no more.
+const INTRODUCTION_BYTES: usize = 120;
 /// The characters of an opening in a script that writes words without blanks.
 const OPENING_CHARS: usize = 2;
 
@@ -51,6 +53,14 @@ impl Announcements {
         let features = source.features();
         let mut all: Vec<Range<usize>> = sentences(said(features)).collect();
         let n_all = all.len();
+        // What ends with a colon directly before a call is about that call.
+        let introduces = |last: &mut Range<usize>| {
+            let text = &features.text[last.clone()];
+            text.ends_with([':', '：'])
+                && text.len() <= INTRODUCTION_BYTES
+                && !names_of_its_own(last, features)
+        };
+        all.pop_if(introduces);
         while all.pop_if(|last| self.is_announcement(last, features)).is_some() {}
         (all.len() < n_all).then(|| all.last().map_or(0, |last| last.end as u32))
     }

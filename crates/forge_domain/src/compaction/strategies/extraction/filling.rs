@@ -534,8 +534,8 @@ impl Folding<'_> {
             let mut before = (0..answer).rev().take_while(|before| !sources[*before].starts_turn());
             let asked = before.find(|before| self.has_agent_text(*before))?;
             let text = sources[asked].message().text();
-            let most = if asks(&text) { ANSWER_CHARS } else { SHORT_ANSWER_CHARS };
-            let is_short = sources[answer].message().text().trim().chars().nth(most).is_none();
+            let said = sources[answer].message().text();
+            let is_short = is_short_answer(said.trim(), asks(&text));
             (is_short && self.leaves[asked]).then_some(Asked { position: asked, answer })
         });
         asked.take(MOST_ASKED).collect()
@@ -574,6 +574,14 @@ impl Folding<'_> {
         newest.retain(|position| self.leaves[*position]);
         newest
     }
+}
+
+/// Checks whether a text of the person's says nothing without what it answers: where nothing was asked, a word
+/// or two that are no command of the harness.
+fn is_short_answer(said: &str, was_asked: bool) -> bool {
+    let most = if was_asked { ANSWER_CHARS } else { SHORT_ANSWER_CHARS };
+    let is_remark = || !said.starts_with('/') && said.split_whitespace().nth(2).is_none();
+    said.chars().nth(most).is_none() && (was_asked || is_remark())
 }
 
 /// Checks whether a passage of a result only repeats what the call says: nearly all of its terms, and each
