@@ -16,6 +16,7 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::chat::chat_with;
 use crate::forge::{Forge, outcome};
 
 /// What tries the escapes for which a shell has no word.
@@ -533,4 +534,24 @@ fn the_doctor_says_what_is_enforced() {
     assert!(line.contains(words), "{line}");
     let at_home = line_in(&forge.path("."));
     assert_eq!(at_home.contains("your home folder is in the workspace"), is_whole, "{at_home}");
+}
+
+#[test]
+fn a_command_has_no_terminal() {
+    for sandbox in ["on", "off"] {
+        let forge = Forge::new().with_file("forge.yaml", AGENT);
+        // The command itself is shown, so the word that it would paint is not in it.
+        let line = "(printf 'pain%s' ted >/dev/tty) 2>/dev/null && echo a terminal || echo none";
+        let call = json!({ "command": line }).to_string();
+        let server = ScriptedServer::start(vec![Step::calls(&[("shell", &call)]), Step::text("All done.")]);
+        let session = ["setsid", "--ctty", "--wait"];
+        let arguments = ["Do it.", "--sandbox", sandbox];
+        let ended = chat_with(&forge, &server, &session, &arguments, &[("NO_COLOR", "1")]).ends();
+        assert_eq!(ended.code, Some(0), "{}", ended.shown);
+        assert!(!ended.shown.contains("painted"), "{sandbox}: {}", ended.shown);
+        let messages = server.requests()[1]["messages"].as_array().unwrap().clone();
+        let result = messages.iter().find(|message| message["role"] == "tool").unwrap();
+        let result = result["content"].as_str().unwrap();
+        assert!(result.contains("none") && !result.contains("a terminal"), "{sandbox}: {result}");
+    }
 }

@@ -98,6 +98,9 @@ impl Program {
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]).kill_on_drop(true);
         self.set_up(&mut command, &mark);
+        // Ctrl-C is for this process, which ends commands in an orderly way.
+        #[cfg(unix)]
+        command.process_group(0);
         #[cfg(unix)]
         let stdin = {
             let (read, write) = self.input()?;
@@ -134,9 +137,6 @@ impl Program {
         }
         command.stdout(Stdio::piped());
         command.stderr(if self.has_errors { Stdio::piped() } else { Stdio::null() });
-        // Ctrl-C is for this process, which ends commands in an orderly way.
-        #[cfg(unix)]
-        command.process_group(0);
     }
 
     /// Returns both ends of stdin, if it has one.
@@ -163,6 +163,7 @@ impl Program {
         });
         ours.set_nonblocking(true)?;
         let stream = tokio::net::UnixStream::from_std(ours)?;
+        // The leader of a process group could not start a session of its own, as the supervisor does at once.
         self.set_up(&mut supervisor, mark);
         supervisor.stdin(Stdio::from(OwnedFd::from(theirs)));
         let mut child = supervisor.spawn()?;

@@ -180,6 +180,8 @@ fn receive_input(line: &UnixStream) -> io::Result<Option<OwnedFd>> {
 /// Runs `command`, and ends it and all that it started when it ends or when the other end of the line is
 /// closed.
 fn supervise(command: Vec<OsString>) -> io::Result<()> {
+    // A session of its own has no terminal, so the command can neither read keys nor paint over a question.
+    rustix::process::setsid()?;
     let line = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let input = receive_input(&line)?;
     let order = order::receive(&line)?;

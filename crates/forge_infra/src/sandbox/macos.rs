@@ -38,7 +38,7 @@ pub(crate) fn profile(policy: &SandboxPolicy, port: Option<u16>) -> String {
     for (path, rule) in rules {
         text.push_str(&rule.replace("{}", &quote(path)));
     }
-    text.push_str("(allow file-read* file-write* (literal \"/dev/null\") (literal \"/dev/zero\") (literal \"/dev/tty\"))\n");
+    text.push_str("(allow file-read* file-write* (literal \"/dev/null\") (literal \"/dev/zero\"))\n");
     text.push_str("(allow file-read* (literal \"/dev/random\") (literal \"/dev/urandom\"))\n");
     if policy.network != SandboxNetwork::All {
         text.push_str("(deny network*)\n");
@@ -87,7 +87,7 @@ mod tests {
 (deny file-read* file-write* (subpath "/Users/me/.ssh"))
 (allow file-read* file-write* (subpath "/Users/me/work \"1\""))
 (allow file-read* (subpath "/Users/me/.ssh/known_hosts"))
-(allow file-read* file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty"))
+(allow file-read* file-write* (literal "/dev/null") (literal "/dev/zero"))
 (allow file-read* (literal "/dev/random") (literal "/dev/urandom"))
 (deny network*)
 (allow network* (local unix-socket (subpath "/Users/me/work \"1\"")) (remote unix-socket (subpath "/Users/me/work \"1\"")))

@@ -16,7 +16,7 @@ use landlock::{
 /// The newest version of Landlock whose rights are requested; an older kernel grants what it has.
 const NEWEST: ABI = ABI::V6;
 /// Devices that every command may use.
-const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// The rules for Landlock.
 pub(super) struct Wanted<'a> {
