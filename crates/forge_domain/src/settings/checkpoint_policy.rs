@@ -127,6 +127,16 @@ impl CheckpointPolicy {
 }
 
 impl CheckpointPoints {
+    /// Returns the number of model calls per checkpoint.
+    pub const fn interval(&self) -> NonZeroUsize {
+        self.interval
+    }
+
+    /// Returns the moments at which checkpoints are saved.
+    pub const fn moments(&self) -> &BTreeSet<CheckpointMoment> {
+        &self.on
+    }
+
     /// Checks whether a checkpoint is due at `moment`, after `iterations` model calls.
     pub fn is_due(&self, moment: CheckpointMoment, iterations: usize) -> bool {
         let is_time = moment != CheckpointMoment::Iteration || iterations.is_multiple_of(self.interval.get());

@@ -150,6 +150,16 @@ const ASKING: &[(&str, &[&str])] = &[
             "1: delete old checkpoints of the whole store (max_size: 1KB)",
         ],
     ),
+    ("checkpoint: { store: none }", &["1: keep no checkpoints and no list of what is done"]),
+    ("checkpoint: { interval: 9 }", &["1: save fewer checkpoints (interval: 9)"]),
+    ("checkpoint: { on: [] }", &["1: save fewer checkpoints (on: [])"]),
+    (
+        "agents: { coder: { checkpoint: { interval: 2, on: [iteration, end] } } }",
+        &[
+            "1: save fewer checkpoints (agent `coder`) (interval: 2)",
+            "1: save fewer checkpoints (agent `coder`) (on: [iteration, end])",
+        ],
+    ),
     ("permissions: { shell: allow }", &["1: call `shell` without asking"]),
     (
         "permissions: { '*': ask, shell: { 'git *': allow, '*': deny } }",
@@ -226,7 +236,7 @@ fn what_only_narrows_is_not_asked_for() {
         "models: { plan: { window: 500, provider: corp, price: { input: 2, output: 5 } } }",
         "mcp_servers: { own: { command: mine } }",
         "variables: { team: blue }",
-        "checkpoint: { store: none, interval: 3, on: [end], keep_last: 5 }",
+        "checkpoint: { interval: 1, on: [iteration, compaction, interrupt, end], keep_last: 5 }",
         "tool_settings: { shell: { timeout: 1s, env: [OWN] }, fetch: { allow_private: [10.0.0.1] } }",
         "counting: approximate",
     ] {
@@ -246,7 +256,12 @@ fn what_is_asked_for_is_left_out_until_it_is_granted() {
         let actual = load(&layers(yaml, Trust::Withheld)).unwrap();
         assert_eq!(actual.providers, own.providers, "{yaml}");
         assert_eq!(actual.mcp_servers, own.mcp_servers, "{yaml}");
-        assert_eq!((&actual.hooks, &actual.checkpoint.store), (&None, &None), "{yaml}");
+        assert_eq!(actual.hooks, None, "{yaml}");
+        assert_eq!(actual.checkpoint, own.checkpoint, "{yaml}");
+        for agent in actual.agents.iter() {
+            let points = actual.checkpoint.points(agent.checkpoint.as_ref());
+            assert_eq!(points, own.checkpoint.points(None), "{yaml}");
+        }
         assert_eq!(actual.tool_settings.web_search, None, "{yaml}");
         assert!(actual.agents.iter().all(|agent| agent.hooks.is_none()), "{yaml}");
         assert_eq!(actual.floor.hooks().count(), 0, "{yaml}");

@@ -8,9 +8,10 @@ mod agents;
 use std::collections::{BTreeMap, BTreeSet};
 
 use forge_domain::{
-    CheckpointPolicy, FetchSettings, HookCommands, HookPoint, McpServerConfig, McpServerId, ModelConfig,
-    ModelId, Permissions, ProviderConfig, ProviderId, SECRETS, ShellSettings, StoreSetting, ToolSettings,
-    WebSearchSettings, Workflow, WorkspaceSetting, named_variables, without_secrets,
+    AgentCheckpoints, CheckpointPoints, CheckpointPolicy, FetchSettings, HookCommands, HookPoint,
+    McpServerConfig, McpServerId, ModelConfig, ModelId, Permissions, ProviderConfig, ProviderId, SECRETS,
+    ShellSettings, StoreSetting, ToolSettings, WebSearchSettings, Workflow, WorkspaceSetting,
+    named_variables, without_secrets,
 };
 use merge::Merge;
 use serde::Serialize;
@@ -323,9 +324,7 @@ impl LayerFilter<'_> {
 
     fn checkpoint(&mut self, policy: CheckpointPolicy) -> CheckpointPolicy {
         let CheckpointPolicy { store, interval, on, on_change, keep_last, max_age, max_size } = policy;
-        let is_free = store.is_none()
-            || store == self.base.checkpoint.store
-            || matches!(store, Some(StoreSetting::Nowhere));
+        let is_free = store.is_none() || store == self.base.checkpoint.store;
         if let Some(store) = store.as_ref().filter(|_| !is_free) {
             self.request(
                 Power::KeepAt { store: store.to_string() },
@@ -344,7 +343,35 @@ impl LayerFilter<'_> {
             self.request(power, format!("checkpoint.{key}"), value);
         }
         let store = store.filter(|_| is_free);
+        let usual = self.base.checkpoint.points(None);
+        let points = AgentCheckpoints { interval, on };
+        let AgentCheckpoints { interval, on } = self.points("checkpoint", None, &usual, points);
         CheckpointPolicy { store, interval, on, on_change, keep_last, max_age: None, max_size: None }
+    }
+
+    /// Returns the points of `asked` that save no less than is `usual`, and requests the others: what a run
+    /// did is known from its checkpoints.
+    fn points(
+        &mut self,
+        path: &str,
+        agent: Option<&str>,
+        usual: &CheckpointPoints,
+        asked: AgentCheckpoints,
+    ) -> AgentCheckpoints {
+        let AgentCheckpoints { interval, on } = asked;
+        let agent = agent.map(str::to_owned);
+        let is_rare = interval.is_some_and(|interval| interval > usual.interval());
+        if let Some(interval) = interval.filter(|_| is_rare) {
+            let power = Power::SaveLess { rule: format!("interval: {interval}"), agent: agent.clone() };
+            self.request(power, below(path, "interval"), interval);
+        }
+        let is_less = on.as_ref().is_some_and(|on| !on.is_superset(usual.moments()));
+        if let Some(on) = on.as_ref().filter(|_| is_less) {
+            let moments = serde_json::to_string(on).unwrap_or_default();
+            let rule = format!("on: {}", moments.replace('"', "").replace(',', ", "));
+            self.request(Power::SaveLess { rule, agent }, below(path, "on"), on);
+        }
+        AgentCheckpoints { interval: interval.filter(|_| !is_rare), on: on.filter(|_| !is_less) }
     }
 
     fn permissions(

@@ -65,10 +65,18 @@ pub enum Power {
         /// To whom.
         whom: String,
     },
-    /// Checkpoints are kept somewhere else.
+    /// Checkpoints are kept somewhere else, or nowhere.
     KeepAt {
         /// The store, without a password.
         store: String,
+    },
+    /// Fewer checkpoints are saved, so less is known of what a run did.
+    SaveLess {
+        /// The rule, such as `interval: 9`.
+        rule: String,
+        /// The agent, where it is about one alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<String>,
     },
     /// Runs of a fleet read a repository, and write their files to it.
     WorkOn {
@@ -164,7 +172,11 @@ impl fmt::Display for Power {
                 write!(f, "send the `{key}` of the file with requests of {whom}")
             }
             Self::ReadVariable { variable, whom } => write!(f, "give the variable {variable} to {whom}"),
+            Self::KeepAt { store } if store == "none" => {
+                f.write_str("keep no checkpoints and no list of what is done")
+            }
             Self::KeepAt { store } => write!(f, "keep checkpoints at {store}"),
+            Self::SaveLess { rule, agent } => write!(f, "save fewer checkpoints{} ({rule})", of(agent)),
             Self::WorkOn { place } => write!(f, "let runs of a fleet read and write the repository {place}"),
             Self::Discard { rule } => write!(f, "delete old checkpoints of the whole store ({rule})"),
             Self::ReachPrivate { place } => write!(f, "let `fetch` ask the private address {place}"),

@@ -1,6 +1,6 @@
 //! The part of a project's agents that only narrows.
 
-use forge_domain::{Agent, Agents, ToolName, Transform};
+use forge_domain::{Agent, AgentCheckpoints, Agents, ToolName, Transform};
 use serde::Serialize;
 
 use super::super::Power;
@@ -83,7 +83,7 @@ impl LayerFilter<'_> {
             max_output_tokens,
             max_result_tokens,
             recall,
-            checkpoint,
+            checkpoint: self.checkpoints(&own, checkpoint),
             reasoning,
             tool_choice,
             parallel_tool_calls,
@@ -111,6 +111,18 @@ impl LayerFilter<'_> {
         let power = Power::ChangeAgent { agent: agent.name.to_owned(), key: key.to_owned() };
         self.request(power, below(agent.path, key), value);
         None
+    }
+
+    /// Returns the points that save no less than is usual for the agent, and requests the others.
+    fn checkpoints(
+        &mut self,
+        agent: &ProjectAgent<'_>,
+        asked: Option<AgentCheckpoints>,
+    ) -> Option<AgentCheckpoints> {
+        let own = agent.known.and_then(|known| known.checkpoint.as_ref());
+        let usual = self.base.checkpoint.points(own);
+        let path = below(agent.path, "checkpoint");
+        asked.map(|asked| self.points(&path, Some(agent.name), &usual, asked))
     }
 
     /// Returns the tools that only look or that the person's own agent of that name has, and requests
