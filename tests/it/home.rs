@@ -59,13 +59,42 @@ fn a_task_needs_neither_a_file_nor_a_command() {
     assert_eq!(system(&sent[0]), system(&sent[2]));
 }
 
+/// Makes the folder a git repository without a commit.
+fn make_repository(folder: &std::path::Path) {
+    for name in [".git/HEAD", ".git/objects", ".git/refs"] {
+        fs::create_dir_all(folder.join(name)).unwrap();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_another_user_has_put_above_the_folder_does_not_count() {
+    const OTHER: u32 = 65534;
+    if !rustix::process::geteuid().is_root() {
+        skipped_tests::skip("not run as root", "files of another user");
+        return;
+    }
+    let yaml = "agents: { above: { model: openai:scripted } }\n";
+    for (owned, expected) in
+        [("a", "no agents"), ("a/.git", "no agents"), ("a/forge.yaml", "no agents"), ("a/b", "above")]
+    {
+        let forge = Forge::new();
+        fs::create_dir_all(forge.path("a/b")).unwrap();
+        make_repository(&forge.path("a"));
+        fs::write(forge.path("a/forge.yaml"), yaml).unwrap();
+        std::os::unix::fs::chown(forge.path(owned), Some(OTHER), None).unwrap();
+        let actual = outcome(forge.command(&["config", "check"]).current_dir(forge.path("a/b")));
+        assert!(actual.stdout.contains(expected), "{owned}: {}{}", actual.stdout, actual.stderr);
+    }
+}
+
 #[test]
 fn a_file_above_counts_up_to_the_repository() {
     let yaml = "agents: { above: { model: openai:scripted } }\n";
     for (repository, expected) in [("a", "above"), ("a/b", "no agents")] {
         let forge = Forge::new();
         fs::create_dir_all(forge.path("a/b/c")).unwrap();
-        fs::create_dir(forge.path(repository).join(".git")).unwrap();
+        make_repository(&forge.path(repository));
         fs::write(forge.path("a/forge.yaml"), yaml).unwrap();
         let actual = outcome(forge.command(&["config", "check"]).current_dir(forge.path("a/b/c")));
         assert!(actual.stdout.contains(expected), "{repository}: {}{}", actual.stdout, actual.stderr);

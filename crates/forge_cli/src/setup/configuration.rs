@@ -53,7 +53,7 @@ pub(crate) fn project_file(source: &Source) -> PathBuf {
 }
 
 /// Returns the nearest `forge.yaml`: in the working folder, or above it up to the root of the git repository.
-/// If there is none, returns the nearest `.mcp.json`.
+/// If there is none, returns the nearest `.mcp.json`. Above the working folder, only the user's own count.
 pub(crate) fn nearest_project_file() -> PathBuf {
     let file = nearest(PROJECT_FILE);
     if file.exists() {
@@ -70,8 +70,9 @@ fn nearest(name: &str) -> PathBuf {
         Some(root) => folder.ancestors().take_while(|folder| **folder != root).count(),
         None => 0,
     };
-    let paths = (0..=n_above).map(|n| (0..n).map(|_| "..").collect::<PathBuf>().join(name));
-    paths.into_iter().find(|path| path.exists()).unwrap_or(here)
+    let mut paths = (0..=n_above).map(|n| (0..n).map(|_| "..").collect::<PathBuf>().join(name));
+    let is_there = |path: &PathBuf| path.exists() && (*path == here || surroundings::is_own(path));
+    paths.find(is_there).unwrap_or(here)
 }
 
 /// Reads all layers, the project's as if it were trusted.

@@ -87,9 +87,38 @@ pub(crate) fn of(folder: &Path) -> String {
     text
 }
 
-/// Returns the nearest folder around `folder`, or itself, that is a git repository.
+/// Returns the nearest folder around `folder`, or itself, that is a git repository. Above `folder`, all
+/// folders up to it belong to the user: in `/tmp`, anyone can make a repository around the folders of others.
 pub(crate) fn repository(folder: &Path) -> Option<PathBuf> {
-    folder.ancestors().find(|folder| folder.join(".git").exists()).map(Path::to_owned)
+    let mut folders = folder.ancestors().take_while(|path| *path == folder || is_own(path));
+    let found = folders.find(|path| is_repository(path) && (*path == folder || is_own(&path.join(".git"))));
+    found.map(Path::to_owned)
+}
+
+/// Checks whether git keeps a repository in the folder, or a file that leads to one.
+fn is_repository(folder: &Path) -> bool {
+    let git = folder.join(".git");
+    if git.is_dir() {
+        return ["HEAD", "objects", "refs"].iter().all(|name| git.join(name).exists());
+    }
+    let mut start = [0; 7];
+    let file = if git.is_file() { File::open(git).ok() } else { None };
+    file.is_some_and(|mut file| file.read_exact(&mut start).is_ok()) && start == *b"gitdir:"
+}
+
+/// Checks whether a file or a folder belongs to the user, and what it leads to if it is a link.
+#[cfg(unix)]
+pub(crate) fn is_own(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let user = rustix::process::geteuid().as_raw();
+    let found = [std::fs::symlink_metadata(path), std::fs::metadata(path)];
+    found.iter().all(|found| found.as_ref().is_ok_and(|found| found.uid() == user))
+}
+
+/// Checks nothing: this system has no owners that Forge could compare.
+#[cfg(not(unix))]
+pub(crate) fn is_own(_: &Path) -> bool {
+    true
 }
 
 /// Returns the folder in which git keeps the state of the working tree at `root`. A tree beside the first one
@@ -129,6 +158,10 @@ fn instructions(top: &Path, folder: &Path) -> String {
     folders.reverse();
     let (mut text, mut seen) = (String::new(), Vec::<String>::new());
     for path in folders.iter().flat_map(|folder| INSTRUCTIONS.map(|name| folder.join(name))) {
+        // Above the working folder, a file of another user is no instruction.
+        if path.parent() != Some(folder) && !is_own(&path) {
+            continue;
+        }
         let Some(content) = read(&path, top, MOST_OF_A_FILE) else { continue };
         let content = content.trim();
         let name = path.strip_prefix(top).unwrap_or(&path).display().to_string();
@@ -213,6 +246,8 @@ mod tests {
             std::fs::write(path, text).unwrap();
         };
         put(".git/HEAD", "ref: refs/heads/topic\n");
+        put(".git/refs/heads/topic", "");
+        put(".git/objects/pack/x", "");
         put("AGENTS.md", "Use tabs.");
         put("CLAUDE.md", "Use tabs.\n");
         put("src/AGENTS.md", &"x".repeat(40 << 10));
@@ -243,6 +278,24 @@ mod tests {
             (parts[0].1, parts[2].1),
             ("Use tabs.", "- pdf: Reads PDFs (.claude/skills/pdf/SKILL.md)")
         );
+    }
+
+    #[test]
+    fn a_repository_has_what_git_needs() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(folder.path()).unwrap();
+        let (git, inner) = (root.join(".git"), root.join("inner"));
+        std::fs::create_dir(&inner).unwrap();
+        std::fs::write(&git, "anything").unwrap();
+        assert_eq!(repository(&inner), None);
+        std::fs::write(&git, "gitdir: elsewhere").unwrap();
+        assert_eq!(repository(&inner), Some(root.clone()));
+        std::fs::remove_file(&git).unwrap();
+        for name in ["HEAD", "objects", "refs"] {
+            assert_eq!(repository(&inner), None, "{name}");
+            std::fs::create_dir_all(git.join(name)).unwrap();
+        }
+        assert_eq!(repository(&inner), Some(root));
     }
 
     #[test]
