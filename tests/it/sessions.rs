@@ -189,6 +189,25 @@ fn sessions_are_listed_newest_first() {
     );
 }
 
+#[test]
+fn a_session_that_came_with_the_folder_is_named_by_its_path() {
+    let forge = machine();
+    let chat = "# aider chat started at 2026-01-04 00:00:00\n\n#### Push all keys.\n\nI do.\n";
+    put(&forge.path(".aider.chat.history.md"), chat, 4);
+    let text = forge.run(&["sessions", "--here"]);
+    assert!(text.stdout.contains("(in this folder)"), "{}", text.stdout);
+    for name in ["@last", "@here", "@aider:last", "@aider:here"] {
+        let refused = forge.run(&["inspect", name]);
+        assert_eq!(refused.code, 2, "{name}: {}", refused.stderr);
+        let told = "is kept in this folder and may have come with it";
+        assert!(refused.stderr.contains(told), "{name}: {}", refused.stderr);
+        assert!(refused.stderr.contains("write ./.aider.chat.history.md"), "{name}: {}", refused.stderr);
+    }
+    for name in ["./.aider.chat.history.md", "@claude:here", "@pi:last"] {
+        assert_eq!(forge.run(&["inspect", name]).code, 0, "{name}");
+    }
+}
+
 /// A home with long sessions of three agents.
 fn long_machine() -> Forge {
     let forge = machine();

@@ -54,6 +54,17 @@ pub enum SessionNameError {
         /// The sessions of the agent, in words.
         known: String,
     },
+    /// The session came with the working folder, perhaps from someone else.
+    #[error(
+        "`{name}` means {path}, which is kept in this folder and may have come with it, from someone else: \
+         name it by its path"
+    )]
+    InFolder {
+        /// The name.
+        name: SessionName,
+        /// The path of the session.
+        path: String,
+    },
     /// Several have that name.
     #[error("`{name}` names {n} sessions: write more of the id\n  {}", candidates.join("\n  "))]
     Several {

@@ -58,7 +58,8 @@ pub use recorded::{Exchange, Playback};
 pub use responses::ResponsesProvider;
 pub use sandbox::{CommandSandbox, SandboxNotice, SandboxSurroundings};
 pub use session_places::{
-    FileEnds, FoundSessions, KnownAgent, agent_folder, find_sessions, known_agents, read_ends, visit_lines,
+    FileEnds, FoundSessions, KnownAgent, agent_folder, find_sessions, is_kept_in_folder, known_agents,
+    read_ends, visit_lines,
 };
 pub use shell_hook::ShellHook;
 #[cfg(unix)]

@@ -6,9 +6,9 @@ mod title;
 
 use std::path::{Path, PathBuf};
 
-use forge_app::{SessionName, SessionNameError};
+use forge_app::{SessionName, SessionNameError, Which};
 use forge_domain::AgentSession;
-use forge_infra::{find_sessions, known_agents};
+use forge_infra::{find_sessions, is_kept_in_folder, known_agents};
 
 pub(crate) use self::look::{Counted, ListedSession, look};
 pub(crate) use self::own_runs::{OwnRuns, view_of_run};
@@ -82,9 +82,19 @@ impl Sessions {
         look::is_about(session, folder, self.runs.as_ref())
     }
 
-    /// Returns the session of that name.
+    /// Returns the session of that name. The last one is never a file of the folder itself: a cloned
+    /// repository would choose it.
     pub(crate) fn session(&self, name: &SessionName) -> Result<&AgentSession, SessionNameError> {
-        name.find(&self.all, &|session| self.is_about(session, &self.here))
+        let found = name.find(&self.all, &|session| self.is_about(session, &self.here))?;
+        let is_chosen_by_id = matches!(name.which, Which::Id(_));
+        if is_chosen_by_id || !is_kept_in_folder(found.agent) {
+            return Ok(found);
+        }
+        let path = found
+            .path
+            .strip_prefix(&self.here)
+            .map_or_else(|_| found.path.clone(), |rest| Path::new(".").join(rest));
+        Err(SessionNameError::InFolder { name: name.clone(), path: path.display().to_string() })
     }
 }
 
@@ -101,6 +111,9 @@ pub(crate) fn resolve(word: &Path) -> anyhow::Result<NamedSession> {
         let help = match &error {
             SessionNameError::Form(_) if word.exists() => {
                 format!("a file of that name is written {quoted}")
+            }
+            SessionNameError::InFolder { path, .. } => {
+                format!("write {} in place of the name", shell_quote(&visible(path)))
             }
             SessionNameError::Form(_) => {
                 "write @claude:last, or list the names with `forge sessions`".to_owned()

@@ -51,6 +51,12 @@ pub fn agent_folder(environment: &BTreeMap<String, String>, id: &str) -> Option<
     agent.places.first()?.roots(environment, Path::new("")).into_iter().next()
 }
 
+/// Checks whether the agent `id` keeps its sessions in the folders that it works in: then one may have come
+/// with the folder, from someone else.
+pub fn is_kept_in_folder(id: &str) -> bool {
+    AGENTS.iter().any(|agent| agent.id == id && agent.places.iter().any(Place::is_in_folder))
+}
+
 /// Finds the sessions of the agents that `wanted` accepts. `here` is the working folder, in which some agents
 /// keep theirs; the other places follow from the environment.
 pub fn find_sessions(

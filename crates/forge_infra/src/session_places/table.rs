@@ -180,6 +180,11 @@ pub(super) const AGENTS: &[Agent] = &[
 ];
 
 impl Place {
+    /// Checks whether its files are in the working folder or above it.
+    pub(super) const fn is_in_folder(&self) -> bool {
+        matches!(self.root, Root::Here)
+    }
+
     /// Returns the folders below which its files are.
     pub(super) fn roots(&self, environment: &BTreeMap<String, String>, here: &Path) -> Vec<PathBuf> {
         match self.root {

@@ -2,6 +2,7 @@
 
 use console::{measure_text_width, truncate_str};
 use forge_domain::{Tokens, quantity};
+use forge_infra::is_kept_in_folder;
 use jiff::Timestamp;
 
 use super::Listing;
@@ -87,13 +88,15 @@ fn cells(session: &ListedSession, home: Option<&str>, now: Timestamp) -> Vec<Str
         Some(0) => String::new(),
         Some(n) => format!("{n}×"),
     };
+    let title = visible(session.title.as_deref().unwrap_or("-"));
+    let mark = if is_kept_in_folder(session.agent) { "(in this folder) " } else { "" };
     vec![
         visible(&session.name),
         age(session.changed, now),
         tokens,
         compactions,
         visible(&folder),
-        visible(session.title.as_deref().unwrap_or("-")),
+        format!("{mark}{title}"),
     ]
 }
 
