@@ -142,9 +142,9 @@ impl Discretion {
     }
 }
 
-/// Names of folders and files by which the workspace steers programs that read them later: what stands
-/// there runs outside of the sandbox. The workspace may be a home folder.
-const STEERING: [&str; 41] = [
+/// Names of folders and files by which the workspace steers programs and agents that read them later: what
+/// stands there runs outside of the sandbox. The workspace may be a home folder.
+const STEERING: [&str; 54] = [
     ".git",
     ".forge",
     ".claude",
@@ -186,6 +186,19 @@ const STEERING: [&str; 41] = [
     ".zshenv",
     ".zshrc",
     ".kube",
+    "AGENTS.md",
+    "CLAUDE.md",
+    "GEMINI.md",
+    ".aider.conf.yml",
+    ".clinerules",
+    ".cursorrules",
+    ".windsurfrules",
+    ".circleci",
+    ".gitlab-ci.yml",
+    ".yarnrc.yml",
+    ".gdbinit",
+    ".tmux.conf",
+    ".vimrc",
 ];
 
 /// Checks whether a path steers other programs, so that no mode allows it to be written.
@@ -233,6 +246,8 @@ mod tests {
             ("write", ask(Some(write_to("src/a.rs"))), [Deny, Ask, Allow, Allow]),
             ("write", ask(Some(write_to("a/.GIT/hooks/x"))), [Deny, Ask, Ask, Ask]),
             ("patch", ask(Some(write_to("forge.yaml"))), [Deny, Ask, Ask, Ask]),
+            ("patch", ask(Some(write_to("docs/agents.md"))), [Deny, Ask, Ask, Ask]),
+            ("write", ask(Some(write_to(".circleci/config.yml"))), [Deny, Ask, Ask, Ask]),
             ("shell", ask(Some(command("cargo test"))), [Deny, Ask, Ask, Allow]),
             ("shell", ask(Some(Subject::Unclear("$x".into()))), [Deny, Ask, Ask, Allow]),
             ("fetch", ask(Some(address)), [Ask, Ask, Ask, Ask]),
