@@ -6,13 +6,8 @@
 
 use forge_domain::{Subject, secret_by_name};
 
-/// Programs that run what their arguments name.
-const RUNNERS: &[&str] = &[
-    "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "eval", "exec", "command", "builtin", "env",
-    "sudo", "doas", "su", "nohup", "setsid", "nice", "ionice", "time", "timeout", "stdbuf", "xargs",
-    "parallel", "watch", "script", "ssh", "source", ".", "trap", "chroot", "unshare", "nsenter", "flock",
-    "strace", "ltrace", "gdb",
-];
+use super::runners::runs_others;
+
 /// Words that are parts of the shell's grammar, not commands.
 const GRAMMAR: &[&str] = &[
     "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "in",
@@ -67,7 +62,8 @@ pub(super) fn parts(line: &str) -> Vec<Subject> {
                     .join(" "),
             ));
         }
-        if RUNNERS.contains(&name) {
+        let arguments: Vec<&str> = words[1..].iter().map(|word| word.text.as_str()).collect();
+        if runs_others(name, &arguments) {
             subjects.push(Subject::Unclear(text.clone()));
         }
         if quoted != text {
@@ -297,6 +293,8 @@ mod tests {
             ("env rm x", vec!["?", "env rm x"]),
             ("/usr/bin/sudo rm x", vec!["sudo rm x", "?", "/usr/bin/sudo rm x"]),
             ("find . | xargs rm", vec!["find .", "?", "xargs rm"]),
+            (r"find . -exec rm \;", vec!["?", "find . -exec rm ;"]),
+            ("git -c core.pager=x log", vec!["?", "git -c core.pager=x log"]),
         ] {
             assert_eq!(read(line), expected, "{line}");
         }

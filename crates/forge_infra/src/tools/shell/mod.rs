@@ -2,6 +2,7 @@
 //! behind.
 
 mod command_parts;
+mod runners;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::process::ExitStatus;
