@@ -17,6 +17,7 @@ pub(crate) mod order;
 mod places;
 #[cfg(unix)]
 pub(crate) mod proxy;
+mod temporary;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,11 +28,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use forge_domain::{Denial, Sandbox, SandboxPolicy};
 use parking_lot::Mutex;
-use tempfile::TempDir;
 
 pub(crate) use self::enforcement::Enforced;
 #[cfg(target_os = "macos")]
 pub(crate) use self::enforcement::Part;
+use self::temporary::TemporaryFolder;
 
 /// A function that receives notices about a sandbox for the user.
 pub type SandboxNotice = Arc<dyn Fn(&str) + Send + Sync>;
@@ -53,7 +54,7 @@ pub struct SandboxSurroundings {
 pub struct CommandSandbox {
     policy: SandboxPolicy,
     /// The folder for commands' temporary files; it is removed at the end.
-    temporary: TempDir,
+    temporary: TemporaryFolder,
     workspace: PathBuf,
     home: Option<PathBuf>,
     /// The folders of Forge's own configuration and states.
@@ -94,7 +95,7 @@ impl CommandSandbox {
         if settings.is_off() {
             return Ok(None);
         }
-        let temporary = tempfile::Builder::new().prefix("forge-").tempdir()?;
+        let temporary = TemporaryFolder::new()?;
         let policy = decide(settings, surroundings, temporary.path())?;
         let workspace = std::fs::canonicalize(&surroundings.workspace)?;
         let home = surroundings.home.clone();
