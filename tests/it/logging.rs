@@ -61,6 +61,12 @@ fn a_file_takes_the_log_and_the_screen_has_none_of_it() {
         let n_lines = |outcome: &Outcome| outcome.stderr.lines().count();
         assert_eq!((actual.code, n_lines(&actual)), (0, n_lines(&silent)), "{}", actual.stderr);
     }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(forge.path("run.log")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "it is for its user alone");
+    }
     let log = std::fs::read_to_string(forge.path("run.log")).unwrap();
     assert!(!log.contains('\u{1b}') && !log.contains("planted"), "{log}");
     let n = |words: &str| log.lines().filter(|line| line.contains(words) && line.contains(" close ")).count();

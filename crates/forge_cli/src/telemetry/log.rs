@@ -86,9 +86,13 @@ impl Write for LogFile {
     }
 }
 
+/// Opens the file, or creates one that only its user can read.
 fn open(origin: &str, path: &Path) -> Result<File, Misconfigured> {
-    let opened = OpenOptions::new().create(true).append(true).open(path);
-    opened.map_err(|error| {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map_err(|error| {
         Misconfigured(format!("{origin}: the log file {} cannot be written: {error}", path.display()))
     })
 }

@@ -247,6 +247,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("runs.db");
         let _store = SqliteCheckpointStore::open(&SqlitePlace::new(file.clone())).await.unwrap();
+        // A link may lead to a file that does not exist yet.
+        let link = folder.path().join("link.db");
+        std::os::unix::fs::symlink("linked.db", &link).unwrap();
+        let _linked = SqliteCheckpointStore::open(&SqlitePlace::new(link)).await.unwrap();
+        assert!(folder.path().join("linked.db").exists());
         for name in std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()) {
             let mode = std::fs::metadata(&name).unwrap().permissions().mode();
             assert_eq!(mode & 0o077, 0, "{}", name.display());

@@ -32,8 +32,14 @@ const WITH_WORDS: u32 = 2;
 pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
 
 /// Creates the file if there is none, so that only its user can read it: SQLite would let everybody. If that
-/// fails, opening it says why.
+/// fails, opening it says why. A link is followed, as SQLite follows it.
 fn make_private(path: &Path) {
+    const MOST_LINKS: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(target) = std::fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
