@@ -211,6 +211,27 @@ fn a_record_never_takes_the_place_of_anything() {
     assert_eq!(std::fs::read_to_string(forge.path("old.json")).unwrap(), "precious");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_report_is_written_to_a_file_only() {
+    let forge = Forge::new().with_file("forge.yaml", AGENT);
+    std::fs::create_dir(forge.path("folder")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(forge.path("pipe")).status().unwrap();
+    assert!(made.success());
+    for (path, words) in [
+        ("pipe", "--report: pipe is a pipe or a device (expected a file)"),
+        ("/dev/null", "--report: /dev/null is a pipe or a device (expected a file)"),
+        ("folder", "--report: folder is a folder (expected a file)"),
+    ] {
+        let server = ScriptedServer::start(vec![Step::text("done")]);
+        let mut command = forge.command(&["run", "task", "--report", path]);
+        let actual = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
+        assert_eq!(actual.code, 2, "{path}: {}", actual.stderr);
+        assert!(actual.stderr.contains(words), "{path}: {}", actual.stderr);
+        assert_eq!(server.requests().len(), 0, "{path}");
+    }
+}
+
 #[test]
 fn every_agent_that_wakes_has_a_record_of_its_own() {
     let yaml = "agents:\n  - { id: one, model: openai:m, subscribe: [user_task_init] }\n\

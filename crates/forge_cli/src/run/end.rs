@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::checkpoints;
 use super::interruption::insistence;
 use super::view::Break;
-use crate::failure;
+use crate::failure::{self, Misconfigured};
 
 /// Releases the run at its end; a second interruption does not wait for the store.
 pub(crate) async fn release(orchestrator: &mut Orchestrator, was_interrupted: bool) {
@@ -31,6 +31,17 @@ pub(crate) fn write_break(path: Option<&Path>, why: &Break<'_>, checkpoints: Opt
 /// Writes a report on a run to the requested file.
 pub(crate) fn write_report(path: Option<&Path>, report: &Value) -> anyhow::Result<()> {
     let Some(path) = path else { return Ok(()) };
+    check_report(path)?;
     write_whole(path, serde_json::to_string_pretty(report)?.as_bytes())
         .with_context(|| format!("cannot write the report {}", path.display()))
+}
+
+/// Checks that a report can replace what is at `path`: to open a pipe that no one reads would wait forever.
+pub(super) fn check_report(path: &Path) -> Result<(), Misconfigured> {
+    let what = match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => "a folder",
+        Ok(found) if !found.is_file() => "a pipe or a device",
+        _ => return Ok(()),
+    };
+    Err(Misconfigured(format!("--report: {} is {what} (expected a file)", path.display())))
 }

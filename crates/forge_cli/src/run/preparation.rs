@@ -15,6 +15,7 @@ use forge_transcript::write_openai;
 
 use super::answer_schema::AnswerSchema;
 use super::checkpoints;
+use super::end::check_report;
 use super::runtime::block_on;
 use super::slice_terms::SliceTerms;
 use super::view::RunView;
@@ -64,24 +65,28 @@ impl RunRequest {
     }
 }
 
+/// Checks that the files of a run can be written, before anything is sent.
+fn check_files(flags: &RunFlags) -> Result<(), Misconfigured> {
+    if let Some(report) = &flags.report {
+        check_report(report)?;
+        if flags.record.as_ref().is_some_and(|record| is_same(record, report)) {
+            let at = report.display();
+            return Err(Misconfigured(format!("--record and --report are the same file: {at}")));
+        }
+    }
+    if let Some(path) = &flags.record {
+        FileSessionSink::probe(path).map_err(|error| Misconfigured(format!("--record: {error}")))?;
+    }
+    Ok(())
+}
+
 /// Sets up a run that `view` shows and that works for `person`.
 pub(crate) fn prepare(
     RunRequest { resume, store, flags, answer, servers, slice, .. }: &RunRequest,
     view: &Arc<dyn RunView>,
     person: Arc<dyn Person>,
 ) -> anyhow::Result<Orchestrator> {
-    if let Some(report) = &flags.report {
-        let at = report.display();
-        if report.is_dir() {
-            return Err(Misconfigured(format!("--report: {at} is a folder (expected a file)")).into());
-        }
-        if flags.record.file().is_some_and(|record| is_same(record, report)) {
-            return Err(Misconfigured(format!("--record and --report are the same file: {at}")).into());
-        }
-    }
-    if let Some(path) = flags.record.file() {
-        FileSessionSink::probe(path).map_err(|error| Misconfigured(format!("--record: {error}")))?;
-    }
+    check_files(flags)?;
     let SetupFlags { source, sandbox: mode, consent } = &flags.setup;
     let configuration = setup::configuration_within(source, flags.budget.allowance(), Need::Everything)?;
     let layers = &configuration.layers;
