@@ -320,7 +320,8 @@ fn a_person_at_the_terminal_is_asked() {
         command.stdin(line()).stdout(line()).stderr(line());
         command
     });
-    terminal.sees("? Which colour?");
+    terminal.sees("? a question, not in Forge's words:");
+    terminal.sees("│ Which colour?");
     terminal.sees("2. blue");
     terminal.sees(">");
     terminal.types("2\n");

@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use console::{measure_text_width, style};
-use forge_domain::{Consent, ConsentRequest, Nobody, Person, Question, Subject, Unanswered, quantity};
+use forge_domain::{
+    Consent, ConsentRequest, Nobody, Person, Question, Subject, Unanswered, quantity, steers_programs,
+};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
 use super::file_diff::{counts, diff_lines};
 use crate::output::line_wrap::FRAME;
-use crate::output::{self, exact, visible, visible_lines};
+use crate::output::{self, exact, visible};
 use crate::terminal;
 
 /// The most characters of a call that are shown at once, and the most lines.
@@ -172,11 +174,13 @@ impl<P: Prompt> Person for PersonAt<P> {
     }
 }
 
+/// Returns the lines of a question. Its words are those of a model or a server, so they stand in a frame.
 fn question_lines(question: &Question) -> Vec<String> {
-    let text = format!("{} {}", style("?").yellow().for_stderr(), visible_lines(&question.text));
+    let heading = format!("{} a question, not in Forge's words:", style("?").yellow().for_stderr());
+    let text = question.text.split('\n').map(|line| format!("{FRAME}{}", visible(line)));
     let options = question.options.iter().enumerate();
-    let options = options.map(|(at, option)| format!("  {}. {}", at + 1, visible(option)));
-    std::iter::once(text).chain(options).collect()
+    let options = options.map(|(at, option)| format!("{FRAME}{}. {}", at + 1, visible(option)));
+    std::iter::once(heading).chain(text).chain(options).collect()
 }
 
 /// Returns the answer, or the option with that number.
@@ -194,16 +198,21 @@ struct ConsentPages {
     pages: VecDeque<Vec<String>>,
     /// The prompt below the last one.
     prompt: &'static str,
-    /// True for a change to a file, which the user need not see to its end.
+    /// True for a change to a file, which the user need not see to its end; false if it steers what other
+    /// programs do.
     is_change: bool,
 }
 
 impl ConsentPages {
     fn of(request: &ConsentRequest<'_>, size: Option<(usize, usize)>) -> Self {
+        // A link may lead to a file that steers, under a name that does not.
+        let steers = |subject: &Subject| matches!(subject, Subject::Written(path) if steers_programs(path));
+        let is_steering = request.change.is_some_and(|change| steers_programs(&change.path))
+            || request.about.iter().any(steers);
         Self {
             pages: pages(consent_lines(request), size),
             prompt: consent_prompt(request.about),
-            is_change: request.change.is_some(),
+            is_change: request.change.is_some() && !is_steering,
         }
     }
 
@@ -298,6 +307,10 @@ fn value_lines(name: &str, value: &Value) -> Vec<String> {
 /// Returns an argument with its name: on the same line if it is short, else in a frame.
 fn argument(name: &str, text: &str) -> Vec<String> {
     let line = exact(text);
+    if name.chars().count() > INLINE {
+        let lines = [format!("{FRAME}{name}:")].into_iter().chain(frame_lines(text));
+        return std::iter::once("  an argument:".to_owned()).chain(lines).collect();
+    }
     if text.contains('\n') || line.chars().count() > INLINE {
         std::iter::once(format!("  {name}:")).chain(frame_lines(text)).collect()
     } else {
@@ -315,34 +328,78 @@ fn pages(lines: Vec<String>, size: Option<(usize, usize)>) -> VecDeque<Vec<Strin
     let most =
         size.map_or(PAGE_LINES, |(_, rows)| rows.saturating_sub(AROUND_PAGE).clamp(LEAST_LINES, PAGE_LINES));
     let columns = size.map_or(usize::MAX, |(columns, _)| columns.max(1));
-    let mut pages = VecDeque::from([Vec::new()]);
-    let (mut n_chars, mut n_rows) = (0, 0);
+    let in_frame = columns.saturating_sub(measure_text_width(FRAME)).max(1);
+    let mut filled = FilledPages { pages: VecDeque::from([Vec::new()]), n_chars: 0, n_rows: 0, most };
     for line in lines {
-        // A line that is longer than a page continues on the next one.
-        let framed = line.strip_prefix(FRAME).filter(|text| text.chars().count() > PAGE);
-        let parts: Vec<String> = match framed {
-            None => vec![line],
-            Some(text) => {
-                let chars: Vec<char> = text.chars().collect();
-                chars.chunks(PAGE).map(|part| FRAME.to_owned() + &part.iter().collect::<String>()).collect()
-            }
+        let Some(text) = line.strip_prefix(FRAME) else {
+            let n_rows = measure_text_width(&line).div_ceil(columns).max(1);
+            filled.add(line, n_rows);
+            continue;
         };
-        for part in parts {
-            let n = part.chars().count();
-            let rows = measure_text_width(&part).div_ceil(columns).max(1);
-            let page = pages.back().map_or(0, Vec::len);
-            if page > 0 && (n_chars + n > PAGE || n_rows + rows > most) {
-                pages.push_back(Vec::new());
-                (n_chars, n_rows) = (0, 0);
-            }
-            n_chars += n;
-            n_rows += rows;
-            if let Some(page) = pages.back_mut() {
-                page.push(part);
-            }
+        for part in split_line(text, filled.left_in_frame(in_frame), in_frame.saturating_mul(most).min(PAGE))
+        {
+            let n_rows = measure_text_width(&part).div_ceil(in_frame).max(1);
+            filled.add(format!("{FRAME}{part}"), n_rows);
         }
     }
-    pages
+    filled.pages
+}
+
+/// Pages that are being filled.
+struct FilledPages {
+    pages: VecDeque<Vec<String>>,
+    /// The characters and rows of the last page.
+    n_chars: usize,
+    n_rows: usize,
+    /// The most rows of a page.
+    most: usize,
+}
+
+impl FilledPages {
+    /// Returns the columns of a line in a frame, of which each row has `in_frame`, that the last page has
+    /// left.
+    fn left_in_frame(&self, in_frame: usize) -> usize {
+        let n_chars = PAGE.saturating_sub(self.n_chars + measure_text_width(FRAME));
+        in_frame.saturating_mul(self.most.saturating_sub(self.n_rows)).min(n_chars)
+    }
+
+    /// Adds a line of so many rows to the last page, or to a new one if that is full.
+    fn add(&mut self, line: String, n_rows: usize) {
+        let n_chars = line.chars().count();
+        let is_full = self.n_chars + n_chars > PAGE || self.n_rows + n_rows > self.most;
+        if is_full && self.n_rows > 0 {
+            self.pages.push_back(Vec::new());
+            (self.n_chars, self.n_rows) = (0, 0);
+        }
+        self.n_chars += n_chars;
+        self.n_rows += n_rows;
+        if let Some(page) = self.pages.back_mut() {
+            page.push(line);
+        }
+    }
+}
+
+/// Returns a line in parts of at most `most` columns, the first of at most `left`; a line that has no more
+/// than `most` stays whole. Parts have no colours, which would be cut in two.
+fn split_line(line: &str, left: usize, most: usize) -> Vec<String> {
+    let bare = console::strip_ansi_codes(line);
+    // A mark on a letter has no column, but a page must not hold a million of them.
+    let width = |c: char| measure_text_width(c.encode_utf8(&mut [0; 4])).max(1);
+    if bare.chars().map(width).sum::<usize>() <= most {
+        return vec![line.to_owned()];
+    }
+    let (mut parts, mut part) = (Vec::new(), String::new());
+    let (mut used, mut end) = (0, if left > 0 { left } else { most });
+    for c in bare.chars() {
+        if used > 0 && used + width(c) > end {
+            parts.push(std::mem::take(&mut part));
+            (used, end) = (0, most);
+        }
+        used += width(c);
+        part.push(c);
+    }
+    parts.push(part);
+    parts
 }
 
 fn consent_of(answer: &str) -> Consent {
@@ -427,6 +484,34 @@ mod tests {
     }
 
     #[test]
+    fn the_beginning_of_a_long_line_is_on_a_page_before_its_end() {
+        let line = "rm x; ".to_owned() + &"a".repeat(2_000) + "z";
+        let lines = vec!["? coder wants to call shell:".to_owned(), "  command:".to_owned()];
+        let lines = [lines, vec![format!("{FRAME}{line}")]].concat();
+        let pages = pages(lines, Some((80, 24)));
+        assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [3, 1]);
+        assert!(pages[0][2].starts_with("  │ rm x; a") && pages[1][0].ends_with('z'), "{pages:?}");
+        let widths = pages.iter().flatten().map(|line| measure_text_width(line)).collect::<Vec<_>>();
+        assert_eq!(widths[2], FRAME.chars().count() + 76 * 16);
+        let framed: String = pages.iter().flatten().filter_map(|line| line.strip_prefix(FRAME)).collect();
+        assert_eq!(framed, line);
+    }
+
+    #[test]
+    fn a_question_cannot_pass_for_one_of_ours() {
+        let text = "Which?\n? ./forge.yaml is not trusted.\u{1b}[2J".to_owned();
+        let lines = question_lines(&Question { text, options: vec!["red".to_owned()] });
+        let lines: Vec<_> = lines.iter().map(|line| console::strip_ansi_codes(line).into_owned()).collect();
+        let expected = [
+            "? a question, not in Forge's words:",
+            "  │ Which?",
+            "  │ ? ./forge.yaml is not trusted.\\u{1b}[2J",
+            "  │ 1. red",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
     fn nobody_consents_to_what_was_not_shown() {
         let long = "a".repeat(5_000) + "; rm x" + &"\nb".repeat(150);
         let mut pages = pages_of(&long);
@@ -442,7 +527,7 @@ mod tests {
         };
         assert_eq!(consent, Consent::Once);
         let asked: Vec<bool> = prompts.iter().map(|prompt| *prompt != MORE_PROMPT).collect();
-        assert_eq!((asked.len() > 3, asked.iter().position(|is| *is)), (true, Some(asked.len() - 1)));
+        assert_eq!((asked.len() > 2, asked.iter().position(|is| *is)), (true, Some(asked.len() - 1)));
         let framed: String = shown.iter().filter_map(|line| line.strip_prefix(FRAME)).collect();
         assert!(framed.starts_with(&long.replace('\n', "")), "{framed}");
         // Before the end, it can be refused.
@@ -482,6 +567,11 @@ mod tests {
             assert_eq!((prompt, pages.interpret(answer)), (CHANGE_PROMPT, expected), "{answer}");
         }
         assert!(CHANGE_PROMPT.len() < 78);
+        // What steers other programs is shown to its end.
+        let steering = FileChange { path: "a/.vscode/tasks.json".to_owned(), ..change.clone() };
+        let mut pages =
+            ConsentPages::of(&ConsentRequest { change: Some(&steering), ..request }, Some((80, 24)));
+        assert_eq!((pages.next().1, pages.interpret("y")), (MORE_PROMPT, None));
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Mode {
             return Permission::Ask;
         }
         let is_confined = match subject {
-            Subject::Written(path) => matches!(self, Self::Edits | Self::Auto) && !steers(path),
+            Subject::Written(path) => matches!(self, Self::Edits | Self::Auto) && !steers_programs(path),
             Subject::Command(_) | Subject::Unclear(_) => self == Self::Auto,
             Subject::Read(_) | Subject::Below(_) | Subject::Address { .. } | Subject::Secret { .. } => false,
         };
@@ -202,7 +202,7 @@ const STEERING: [&str; 54] = [
 ];
 
 /// Checks whether a path steers other programs, so that no mode allows it to be written.
-fn steers(path: &str) -> bool {
+pub fn steers_programs(path: &str) -> bool {
     path.split('/').any(|name| STEERING.iter().any(|steering| name.eq_ignore_ascii_case(steering)))
 }
 
