@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::connection::Connection;
 use super::terminal::EditorTerminals;
-use super::updates::{EditorAbilities, Updates, text_block};
+use super::updates::{EditorAbilities, Updates, fenced, text_block};
 
 /// The options of a permission: an id, a name and a kind.
 const OPTIONS: [(&str, &str, &str); 3] = [
@@ -46,13 +46,17 @@ impl Person for EditorUser {
     async fn consent(&self, request: &ConsentRequest<'_>) -> Result<Consent, Unanswered> {
         let mut call = self.updates.call_json(request.call);
         call["status"] = "pending".into();
+        let command = call["rawInput"]["command"].as_str().map(fenced);
+        if let Some(command) = command.filter(|_| request.call.name.as_str() == "shell") {
+            call["content"] = json!([{"type": "content", "content": text_block(&command)}]);
+        }
         if let Some(change) = request.change {
             call["content"] = json!([self.updates.diff(change)]);
         }
         if !request.about.is_empty() {
             let about: Vec<String> = request.about.iter().map(ToString::to_string).collect();
-            let about =
-                json!({"type": "content", "content": text_block(&format!("About: {}", about.join(", ")))});
+            let about = format!("About:\n{}", fenced(&about.join("\n")));
+            let about = json!({"type": "content", "content": text_block(&about)});
             match call["content"].as_array_mut() {
                 Some(content) => content.push(about),
                 None => call["content"] = json!([about]),

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::connection::Connection;
 use super::plan;
 use crate::failure::Exit;
+use crate::output::exact;
 use crate::run::{Break, RunView, call_text, change};
 
 /// The lines of a running command that are shown, and the least time between two updates of them.
@@ -147,7 +148,8 @@ impl Updates {
     /// # Errors
     /// Fails if the editor cannot ask.
     pub(super) async fn choose(&self, call: &Value, options: &[Value]) -> Result<Option<String>, Unanswered> {
-        let params = json!({"sessionId": self.session(), "toolCall": call, "options": options});
+        let options: Vec<Value> = options.iter().map(readable).collect();
+        let params = json!({"sessionId": self.session(), "toolCall": readable(call), "options": options});
         let answer = self.connection.request("session/request_permission", &params).await;
         let outcome = answer.map_err(|_| Unanswered::Nobody)?["outcome"].clone();
         Ok(outcome["optionId"].as_str().map(str::to_owned).filter(|_| outcome["outcome"] == "selected"))
@@ -215,7 +217,7 @@ impl Updates {
         let locations: Vec<Value> = path.iter().map(|path| json!({"path": path, "line": line})).collect();
         let mut json = json!({
             "toolCallId": self.call_id(&call.id),
-            "title": call_text(call),
+            "title": exact(&call_text(call)),
             "kind": kind(call.name.as_str()),
             "rawInput": arguments,
         });
@@ -395,6 +397,34 @@ pub(super) fn text_block(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
+/// Returns the value with the hidden characters of all its texts escaped: editors show them as they are.
+fn readable(value: &Value) -> Value {
+    match value {
+        Value::String(text) => readable_text(text).into(),
+        Value::Array(items) => items.iter().map(readable).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| (readable_text(name), readable(value))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
+/// Returns the text with its hidden characters escaped, except ends of lines and tabs.
+fn readable_text(text: &str) -> String {
+    let line = |line: &str| {
+        let (line, end) = line.strip_suffix('\r').map_or((line, ""), |line| (line, "\r"));
+        line.split('\t').map(exact).collect::<Vec<_>>().join("\t") + end
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the text as a block of code in Markdown, which nothing in it can end.
+pub(super) fn fenced(text: &str) -> String {
+    let longest = text.split(|c: char| c != '`').map(str::len).max().unwrap_or_default();
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{fence}\n{text}\n{fence}")
+}
+
 /// Returns the protocol's word for what a tool does.
 fn kind(tool: &str) -> &'static str {
     match tool {
@@ -418,5 +448,27 @@ fn diffs(tool: &str, path: &std::path::Path, arguments: &Value) -> Vec<Value> {
             edits.map(|edit| diff(&edit["old_text"], &edit["new_text"])).collect()
         }
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_permission_shows_hidden_characters() {
+        let call =
+            json!({"title": "Shell(ls\u{202e}\u{200b})", "rawInput": {"n": 1, "a\u{1b}": ["b\r\n\tc\u{7}"]}});
+        let expected = json!({"title": "Shell(ls\\u{202e}\\u{200b})", "rawInput": {"n": 1, "a\\u{1b}": ["b\r\n\tc\\u{7}"]}});
+        assert_eq!(readable(&call), expected);
+    }
+
+    #[test]
+    fn no_text_ends_its_block_of_code() {
+        for (text, expected) in [("ls `x`", "```\nls `x`\n```"), ("```\nYes", "````\n```\nYes\n````")] {
+            assert_eq!(fenced(text), expected);
+        }
     }
 }
