@@ -1,51 +1,39 @@
 //! The files that commands name: their content is part of the demand.
 
+use std::collections::HashSet;
 use std::io::Read as _;
 use std::path::Path;
 
 use forge_services::workflow::Power;
 use sha2::{Digest as _, Sha256};
 
+use super::command_names::CommandNames;
+
 /// Returns a power for every file that the command of `power` names by a relative path, or inside `folder`,
-/// in which it runs. Installed programs change with every update and do not belong to the project.
+/// in which it runs, and one for those that cannot be known. Installed programs change with every update and
+/// do not belong to the project.
 pub(super) fn files_of(power: &Power, folder: &Path) -> Vec<Power> {
-    let is_shell = matches!(power, Power::RunHook { .. });
-    let (texts, folder): (Vec<&str>, _) = match power {
-        Power::RunHook { command, .. } => (vec![command], folder.to_owned()),
+    let (names, line, folder) = match power {
+        Power::RunHook { command, .. } => {
+            (CommandNames::of_line(command), command.clone(), folder.to_owned())
+        }
         Power::StartServer { command, folder: own, .. } => {
             let folder = own.as_ref().map_or_else(|| folder.to_owned(), |own| folder.join(own));
-            (command.iter().map(String::as_str).collect(), folder)
+            (CommandNames::of_arguments(command), command.join(" "), folder)
         }
         _ => return Vec::new(),
     };
     let mut files: Vec<Power> = Vec::new();
-    for word in texts
-        .into_iter()
-        .flat_map(|text| words(text).filter(move |word| !is_shell || !is_written(text, word)))
-    {
+    let mut seen = HashSet::new();
+    for word in names.words.iter().filter(|word| !word.is_empty() && seen.insert(word.as_str())) {
         let is_inside = Path::new(word).is_relative() || Path::new(word).starts_with(&folder);
         let Some(sha256) = is_inside.then(|| hash_of(&folder.join(word))).flatten() else { continue };
-        let file = Power::UseFile { file: word.to_owned(), sha256 };
-        if !files.contains(&file) {
-            files.push(file);
-        }
+        files.push(Power::UseFile { file: word.clone(), sha256 });
+    }
+    if names.has_others {
+        files.push(Power::UseUnwatched { command: line });
     }
     files
-}
-
-/// Returns the parts of a text that may be a path: all of it, and the parts between blanks and shell
-/// characters.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    let is_sign = |c: char| c.is_whitespace() || "'\"`;|&<>()$=,{}".contains(c);
-    std::iter::once(text).chain(text.split(is_sign)).filter(|word| !word.is_empty())
-}
-
-/// Checks whether a shell only writes what `word`, a part of `text`, names: its content at the time of the
-/// consent changes nothing, and the command itself changes it.
-fn is_written(text: &str, word: &str) -> bool {
-    let at = word.as_ptr() as usize - text.as_ptr() as usize;
-    let before = text[..at].trim_end_matches([' ', '\t', '\'', '"', '|']);
-    before.ends_with('>') && !before.ends_with("<>")
 }
 
 /// The most bytes of a file that are hashed: a hostile one may be practically endless.
@@ -95,6 +83,10 @@ mod tests {
             ("ls tools", &[]),
             ("/bin/sh -c ls", &[]),
             (&absolute, &[&absolute]),
+            ("\"tools/a b.py\"", &["tools/a b.py"]),
+            (r"\./check.sh", &["./check.sh"]),
+            ("./check\"\"'.sh'", &["./check.sh"]),
+            ("./check.sh; ./*.sh", &["./check.sh", "?"]),
         ] {
             let power = Power::RunHook { point: "p".into(), agent: None, command: command.into() };
             let files = files_of(&power, &folder);

@@ -4,6 +4,7 @@
 //! answer is stored outside the folder ([`record`]). Its key is the real path of the folder and of the file.
 //! It covers all that the file asks for, and the contents of the files that its commands name ([`content`]).
 
+mod command_names;
 mod content;
 mod question;
 mod record;

@@ -37,6 +37,12 @@ pub enum Power {
         /// The hash of its content.
         sha256: String,
     },
+    /// A command names files by patterns or variables, or cannot be read: their content can change without a
+    /// question.
+    UseUnwatched {
+        /// The command.
+        command: String,
+    },
     /// Requests go to an address.
     SendTo {
         /// Whose address it is, such as ``provider `x` ``.
@@ -165,6 +171,9 @@ impl fmt::Display for Power {
             Self::UseFile { file, sha256 } => {
                 let start: String = sha256.chars().take(12).collect();
                 write!(f, "use the file {file} (sha256 {start}…)")
+            }
+            Self::UseUnwatched { command } => {
+                write!(f, "let `{command}` use any files: the files that it names are not watched")
             }
             Self::SendTo { whom, address } => write!(f, "send requests of {whom} to {address}"),
             Self::SendHeader { whom, header } => write!(f, "send the header `{header}` to {whom}"),

@@ -1,0 +1,245 @@
+//! The words of a command that may name files, read as a shell reads them.
+//!
+//! More words than a shell finds do no harm: only those count that name a file of the project.
+
+/// The depth to which lines within words are read, as in `sh -c 'sh -c x'`.
+const MOST_DEPTH: usize = 3;
+
+/// The words of a command that may be paths.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct CommandNames {
+    pub(super) words: Vec<String>,
+    /// True if the command may name other files: by a pattern or a variable, or because it cannot be read.
+    pub(super) has_others: bool,
+}
+
+/// The words of a line for a shell.
+#[derive(Debug, Default)]
+struct ShellLine {
+    words: Vec<ShellWord>,
+    /// True if words are missing that only the shell knows.
+    has_others: bool,
+    /// The word that is being read.
+    word: Option<String>,
+    /// True if the next word is a file that the shell only writes.
+    is_written: bool,
+}
+
+/// A word as a program gets it.
+#[derive(Debug)]
+struct ShellWord {
+    text: String,
+    /// True if it is a file that the shell only writes: its content before that changes nothing.
+    is_written: bool,
+}
+
+impl CommandNames {
+    /// Returns the words of a line for a shell.
+    pub(super) fn of_line(line: &str) -> Self {
+        let mut names = Self::default();
+        names.words.extend(pieces(line).filter(|piece| !is_written(line, piece)).map(str::to_owned));
+        names.add_line(line, 0);
+        names
+    }
+
+    /// Returns the words of a program and its arguments, which no shell reads.
+    pub(super) fn of_arguments(arguments: &[String]) -> Self {
+        let mut names = Self::default();
+        names.words.extend(arguments.iter().flat_map(|text| pieces(text)).map(str::to_owned));
+        let words = arguments.iter().map(|text| ShellWord { text: text.clone(), is_written: false });
+        names.add_words(words.collect(), 0);
+        names
+    }
+
+    fn add_line(&mut self, line: &str, depth: usize) {
+        let ShellLine { words, has_others, .. } = ShellLine::read(line);
+        self.has_others |= has_others;
+        self.add_words(words, depth);
+    }
+
+    fn add_words(&mut self, words: Vec<ShellWord>, depth: usize) {
+        // True if the word before says that a line for a shell follows.
+        let mut is_line = false;
+        for ShellWord { text, is_written } in words {
+            if is_written {
+                continue;
+            }
+            let is_quoting = text.contains(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '\\'));
+            if depth < MOST_DEPTH && (is_line || is_quoting) {
+                let had_others = self.has_others;
+                self.add_line(&text, depth + 1);
+                // A program that is no shell does not expand it.
+                self.has_others = had_others || (is_line && self.has_others);
+            } else {
+                self.has_others |= is_line;
+            }
+            // As in `--file=PATH`.
+            self.words.extend(text.split(['=', ',', ':']).map(str::to_owned));
+            is_line =
+                text == "eval" || (text.starts_with('-') && !text.starts_with("--") && text.ends_with('c'));
+            self.words.push(text);
+        }
+    }
+}
+
+impl ShellLine {
+    fn read(line: &str) -> Self {
+        let mut read = Self::default();
+        let mut rest = line.chars().peekable();
+        let mut before = ' ';
+        while let Some(c) = rest.next() {
+            match c {
+                '\'' => read.add_quoted(&mut rest),
+                '"' => read.add_double_quoted(&mut rest),
+                '\\' => match rest.next() {
+                    Some('\n') | None => {}
+                    Some(escaped) => read.push(escaped),
+                },
+                '#' if read.word.is_none() => while rest.next_if(|c| *c != '\n').is_some() {},
+                '>' => {
+                    read.finish();
+                    read.is_written = before != '<';
+                }
+                // `>&` and `>|` are followed by a file as well.
+                '&' | '|' if before == '>' => {}
+                '`' | ';' | '|' | '&' | '(' | ')' | '<' | '\n' => {
+                    read.finish();
+                    read.is_written = false;
+                    // The lines of a text within the line are no words.
+                    read.has_others |= c == '`' || (c == '<' && before == '<');
+                }
+                c if c.is_whitespace() => read.finish(),
+                '$' | '*' | '?' => {
+                    read.has_others = true;
+                    read.push(c);
+                }
+                '[' | '{' => {
+                    // Alone, they are a test, a group, or a place for a name.
+                    let ends = rest.peek().is_none_or(|next| next.is_whitespace() || "[}".contains(*next));
+                    let begins = read.word.as_ref().is_none_or(|word| word == "[");
+                    read.has_others |= !(begins && ends);
+                    read.push(c);
+                }
+                plain => read.push(plain),
+            }
+            before = c;
+        }
+        read.finish();
+        read
+    }
+
+    fn push(&mut self, c: char) {
+        self.word.get_or_insert_default().push(c);
+    }
+
+    fn finish(&mut self) {
+        if let Some(text) = self.word.take() {
+            let is_written = std::mem::take(&mut self.is_written);
+            self.words.push(ShellWord { text, is_written });
+        }
+    }
+
+    /// Adds what is in single quotes, up to the second one.
+    fn add_quoted(&mut self, rest: &mut impl Iterator<Item = char>) {
+        self.word.get_or_insert_default();
+        loop {
+            match rest.next() {
+                Some('\'') => return,
+                Some(c) => self.push(c),
+                None => {
+                    self.has_others = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Adds what is in double quotes, up to the second one.
+    fn add_double_quoted(&mut self, rest: &mut impl Iterator<Item = char>) {
+        self.word.get_or_insert_default();
+        loop {
+            match rest.next() {
+                Some('"') => return,
+                Some('\\') => match rest.next() {
+                    Some('\n') => {}
+                    Some(c @ ('"' | '\\' | '$' | '`')) => self.push(c),
+                    other => {
+                        self.push('\\');
+                        other.into_iter().for_each(|c| self.push(c));
+                    }
+                },
+                Some(c) => {
+                    self.has_others |= matches!(c, '$' | '`');
+                    self.push(c);
+                }
+                None => {
+                    self.has_others = true;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Returns the parts of a text that may be a path: all of it, and the parts between blanks and shell
+/// characters.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let is_sign = |c: char| c.is_whitespace() || "'\"`;|&<>()$=,{}".contains(c);
+    std::iter::once(text).chain(text.split(is_sign)).filter(|piece| !piece.is_empty())
+}
+
+/// Checks whether a shell only writes what `piece`, a part of `text`, names: its content at the time of the
+/// consent changes nothing, and the command itself changes it.
+fn is_written(text: &str, piece: &str) -> bool {
+    let at = piece.as_ptr() as usize - text.as_ptr() as usize;
+    let before = text[..at].trim_end_matches([' ', '\t', '\'', '"', '|']);
+    before.ends_with('>') && !before.ends_with("<>")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_as_a_shell_reads_it() {
+        for (line, word) in [
+            ("\"./y z.sh\"", "./y z.sh"),
+            ("\\./x.sh", "./x.sh"),
+            ("./x\"\"'.sh'", "./x.sh"),
+            ("sh <'a b'", "a b"),
+            ("a --file=\"./y z.sh\"", "./y z.sh"),
+            ("sh -c \"./'y z'.sh; b\"", "./y z.sh"),
+            ("bash -lc 'sh -c \"\\./x.sh\"'", "./x.sh"),
+            ("[[ -f a ]] && { ./'x'.sh; } # don't", "./x.sh"),
+            ("find . -exec ./'x'.sh {} +", "./x.sh"),
+            ("awk '{ print $1 }' 'a b'", "a b"),
+        ] {
+            let names = CommandNames::of_line(line);
+            assert!(names.words.iter().any(|known| known == word), "{line}: {names:?}");
+            assert!(!names.has_others, "{line}: {names:?}");
+        }
+        let names = CommandNames::of_line("a > 'b c' 2>&1");
+        assert!(!names.words.iter().any(|word| word == "b c"), "{names:?}");
+    }
+
+    #[test]
+    fn a_line_that_may_name_other_files_is_known() {
+        for line in [
+            "./*.sh",
+            "sh x?",
+            "./[ab]",
+            "./{a,b}",
+            "$X",
+            "sh \"$X\"",
+            "sh `ls`",
+            "./'x",
+            "sh -c './$X'",
+            "sh <<E\nx\nE",
+        ] {
+            assert!(CommandNames::of_line(line).has_others, "{line}");
+        }
+        let arguments = ["sh", "-c", "./*.sh"].map(str::to_owned);
+        assert!(CommandNames::of_arguments(&arguments).has_others);
+        assert!(!CommandNames::of_arguments(&["a".to_owned(), "*".to_owned()]).has_others);
+    }
+}
