@@ -267,3 +267,31 @@ fn the_command_line_does_not_loosen_the_administrators_sandbox() {
     assert!(!free.stderr.contains("--sandbox does not"), "{}", free.stderr);
     assert!(target.exists(), "{}", free.stderr);
 }
+
+#[test]
+fn the_last_run_is_that_of_this_folder() {
+    let forge = Forge::new();
+    for (folder, task) in [("a", "first task"), ("b", "second task")] {
+        fs::create_dir(forge.path(folder)).unwrap();
+        fs::write(forge.path(folder).join("forge.yaml"), YAML).unwrap();
+        let server = ScriptedServer::start(vec![Step::text("done")]);
+        let mut command = command(&forge, &server, &["run", task]);
+        let actual = outcome(command.current_dir(forge.path(folder)));
+        assert_eq!(actual.code, 0, "{}", actual.stderr);
+    }
+    for arguments in [&["log", "last"][..], &["checkpoints", "show", "last"]] {
+        for (folder, task, other) in [("a", "first task", "second task"), ("b", "second task", "first task")]
+        {
+            let shown = outcome(forge.command(arguments).current_dir(forge.path(folder)));
+            assert_eq!(shown.code, 0, "{}", shown.stderr);
+            assert!(
+                shown.stdout.contains(task) && !shown.stdout.contains(other),
+                "{folder}: {}",
+                shown.stdout
+            );
+        }
+    }
+    fs::create_dir(forge.path("c")).unwrap();
+    let none = outcome(forge.command(&["log", "last"]).current_dir(forge.path("c")));
+    assert!(none.code == 2 && none.stderr.contains("no run of this folder"), "{none:?}");
+}

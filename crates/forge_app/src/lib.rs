@@ -59,7 +59,7 @@ pub use checkpoints::{
     CompactedRun, CompactionLayer, Discarded, Fork, Imported, LayerState, LogTail, RunCard, RunSummary,
     Scope, Selected, Undone, ViewedMessage, Writer, awaited, compact_run, difference, discard, export_run,
     fork, free_name, import_run, last_words, latest_of_agents, latest_of_run, prune, report, run_cards, runs,
-    save_compaction, saved_workspace, seal_run, select, title, tools_tokens_of, undo,
+    save_compaction, saved_workspace, seal_run, select, select_in, title, tools_tokens_of, undo,
 };
 pub use compact_session::{
     CompactSession, CompactSessionError, CompactedSession, Fate, MessageReport, SessionReport, SessionRoom,

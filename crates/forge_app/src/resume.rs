@@ -6,7 +6,7 @@ use forge_domain::{
 };
 
 use crate::checkpointing::Checkpointing;
-use crate::checkpoints::{READS, Scope, Selected, newest_of, select};
+use crate::checkpoints::{READS, Scope, Selected, last_of, newest_of, select};
 use crate::{CheckpointsError, RunError, TakeFrom};
 
 /// A request to resume a run.
@@ -241,35 +241,10 @@ async fn select_word(
     folder: Option<&str>,
 ) -> Result<Selected, ResumeError> {
     if word == "last" {
-        let last = last_of(store, folder).await?.ok_or(ResumeError::NoRun)?;
+        let last = last_of(store, folder, None).await?.ok_or(ResumeError::NoRun)?;
         return Ok(Selected { info: last, scope: Scope::Run });
     }
     Ok(select(store, word, None).await?)
-}
-
-/// Returns the last checkpoint of the run that was saved last among those of `folder`.
-async fn last_of(
-    store: &dyn CheckpointStore,
-    folder: Option<&str>,
-) -> Result<Option<CheckpointInfo>, StoreError> {
-    let mut seen: Vec<RunId> = Vec::new();
-    for info in store.list(&CheckpointFilter::default()).await? {
-        if seen.contains(&info.run) {
-            continue;
-        }
-        let Some(folder) = folder else { return Ok(Some(info)) };
-        // The latest checkpoint of a run that is being written may be gone before it is read; the one before
-        // it is there.
-        let configuration = match store.load(info.key).await {
-            Err(StoreError::NotFound { .. }) => continue,
-            loaded => loaded?.snapshot.configuration,
-        };
-        match configuration.0.get("folder").and_then(|folder| folder.as_str()) {
-            Some(other) if other != folder => seen.push(info.run),
-            _ => return Ok(Some(info)),
-        }
-    }
-    Ok(None)
 }
 
 #[cfg(test)]

@@ -32,7 +32,8 @@ pub(crate) use self::latest::READS;
 pub use self::latest::{awaited, last_words, saved_workspace};
 pub use self::report::{CheckpointReport, CompactionLayer, LayerState, ViewedMessage, report};
 pub use self::runs::{RunSummary, latest_of_agents, runs};
-pub use self::selection::{Scope, Selected, latest_of_run, select};
+pub(crate) use self::selection::last_of;
+pub use self::selection::{Scope, Selected, latest_of_run, select, select_in};
 pub use self::undo::{Undone, undo};
 
 /// An error of an operation on checkpoints. The store is then unchanged.

@@ -2,6 +2,7 @@
 
 use forge_domain::{
     AgentId, CheckpointFilter, CheckpointId, CheckpointInfo, CheckpointKey, CheckpointStore, RunId,
+    StoreError,
 };
 
 use super::CheckpointsError;
@@ -88,6 +89,57 @@ pub async fn select(
             Err(CheckpointsError::Ambiguous { word: word.to_owned(), candidates })
         }
     }
+}
+
+/// Selects what `word` means as [`select`] does, except that `last` is the last of the runs of `folder`.
+///
+/// # Errors
+/// As [`select`].
+pub async fn select_in(
+    store: &dyn CheckpointStore,
+    word: &str,
+    folder: Option<&str>,
+    agent: Option<&AgentId>,
+) -> Result<Selected, CheckpointsError> {
+    if word != "last" || folder.is_none() {
+        return select(store, word, agent).await;
+    }
+    if let Some(info) = last_of(store, folder, agent).await? {
+        return Ok(Selected { info, scope: Scope::Run });
+    }
+    let known = match store.runs().await?.is_empty() {
+        true => "the store is empty",
+        false => "no run of this folder is in the store; `forge checkpoints list` shows the others",
+    };
+    Err(unknown(word, known.to_owned()))
+}
+
+/// Returns the last checkpoint of the run that was saved last among those of `folder`; with `agent`, only
+/// that agent's.
+pub(crate) async fn last_of(
+    store: &dyn CheckpointStore,
+    folder: Option<&str>,
+    agent: Option<&AgentId>,
+) -> Result<Option<CheckpointInfo>, StoreError> {
+    let mut seen: Vec<RunId> = Vec::new();
+    let all = CheckpointFilter { agent: agent.cloned(), ..CheckpointFilter::default() };
+    for info in store.list(&all).await? {
+        if seen.contains(&info.run) {
+            continue;
+        }
+        let Some(folder) = folder else { return Ok(Some(info)) };
+        // The latest checkpoint of a run that is being written may be gone before it is read; the one before
+        // it is there.
+        let configuration = match store.load(info.key).await {
+            Err(StoreError::NotFound { .. }) => continue,
+            loaded => loaded?.snapshot.configuration,
+        };
+        match configuration.0.get("folder").and_then(|folder| folder.as_str()) {
+            Some(other) if other != folder => seen.push(info.run),
+            _ => return Ok(Some(info)),
+        }
+    }
+    Ok(None)
 }
 
 /// Selects the latest checkpoint of `run`, or of one agent in it.

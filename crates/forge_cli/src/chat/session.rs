@@ -1,7 +1,7 @@
 //! A chat from its first prompt to its end.
 
 use console::style;
-use forge_app::{Checkpointing, History, Orchestrator, Resume, RunError, RunReport, Scope, select};
+use forge_app::{Checkpointing, History, Orchestrator, Resume, RunError, RunReport, Scope};
 use forge_domain::{
     AgentId, Body, CallScope, ContextMessage, Event, LineWatcher, Message, Mode, ProviderError, TASK_EVENT,
     ToolCall, ToolName, find_secrets, quantity,
@@ -19,7 +19,7 @@ use crate::arguments::Source;
 use crate::output::line_wrap::FRAME;
 use crate::run::{
     Attached, Interruption, PLAN_APPROVAL, RunView, attach_files, explain, may_be_plan, refuse_unavailable,
-    restore,
+    restore, select_here,
 };
 #[cfg(unix)]
 use crate::terminal;
@@ -404,7 +404,7 @@ impl ChatSession<'_> {
             return None;
         };
         let which = match which {
-            Some(which) => match select(store, &which, None).await {
+            Some(which) => match select_here(store, &which, None).await {
                 Ok(selected) if selected.scope == Scope::Run => Some(selected.info.run.to_string()),
                 Ok(selected) => Some(selected.info.key.to_string()),
                 Err(error) => {

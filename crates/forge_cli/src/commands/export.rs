@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use forge_app::{CheckpointsError, select};
+use forge_app::CheckpointsError;
 use forge_domain::{Tokens, quantity};
 
 use crate::arguments::{ConfigFlag, STORE_OF_RUNS};
 use crate::consent::Need;
 use crate::failure::Misconfigured;
 use crate::output::{self, with_separators};
-use crate::run::{block_on, export_page, page_name, page_of_run};
+use crate::run::{block_on, export_page, page_name, page_of_run, select_here};
 use crate::setup::{self, store};
 
 /// Write a run to one HTML page
@@ -41,7 +41,7 @@ impl ExportArguments {
     async fn write(self) -> anyhow::Result<ExitCode> {
         let url = store::named_or_of_runs(self.store.as_deref(), None)?;
         let store = store::open_existing(&url).await?;
-        let run = match select(&*store, &self.run, None).await {
+        let run = match select_here(&*store, &self.run, None).await {
             Ok(selected) => selected.info.run,
             Err(error @ (CheckpointsError::Unknown { .. } | CheckpointsError::Ambiguous { .. })) => {
                 return Err(Misconfigured(error.to_string()).into());

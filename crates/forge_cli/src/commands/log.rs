@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use forge_app::{CheckpointsError, select};
+use forge_app::CheckpointsError;
 use forge_domain::{
     Action, ActionEnd, AgentId, CheckpointFilter, CheckpointStore, Conversation, Holding, RunId, quantity,
 };
@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::arguments::{JsonFlag, STORE_OF_RUNS};
 use crate::failure::Misconfigured;
 use crate::output::{beginning, exact};
-use crate::run::block_on;
+use crate::run::{block_on, select_here};
 use crate::setup::store;
 
 /// Most characters of a task or an answer that are shown in one line.
@@ -26,7 +26,7 @@ const LINE: usize = 100;
 /// outcome had begun when its run was killed.
 #[derive(Debug, Args)]
 pub(crate) struct LogArguments {
-    /// The run: its id or the beginning of it, or `last`
+    /// The run: its id or the beginning of it, or `last`, the last one of this folder
     #[arg(value_name = "RUN")]
     run: String,
     /// Show what it did outside its conversations, in order
@@ -73,7 +73,7 @@ async fn find_run(store: &dyn CheckpointStore, word: &str) -> anyhow::Result<Run
     if let Some(known) = store.runs().await?.into_iter().find(|known| known.run.as_str() == word) {
         return Ok(known.run);
     }
-    match select(store, word, None).await {
+    match select_here(store, word, None).await {
         Ok(selected) => Ok(selected.info.run),
         Err(error @ (CheckpointsError::Unknown { .. } | CheckpointsError::Ambiguous { .. })) => {
             Err(Misconfigured(error.to_string()).into())

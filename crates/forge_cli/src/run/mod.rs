@@ -37,7 +37,7 @@ pub(crate) use self::json_watcher::JsonWatcher;
 pub(crate) use self::page::{export_page, page_name, page_of_run};
 pub(crate) use self::plan::{PLAN_APPROVAL, may_be_plan};
 pub(crate) use self::preparation::{RunRequest, prepare, watch};
-pub(crate) use self::restoration::{refuse_unavailable, restore};
+pub(crate) use self::restoration::{refuse_unavailable, restore, select_here};
 pub(crate) use self::runtime::{Runtime, block_on, runtime};
 pub(crate) use self::slice_terms::SliceTerms;
 pub(crate) use self::stream_json::StreamJsonWatcher;

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use forge_app::{
-    Orchestrator, Restored, Resume, ResumeError, Scope, Selected, elsewhere, files_elsewhere, select,
+    CheckpointsError, Orchestrator, Restored, Resume, ResumeError, Scope, Selected, elsewhere,
+    files_elsewhere, select_in,
 };
-use forge_domain::{CheckpointStore, Holding, StoreError};
+use forge_domain::{AgentId, CheckpointStore, Holding, StoreError};
 use forge_infra::ProcessHolder;
 
 use super::explanation::explain_resume;
@@ -28,10 +29,20 @@ pub(crate) async fn restore(orchestrator: &mut Orchestrator, resume: &Resume) ->
     restored.map_err(explain_resume)
 }
 
+/// Selects the checkpoint that the user named. As for `--resume`, `last` is the last of this folder.
+pub(crate) async fn select_here(
+    store: &dyn CheckpointStore,
+    word: &str,
+    agent: Option<&AgentId>,
+) -> Result<Selected, CheckpointsError> {
+    let here = std::env::current_dir().ok().map(|folder| folder.display().to_string());
+    select_in(store, word, here.as_deref(), agent).await
+}
+
 /// Fails if the run that `which` names cannot continue here now: another process has it, or its agent was
 /// told of another folder, which exists.
 pub(crate) async fn refuse_unavailable(store: &dyn CheckpointStore, which: &str) -> anyhow::Result<()> {
-    let Selected { info, scope } = select(store, which, None).await?;
+    let Selected { info, scope } = select_here(store, which, None).await?;
     // A checkpoint begins a new run, even if somebody has the old one.
     if scope == Scope::Run {
         let known = store.runs().await?.into_iter().find(|known| known.run == info.run);

@@ -8,7 +8,7 @@ use forge_infra::{SqlitePlace, StoreUrl};
 
 use super::OWN;
 use super::title::title;
-use crate::run::block_on;
+use crate::run::{block_on, select_here};
 use crate::setup::store;
 
 /// The store of the user's own runs.
@@ -84,7 +84,7 @@ pub(crate) fn view_of_run(word: &str) -> anyhow::Result<(Vec<Message>, Conversat
     let load = async {
         let url = store::named_or_of_runs(None, None)?;
         let store = store::open_existing(&url).await?;
-        let selected = forge_app::select(&*store, word, None).await?;
+        let selected = select_here(&*store, word, None).await?;
         Ok::<_, anyhow::Error>(store.load(selected.info.key).await?.snapshot.conversation)
     };
     let conversation = block_on(load)?;

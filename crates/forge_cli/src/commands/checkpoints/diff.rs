@@ -2,12 +2,13 @@
 
 use clap::Args;
 use console::style;
-use forge_app::{CheckpointDifference, LogTail, difference, select};
+use forge_app::{CheckpointDifference, LogTail, difference};
 use forge_domain::{Difference, quantity};
 
 use super::OpenStore;
 use super::view::{SHOWN, change, cut, in_a_line, title};
 use crate::output::with_separators;
+use crate::run::select_here;
 
 /// Show the differences between two checkpoints
 #[derive(Debug, Args)]
@@ -21,7 +22,8 @@ pub(super) struct DiffArguments {
 impl DiffArguments {
     /// Shows them.
     pub(super) async fn run(self, OpenStore { store, form, .. }: &OpenStore) -> anyhow::Result<()> {
-        let (a, b) = (select(&**store, &self.a, None).await?, select(&**store, &self.b, None).await?);
+        let a = select_here(&**store, &self.a, None).await?;
+        let b = select_here(&**store, &self.b, None).await?;
         let difference = difference(&store.load(a.info.key).await?, &store.load(b.info.key).await?);
         form.answer(&difference, || difference_text(&difference))
     }

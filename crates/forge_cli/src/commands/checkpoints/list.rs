@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use clap::Args;
-use forge_app::{RunCard, run_cards, select};
+use forge_app::{RunCard, run_cards};
 use forge_domain::{CheckpointFilter, CheckpointInfo, Clock as _};
 use forge_infra::SystemClock;
 use jiff::Timestamp;
@@ -14,7 +14,8 @@ use crate::output;
 use crate::output::line_wrap::cut;
 use crate::output::table::{Side, table};
 use crate::run::{
-    CHECKPOINT_COLUMNS, age, checkpoint_cells, folder_text, short_cost, short_tokens, state_word, title_text,
+    CHECKPOINT_COLUMNS, age, checkpoint_cells, folder_text, select_here, short_cost, short_tokens,
+    state_word, title_text,
 };
 
 /// The columns of a table of runs, unless the terminal has more.
@@ -44,7 +45,7 @@ impl ListArguments {
                 runs_text(&cards, &place, folder.as_deref(), now)
             });
         };
-        let run = select(&**store, &word, None).await?.info.run;
+        let run = select_here(&**store, &word, None).await?.info.run;
         let infos = store.list(&CheckpointFilter { limit, ..CheckpointFilter::of_run(&run) }).await?;
         form.answer(&json!({"store": place, "run": run, "checkpoints": infos}), || {
             checkpoints_text(&infos, SystemClock.now())

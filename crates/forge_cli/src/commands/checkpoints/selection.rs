@@ -1,8 +1,10 @@
 //! The selection of a checkpoint.
 
 use clap::Args;
-use forge_app::{CheckpointsError, Selected, select};
+use forge_app::{CheckpointsError, Selected};
 use forge_domain::{AgentId, CheckpointStore, RunId};
+
+use crate::run::select_here;
 
 /// A checkpoint by its name.
 #[derive(Debug, Args)]
@@ -18,7 +20,7 @@ pub(super) struct CheckpointName {
 impl CheckpointName {
     /// Returns the selected checkpoint.
     pub(super) async fn select(&self, store: &dyn CheckpointStore) -> Result<Selected, CheckpointsError> {
-        select(store, &self.id, self.agent.as_ref()).await
+        select_here(store, &self.id, self.agent.as_ref()).await
     }
 }
 

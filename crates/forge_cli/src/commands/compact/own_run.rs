@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use forge_app::{CompactRun, CompactRunError, CompactedRun, compact_run, save_compaction, select};
+use forge_app::{CompactRun, CompactRunError, CompactedRun, compact_run, save_compaction};
 use forge_domain::Checkpoint;
 use forge_domain::compaction::ContextCompactor;
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::consent::Need;
 use crate::failure::Misconfigured;
 use crate::output;
 use crate::redaction::{redact_bytes, redaction_text};
-use crate::run::block_on;
+use crate::run::{block_on, select_here};
 use crate::setup::{self, store};
 
 /// Compacts the run or checkpoint named `word`: into a new checkpoint of the run, which can be undone, or
@@ -31,7 +31,7 @@ async fn compact_in_store(arguments: &CompactArguments, word: &str) -> anyhow::R
         arguments.configured.config.as_deref(),
     )?)
     .await?;
-    let selected = select(&*store, word, None).await?;
+    let selected = select_here(&*store, word, None).await?;
     let checkpoint = store.load(selected.info.key).await?;
     let compacted = compact_checkpoint(arguments, &checkpoint).await?;
     let mut report = serde_json::to_value(&compacted.report)?;

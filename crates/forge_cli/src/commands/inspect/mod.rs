@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use forge_app::{InspectReport, Inspector, MessageSizes, inspect_sizes, prompts, select, tools_tokens_of};
+use forge_app::{InspectReport, Inspector, MessageSizes, inspect_sizes, prompts, tools_tokens_of};
 use forge_domain::{TokenCounter, Tokens};
 use forge_services::O200kCounter;
 use forge_transcript::{
@@ -25,7 +25,7 @@ use self::spending::Spending;
 use crate::arguments::{FromFlag, JsonFlag, OwnRun};
 use crate::failure::Misconfigured;
 use crate::output;
-use crate::run::block_on;
+use crate::run::{block_on, select_here};
 use crate::session_file::{MOST_OF_A_FILE, ReadProgress, SessionFile, is_database, refuse_input};
 use crate::sessions::{NamedSession, resolve};
 use crate::setup::store;
@@ -131,7 +131,7 @@ impl InspectedSession {
 fn of_run(word: &str, store: Option<&str>) -> anyhow::Result<InspectedSession> {
     let checkpoint = block_on(async {
         let store = store::open_existing(&store::named_or_of_runs(store, None)?).await?;
-        let selected = select(&*store, word, None).await?;
+        let selected = select_here(&*store, word, None).await?;
         Ok(store.load(selected.info.key).await?)
     })?;
     let view = checkpoint.snapshot.conversation.view();
