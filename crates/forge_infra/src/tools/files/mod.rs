@@ -186,6 +186,7 @@ impl Tool for OnDisk {
         let (tool, workspace, stop) = (self.0, Arc::clone(&room.workspace), Stop::default());
         let _stops_it = StopOnDrop(stop.clone());
         let limits = Limits { stop: stop.clone(), scope: scope.clone() };
+        let is_change = matches!(tool.touch(&arguments), Touch::Writes);
         let mut work = tokio::task::spawn_blocking(move || tool.run(&arguments, &workspace, &limits));
         let done = match tokio::time::timeout(room.file_limit, &mut work).await {
             Ok(done) => done,
@@ -193,9 +194,9 @@ impl Tool for OnDisk {
                 // It says how far it came.
                 stop.set();
                 let Ok(done) = tokio::time::timeout(GRACE, work).await else {
+                    let change = if is_change { ". What it changes may yet be changed" } else { "" };
                     return Err(ToolFailure::Refused(format!(
-                        "`{}` was not done after {} seconds, and does not stop: the file system may hang. What it changes may \
-                         yet be changed",
+                        "`{}` was not done after {} seconds, and does not stop: the file system may hang{change}",
                         tool.name(),
                         (room.file_limit + GRACE).as_secs()
                     )));

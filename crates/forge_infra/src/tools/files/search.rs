@@ -25,6 +25,8 @@ use crate::tools::failure::ToolFailure;
 
 /// The most lines, or names of files, of one answer.
 const MAX_FOUND: usize = 200;
+/// The most characters of a pattern: a long one takes minutes to read, in which nothing stops it.
+const MAX_PATTERN: usize = 1_000;
 /// The most characters of a line that are shown.
 const MAX_LINE: usize = 300;
 /// The largest file that is searched, unless the call names it.
@@ -164,6 +166,14 @@ impl FileTool for Search {
 }
 
 fn regex(pattern: &str, ignore_case: bool) -> Result<RegexMatcher, ToolFailure> {
+    let n_chars = pattern.chars().count();
+    if n_chars > MAX_PATTERN {
+        let why = format!(
+            "`pattern` has {n_chars} characters (expected at most {MAX_PATTERN}): search for a part of it, or for several \
+             parts one after the other"
+        );
+        return Err(ToolFailure::Refused(why));
+    }
     let refused = |error: &dyn Error| {
         let why = error.to_string();
         let why = why.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
@@ -446,6 +456,10 @@ mod tests {
                         r#"{"pattern": "(?=a)"}"#,
                         Err("invalid regular expression in `pattern`: error: look-around, including \
                              look-ahead and look-behind, is not supported"),
+                    ),
+                    (
+                        &format!(r#"{{"pattern": "{}"}}"#, "a".repeat(1_001)),
+                        Err("`pattern` has 1001 characters (expected at most 1000): search for a part of it, or for several parts one after the other"),
                     ),
                     (
                         r#"{"pattern": "a", "path": "gone"}"#,
