@@ -250,10 +250,9 @@ impl Written {
                 let has = |names: &[&str]| fields.keys().any(|name| names.contains(&name.as_str()));
                 let runs = has(COMMANDS) && !has(PATHS);
                 for (name, value) in fields {
-                    // Beside a command, its folder, its limits and what it is for are options: labels have
-                    // what matters of them.
-                    let is_option = runs
-                        && (value.is_number() || name == DESCRIPTION || FOLDERS.contains(&name.as_str()));
+                    // Beside a command, its folder and its limits are options: labels have what matters of
+                    // them.
+                    let is_option = runs && (value.is_number() || FOLDERS.contains(&name.as_str()));
                     if is_option {
                         continue;
                     }
@@ -266,6 +265,9 @@ impl Written {
                     } else if let Some(text) = value.as_str().filter(|text| *text != "." && !tells_what(name))
                     {
                         self.push_value(text, text.contains(is_line_break) || is_content(text));
+                    } else if let Some(text) = value.as_str().filter(|_| runs && name == DESCRIPTION) {
+                        // What a command is for are words of their own.
+                        self.push_value(text, true);
                     } else {
                         self.push_values(value);
                     }
