@@ -69,12 +69,12 @@ impl RunRequest {
 fn check_files(flags: &RunFlags) -> Result<(), Misconfigured> {
     if let Some(report) = &flags.report {
         check_report(report)?;
-        if flags.record.as_ref().is_some_and(|record| is_same(record, report)) {
+        if flags.record.file().is_some_and(|record| is_same(record, report)) {
             let at = report.display();
             return Err(Misconfigured(format!("--record and --report are the same file: {at}")));
         }
     }
-    if let Some(path) = &flags.record {
+    if let Some(path) = flags.record.file() {
         FileSessionSink::probe(path).map_err(|error| Misconfigured(format!("--record: {error}")))?;
     }
     Ok(())
