@@ -576,8 +576,8 @@ impl Folding<'_> {
     }
 }
 
-/// Checks whether a text of the person's says nothing without what it answers: where nothing was asked, a word
-/// or two that are no command of the harness.
+/// Checks whether a text of the person's says nothing without what it answers: where nothing was asked, a
+/// word or two that are no command of the harness.
 fn is_short_answer(said: &str, was_asked: bool) -> bool {
     let most = if was_asked { ANSWER_CHARS } else { SHORT_ANSWER_CHARS };
     let is_remark = || !said.starts_with('/') && said.split_whitespace().nth(2).is_none();
