@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
+use super::acts::{acts, is_act};
 use super::check::{Check, Checks, runs_check};
 use super::command_line::{
     Step, Walk, from_program, is_shell, outside_quotes, steps, without_documents, without_dot,
@@ -67,6 +68,8 @@ struct CommandLine {
     missing: Missing,
     /// The file that has what a check wrote.
     log: Option<String>,
+    /// True if it changes something outside of the files of the work.
+    acts: bool,
 }
 
 impl CommandLine {
@@ -87,6 +90,7 @@ impl CommandLine {
             has_other_way: command.contains("||"),
             missing: missing_of(told),
             log: walk.steps.iter().filter(|step| runs_check(step)).find_map(|step| log_of(step.command)),
+            acts: acts(walk),
         }
     }
 }
@@ -253,6 +257,11 @@ impl Deed {
     /// Returns the folder that its command enters, if it does nothing else.
     pub(crate) fn enters(&self) -> Option<&str> {
         self.command_line.enters.as_deref()
+    }
+
+    /// Checks whether it, which is the deed of `call`, changes something outside of the files of the work.
+    pub(crate) fn acts(&self, call: &ToolCall) -> bool {
+        self.command_line.acts || !self.runs && self.touches.is_empty() && is_act(call.name.as_str())
     }
 
     /// Returns the file into which a check of its command writes.

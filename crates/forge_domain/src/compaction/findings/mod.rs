@@ -1,5 +1,6 @@
 //! The findings in a message for a record, computed once, when they are first needed.
 
+mod acts;
 mod answer;
 mod check;
 mod command_line;
@@ -12,6 +13,7 @@ mod script_changes;
 mod shell_change;
 mod told_changes;
 
+pub(crate) use self::acts::is_act;
 pub(crate) use self::check::Check;
 pub(crate) use self::command_line::{is_absolute, join};
 pub(crate) use self::deed::{Deed, Extent, FileState, Outcome, Touch, identity};

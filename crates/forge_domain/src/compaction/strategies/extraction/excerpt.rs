@@ -9,6 +9,7 @@ use super::story::{Folder, number, one_line, tool_name};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::arguments::patched_in;
 use crate::compaction::features::{Features, split_number};
+use crate::compaction::findings::is_act;
 use crate::{Body, Context, ContextMessage, MessageId, Role, speaker};
 
 /// The authors of what the agent, a summary or the person says, in labels.
@@ -33,6 +34,14 @@ pub(super) fn is_statement(entry: &str) -> bool {
 /// Checks whether an entry of the story is the person's answer to what the entry before it quotes.
 pub(super) fn is_answer(entry: &str) -> bool {
     author_of(entry).is_some_and(|(_, author)| author == PERSON)
+}
+
+/// Checks whether an entry of the story tells of a call that changed something outside.
+pub(super) fn tells_act(entry: &str) -> bool {
+    let mut words = author_of(entry).into_iter().flat_map(|(_, call)| call.split_whitespace());
+    // Calls that are one step have a label each.
+    let tool = words.find(|word| word.trim_end_matches(',').parse::<MessageId>().is_err());
+    tool.is_some_and(is_act)
 }
 
 /// Returns the person's answer in a message, as an entry of the story.

@@ -8,7 +8,7 @@ use memchr::memmem;
 
 use super::Material;
 use super::contents::{Contents, LEAST_CONTENT, Unquoted, entries, keys_in};
-use super::excerpt::{answer, is_answer, is_statement, said_in, short_label, source_of, write};
+use super::excerpt::{answer, is_answer, is_statement, said_in, short_label, source_of, tells_act, write};
 use super::ledger::Ledger;
 use super::outdated::Outdated;
 use super::passage::{Origin, Passage, move_introductions, passages, passages_of_record, without_known};
@@ -49,6 +49,8 @@ mod share {
     pub(super) const STATEMENTS: u64 = 72;
     /// The person's answers to the agent's questions.
     pub(super) const ANSWERED: u64 = 30;
+    /// The calls that changed something outside of the files of the work.
+    pub(super) const ACTED: u64 = 15;
     /// The end of what the agent said before an answer of the person's in a few words.
     pub(super) const ASKED: u64 = 12;
     /// The calls, each with how it ended: the newest before what was written and said, and those before them.
@@ -290,6 +292,11 @@ impl Folding<'_> {
         choice.pick_in_turn(share::SAID, &[&is_said_whole, &is_said_at_an_end, &is_said]);
         let asking = newest_steps(self.material, self.leaves, folder).filter(|step| step.asks);
         choice.take_steps(&mut asking.peekable(), share::ANSWERED);
+        let acting = newest_steps(self.material, self.leaves, folder).filter(|step| step.acts);
+        choice.take_steps(&mut acting.peekable(), share::ACTED);
+        choice.pick(share::ACTED, Purpose::Newest, &|passage| {
+            passage.origin == Origin::Record(Section::Story) && tells_act(passage.text(sources))
+        });
         choice.take_ends(&answered.asked, share::ASKED);
         choice.pick(share::ASKED, Purpose::Newest, &|passage| {
             let is_it = |asked: &Passage| (asked.message, asked.start) == (passage.message, passage.start);

@@ -57,6 +57,8 @@ pub(super) struct Step {
     pub(super) quotes: Option<String>,
     /// True if the call changed nothing and ran nothing.
     pub(super) only_looks: bool,
+    /// True if it changed something outside of the files of the work.
+    pub(super) acts: bool,
     /// True if the person answered it: the agent asked them something, or they refused it and said why.
     pub(super) asks: bool,
 }
@@ -88,10 +90,10 @@ pub(super) fn newest_steps<'a>(
             same.push(before);
         }
         let newest = &same[0];
-        let (position, only_looks, asks) = (newest.position, newest.only_looks, newest.asks);
+        let Done { position, only_looks, asks, acts, .. } = *newest;
         same.reverse();
         let writes = same.iter().filter(|done| done.changes).map(|done| done.place).collect();
-        Some(Step { position, entry: entry_of(&same), writes, quotes: None, only_looks, asks })
+        Some(Step { position, entry: entry_of(&same), writes, quotes: None, only_looks, acts, asks })
     })
 }
 
@@ -184,6 +186,7 @@ struct Done {
     what: String,
     ending: String,
     only_looks: bool,
+    acts: bool,
     /// True if it read a file: how many lines that has says little.
     reads: bool,
     /// True if it changed a file.
@@ -243,6 +246,7 @@ impl Done {
             what,
             ending,
             only_looks,
+            acts: asked.deed.acts(asked.call),
             reads: is_done && asked.deed.read().is_some(),
             changes: is_done && asked.deed.changes_files(),
             asks,
@@ -277,6 +281,7 @@ impl Done {
             what,
             ending,
             only_looks: false,
+            acts: false,
             reads: false,
             changes: false,
             asks: false,
@@ -655,6 +660,7 @@ mod tests {
             what: format!(" {what}"),
             ending: ending.to_owned(),
             only_looks: tool != "run",
+            acts: false,
             reads: tool == "read",
             changes: false,
             asks: false,
