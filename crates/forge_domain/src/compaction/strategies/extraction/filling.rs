@@ -281,6 +281,11 @@ impl Folding<'_> {
             for_answers = for_answers - used;
         }
         choice.take_said(&self.said_in_summaries(), share::SAID_IN_SUMMARIES);
+        let acting = newest_steps(self.material, self.leaves, folder).filter(|step| step.acts);
+        choice.take_steps(&mut acting.peekable(), share::ACTED);
+        choice.pick(share::ACTED, Purpose::Newest, &|passage| {
+            passage.origin == Origin::Record(Section::Story) && tells_act(passage.text(sources))
+        });
         let is_stated = |passage: &Passage| is_said(passage) || is_told(passage);
         if self.material.is_talk {
             // What the agent says in talk is as much of it as what the person says.
@@ -292,11 +297,6 @@ impl Folding<'_> {
         choice.pick_in_turn(share::SAID, &[&is_said_whole, &is_said_at_an_end, &is_said]);
         let asking = newest_steps(self.material, self.leaves, folder).filter(|step| step.asks);
         choice.take_steps(&mut asking.peekable(), share::ANSWERED);
-        let acting = newest_steps(self.material, self.leaves, folder).filter(|step| step.acts);
-        choice.take_steps(&mut acting.peekable(), share::ACTED);
-        choice.pick(share::ACTED, Purpose::Newest, &|passage| {
-            passage.origin == Origin::Record(Section::Story) && tells_act(passage.text(sources))
-        });
         choice.take_ends(&answered.asked, share::ASKED);
         choice.pick(share::ASKED, Purpose::Newest, &|passage| {
             let is_it = |asked: &Passage| (asked.message, asked.start) == (passage.message, passage.start);
