@@ -26,11 +26,38 @@ pub(crate) fn without_command(text: &str) -> &str {
     after.map_or(text, |at| &text[at + 1..])
 }
 
+/// The beginnings of the lines that Codex puts before an output, and the line behind them.
+const HEADS: [&str; 7] = [
+    "Chunk ID: ",
+    "Exit code: ",
+    "Original token count: ",
+    "Process exited with code ",
+    "Process running with session ID ",
+    "Total output lines: ",
+    "Wall time: ",
+];
+const OUTPUT: &str = "Output:";
+
+/// Returns a result without the lines that tell how its command ran: they are told with the call.
+fn without_head(text: &str) -> &str {
+    let mut rest = text;
+    loop {
+        let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
+        if line.trim_end() == OUTPUT && rest.len() < text.len() {
+            return after;
+        }
+        if after.is_empty() || !HEADS.iter().any(|head| line.starts_with(head)) {
+            return text;
+        }
+        rest = after;
+    }
+}
+
 /// Returns the text in an envelope, without colours and other sequences for a terminal.
 pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
     let text = match text {
-        Cow::Borrowed(text) => Cow::Borrowed(without_command(text)),
-        Cow::Owned(text) => Cow::Owned(without_command(&text).to_owned()),
+        Cow::Borrowed(text) => Cow::Borrowed(without_head(without_command(text))),
+        Cow::Owned(text) => Cow::Owned(without_head(without_command(&text)).to_owned()),
     };
     let text = inside(text);
     if text.contains(ESCAPE) { Cow::Owned(strip_str(&text).to_string()) } else { text }
@@ -250,6 +277,10 @@ mod tests {
     #[test]
     fn the_text_in_an_envelope_is_read_and_data_stays_data() {
         for (text, expected) in [
+            ("Chunk ID: a1\nWall time: 0.1 seconds\nProcess exited with code 1\nOutput:\none\n", "one\n"),
+            ("Exit code: 0\nWall time: 2 seconds\nOutput:", ""),
+            ("Output:\none", "Output:\none"),
+            ("Wall time: 2 seconds\none\nOutput:\ntwo", "Wall time: 2 seconds\none\nOutput:\ntwo"),
             (
                 r#"{"output":"first line\nsecond\tline\n","metadata":{"exit_code":0,"duration_seconds":0.1}}"#,
                 "first line\nsecond\tline\n",
@@ -281,7 +312,7 @@ mod tests {
             (r#"{"output":"\u001b[32mok\u001b[0m"}"#, "ok\n"),
             (
                 "Command: bash -lc 'cat > a\nFAILED = 1'\nChunk ID: 7690d4\nProcess exited with code 0\nOutput:\nok",
-                "Chunk ID: 7690d4\nProcess exited with code 0\nOutput:\nok",
+                "ok",
             ),
         ] {
             assert_eq!(unwrapped(Cow::Borrowed(text)), expected, "{text}");

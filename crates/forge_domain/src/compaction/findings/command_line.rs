@@ -267,7 +267,10 @@ pub(super) fn outside_quotes(command: &str) -> impl Iterator<Item = (usize, char
 
 /// Checks whether a program is a shell: `bash`, `/bin/sh`.
 pub(super) fn is_shell(program: &str) -> bool {
-    matches!(without_folder(program), "sh" | "ash" | "bash" | "dash" | "fish" | "ksh" | "zsh")
+    matches!(
+        without_folder(program),
+        "sh" | "ash" | "bash" | "csh" | "dash" | "fish" | "ksh" | "pwsh" | "tcsh" | "zsh"
+    )
 }
 
 /// Returns the name of a program without the folder that it is in.

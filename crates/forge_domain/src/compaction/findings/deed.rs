@@ -13,7 +13,7 @@ use super::command_line::{
 use super::failure::{is_marked_failed, is_misused, names_failed_test};
 use super::looks::only_looks;
 use super::pattern::{Pattern, any_of, matches};
-use super::script_changes::script_changes;
+use super::script_changes::{script_changes, scripts_in};
 use super::shell_change::{ShellChange, ShellStep, shell_changes};
 use super::{Evidence, Failure, Unfinished};
 use crate::compaction::arguments::{
@@ -125,7 +125,7 @@ pub(crate) enum Touch {
 }
 
 /// The last state of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum FileState {
     Created,
     Modified,
@@ -217,7 +217,7 @@ impl Deed {
             shell_changes: match moved_by(&verb, &|names| argument(names).map(str::to_owned)) {
                 Some(change) => vec![ShellStep { change, folder: None, is_sure: false }],
                 None if patch.is_some() => Vec::new(),
-                None => changes_of_line(command.or_else(|| argument(&["code"])), &walk),
+                None => changes_of_line(command, argument(&["code"]), &walk),
             },
             checks: Checks::of(&walk),
             keys: match (path, edits_open_file) {
@@ -403,12 +403,17 @@ impl Deed {
     }
 }
 
-/// Returns the changes of a command line that was followed by `walk`, and those of a script in it or alone.
-fn changes_of_line(command: Option<&str>, walk: &Walk<'_>) -> Vec<ShellStep> {
+/// Returns the changes of a command line that was followed by `walk`, and those of the scripts in it, or of
+/// `code` alone.
+fn changes_of_line(command: Option<&str>, code: Option<&str>, walk: &Walk<'_>) -> Vec<ShellStep> {
     let mut changes = shell_changes(walk);
     let folder = walk.steps.last().and_then(|step| step.folder.clone());
-    let of_script = command.into_iter().flat_map(script_changes);
-    changes.extend(of_script.map(|change| ShellStep { change, folder: folder.clone(), is_sure: false }));
+    let scripts = match command {
+        Some(command) => scripts_in(command),
+        None => code.map(str::to_owned).into_iter().collect(),
+    };
+    let of_scripts = scripts.iter().flat_map(|script| script_changes(script));
+    changes.extend(of_scripts.map(|change| ShellStep { change, folder: folder.clone(), is_sure: false }));
     changes
 }
 

@@ -130,6 +130,11 @@ fn ran_nothing(edges: &[&str; 2]) -> bool {
     any(&NO_TESTS) && !any(&SOME_TESTS)
 }
 
+/// Checks whether all of a text says that a command wrote nothing.
+pub(crate) fn says_nothing_written(text: &str) -> bool {
+    matches(&NOTHING, text) || text.rsplit(": ").next().is_some_and(|told| told == "(empty)")
+}
+
 /// Checks whether a line says no more than that a command ended well.
 pub(crate) fn only_says_success(line: &str) -> bool {
     line.len() <= STATUS_BYTES && stated_status(line) == Some(Status::Passed)

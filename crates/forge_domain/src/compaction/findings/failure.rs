@@ -235,8 +235,8 @@ pub(super) fn foot(text: &str) -> impl Iterator<Item = &str> {
 pub(super) fn stated_status(text: &str) -> Option<Status> {
     let status = |line: &str| {
         // Most lines state none.
-        let may_state =
-            ["xit", "XIT", "eturn", "<status", "rc", "ret"].iter().any(|sign| line.contains(sign));
+        let may_state = ["xit", "XIT", "eturn", "<status"].iter().any(|sign| line.contains(sign))
+            || ["rc", "RC", "ret"].iter().any(|sign| line.starts_with(sign));
         let stated = STATUS.as_ref().filter(|_| may_state)?.captures(line)?;
         let is_well = match stated.get(1).or(stated.get(2)).or(stated.get(3)) {
             Some(code) => code.as_str().bytes().all(|b| b == b'0'),
@@ -262,7 +262,7 @@ pub(super) fn stated_status(text: &str) -> Option<Status> {
 /// A code, or a word in a tag.
 static STATUS: Pattern = LazyLock::new(|| {
     let forms = [
-        r#"\b(?:exit(?:ed)?[ _]?(?:with )?(?:code|status)|return ?code)["=: >]{1,4}(-?\d+)|^\W*(?:rc|ret|exit|EXIT|status|code)[ =:]{1,3}(\d{1,3})\W*$"#,
+        r#"\b(?:exit(?:ed)?[ _]?(?:with )?(?:code|status)|return ?code)["=: >]{1,4}(-?\d+)|^\W*(?:rc|RC|ret|exit|EXIT)[ =:]{1,3}(\d{1,3})\W*$"#,
         r"[\[|(][ \t]*exit(?: code)?[ =:]{1,2}(-?\d+)[ \t]*[\])|]",
         r"<status>\s*(completed|passed|success|failed|error)\s*</status>",
     ];

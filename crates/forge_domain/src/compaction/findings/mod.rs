@@ -18,7 +18,9 @@ pub(crate) use self::check::Check;
 pub(crate) use self::command_line::{is_absolute, join};
 pub(crate) use self::deed::{Deed, Extent, FileState, Outcome, Touch, identity};
 use self::ending::{Evidence, Unfinished};
-pub(crate) use self::ending::{only_says_success, tells_commit, tells_outcome, tells_what_was_made};
+pub(crate) use self::ending::{
+    only_says_success, says_nothing_written, tells_commit, tells_outcome, tells_what_was_made,
+};
 pub(crate) use self::failure::{Failure, is_marked_failed, is_of_the_person, is_refused};
 pub(crate) use self::shell_change::{ALL, ShellChange, ShellStep};
 pub(crate) use self::told_changes::told_changes;

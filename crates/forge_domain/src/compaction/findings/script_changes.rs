@@ -4,8 +4,46 @@ use std::sync::LazyLock;
 
 use regex::Captures;
 
+use super::command_line::{
+    from_program, steps, without_documents, without_folder, without_version, words_of,
+};
 use super::pattern::{Pattern, any_of};
 use super::shell_change::{Kind, ShellChange, is_name, name};
+
+/// Most changes that are looked for in one script.
+const MOST: usize = 64;
+
+/// Returns the scripts that a command line gives an interpreter: as an argument, or as a here-document.
+pub(super) fn scripts_in(command: &str) -> Vec<String> {
+    let mut scripts = Vec::new();
+    let mut lines = command.lines();
+    while let Some(line) = lines.next() {
+        let (before, after) = line.split_once("<<").unwrap_or((line, ""));
+        let mark = after.trim_start_matches(['-', '~', ' ', '\'', '"', '\\']);
+        let mark: String = mark.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        let document: Vec<&str> = match mark.is_empty() {
+            true => Vec::new(),
+            false => lines.by_ref().take_while(|line| line.trim() != mark).collect(),
+        };
+        if steps(before).last().is_some_and(|step| interprets(&words_of(step))) {
+            scripts.push(document.join("\n"));
+        }
+    }
+    for step in steps(&without_documents(command)) {
+        let words = words_of(step);
+        let script = words.iter().skip_while(|word| !matches!(word.as_str(), "-c" | "-e" | "--eval")).nth(1);
+        scripts.extend(script.filter(|_| interprets(&words)).cloned());
+    }
+    scripts.retain(|script| !script.is_empty());
+    scripts
+}
+
+/// Checks whether words call an interpreter.
+fn interprets(words: &[String]) -> bool {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let program = from_program(&words).first().map(|program| without_version(without_folder(program)));
+    matches!(program, Some("python" | "ipython" | "node" | "deno" | "bun" | "tsx"))
+}
 
 /// Returns the changes that a script of Python or JavaScript makes, as far as its text names the files.
 pub(super) fn script_changes(script: &str) -> Vec<ShellChange> {
@@ -17,7 +55,7 @@ pub(super) fn script_changes(script: &str) -> Vec<ShellChange> {
         [(&REMOVES, ShellChange::Removes), (&WRITES, ShellChange::Writes), (&APPENDS, ShellChange::Edits)];
     let mut found: Vec<(usize, ShellChange)> = Vec::new();
     for (pattern, change) in kinds {
-        for captures in pattern.iter().flat_map(|pattern| pattern.captures_iter(script)) {
+        for captures in pattern.iter().flat_map(|pattern| pattern.captures_iter(script).take(MOST)) {
             let Some((at, file, token)) = file_of(&captures, script) else { continue };
             let change = match change(file) {
                 ShellChange::Writes(file) if reads(script, token) => ShellChange::Edits(file),
@@ -109,6 +147,19 @@ mod tests {
 
     use super::ShellChange::{Edits, Removes, Writes};
     use super::*;
+
+    #[test]
+    fn only_what_an_interpreter_is_given_is_a_script() {
+        for (command, expected) in [
+            ("cd /w && python3 -c \"open('a', 'w')\"", vec!["open('a', 'w')"]),
+            ("python - <<'EOF'\nopen('a', 'w')\nEOF\nls", vec!["open('a', 'w')"]),
+            ("node -e 'f()'; sudo python3.12 -c x", vec!["f()", "x"]),
+            ("cat > a.py <<EOF\nopen('a', 'w')\nEOF", vec![]),
+            ("grep -rn \"open('a', 'w')\" src; git commit -m \"open('a', 'w')\"", vec![]),
+        ] {
+            assert_eq!(scripts_in(command), expected, "{command}");
+        }
+    }
 
     #[test]
     fn a_script_names_the_files_that_it_changes() {

@@ -1,7 +1,7 @@
 //! Fills a record: the person's words, the tasks, the state and the agent's words first, then passages of
 //! what was read, and what to ask for again.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::iter::Peekable;
 
 use memchr::memmem;
@@ -91,6 +91,8 @@ pub(super) struct State {
     /// The list of tasks by the calls, or that of an earlier record.
     tasks: Option<TaskList>,
     known_tasks: Vec<String>,
+    /// The subjects of the commands that ran on after their results, by the ids under which later calls ask.
+    pub(super) running: HashMap<String, String>,
 }
 
 impl State {
@@ -108,7 +110,13 @@ impl State {
         ledger.write_into(&mut record);
         let known_tasks = earlier.into_iter().next_back().map(|earlier| earlier.tasks).unwrap_or_default();
         let tasks = tasks(context, sources, &known_tasks);
-        Self { record, folder, tasks, known_tasks }
+        let running = (0..sources.len()).filter_map(|position| {
+            let asked = answered_call(context, position)?;
+            let id = asked.deed.unfinished(&sources[position])?.id.clone()?;
+            Some((id, folder.subject(asked.deed)))
+        });
+        let running = running.collect();
+        Self { record, folder, tasks, known_tasks, running }
     }
 }
 

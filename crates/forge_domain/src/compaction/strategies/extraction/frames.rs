@@ -79,6 +79,11 @@ impl Frames {
         is_in_brackets(line) || line.starts_with(RESET) || self.footers.contains(&hash(line))
     }
 
+    /// Checks whether several results end with a line that is no note.
+    pub(super) fn is_repeated(&self, line: &str) -> bool {
+        self.is_footer(line) && !is_in_brackets(line) && !line.starts_with(RESET)
+    }
+
     /// Returns the lines of the message at `position` that are content.
     pub(super) fn content(&self, position: usize) -> Range<usize> {
         self.contents[position].clone()

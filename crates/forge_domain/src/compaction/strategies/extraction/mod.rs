@@ -11,6 +11,7 @@ mod announcements;
 mod command_words;
 mod contents;
 mod excerpt;
+mod file_lines;
 mod filling;
 mod frames;
 mod imports;

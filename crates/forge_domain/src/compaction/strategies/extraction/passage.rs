@@ -348,11 +348,23 @@ fn is_name(line: &str) -> bool {
     let line = split_number(line).map_or(line, |(_, rest)| rest);
     let line = line.split_once("](").filter(|(_, link)| link.ends_with(')')).map_or(line, |(text, _)| text);
     let has_any = |word: &&str| word.contains(char::is_alphanumeric);
+    // Git and archives name what they did with each: `create mode 100644 a.js`.
+    let line = DONE_WITH.iter().find_map(|done| line.strip_prefix(done)).unwrap_or(line);
     let mut words = line.split_whitespace().filter(has_any);
     let Some(word) = words.next().filter(|_| words.next().is_none()) else { return false };
     let name = word.trim_matches(|c: char| !c.is_alphanumeric());
     name.is_ascii() && !name.contains([',', '=', ':', ';', '(', '|'])
 }
+
+/// The words before the names of files in lists of what was done with them.
+const DONE_WITH: [&str; 6] = [
+    "create mode 100644 ",
+    "create mode 100755 ",
+    "delete mode 100644 ",
+    "delete mode 100755 ",
+    "extracting: ",
+    "inflating: ",
+];
 
 /// The mark before and after a block of code.
 pub(super) const FENCE: &str = "```";

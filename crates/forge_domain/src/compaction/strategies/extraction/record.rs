@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
+use super::file_lines::{apart, together};
 use super::work_files::below;
 use crate::Message;
 use crate::compaction::features::is_line_break;
@@ -213,8 +214,10 @@ impl Record {
         let below = self.files_below_folder();
         let files = self.files.iter().enumerate().map(|(nth, (path, state))| {
             let path = below.as_ref().map_or(path.as_str(), |below| below[nth]);
-            format!("{}: {}", state.word(), quote(path)).into()
+            (path, *state)
         });
+        let files = together(&files.collect::<Vec<_>>());
+        let files = files.iter().map(|(state, told)| format!("{}: {}", state.word(), quote(told)).into());
         let checks = [(LAST_TEST, &self.last_test), (LAST_CHECK, &self.last_check)];
         let checks = checks.into_iter().filter_map(|(what, last)| {
             let (command, outcome) = last.as_ref()?;
@@ -320,12 +323,18 @@ impl Record {
         } else if let Some((word, path)) = line.split_once(": ")
             && let Some(state) = FileState::ALL.into_iter().find(|state| state.word() == word)
         {
-            let path = unquote(path);
-            let path = match above_files {
-                Some(folder) if is_relative(&path) => format!("{folder}/{path}"),
-                _ => path.into_owned(),
+            // Quoted, it is one path whatever is in it.
+            let paths = match json_string(path) {
+                Some(path) => vec![path],
+                None => apart(path),
             };
-            self.files.push((path, state));
+            for path in paths {
+                let path = match above_files {
+                    Some(folder) if is_relative(&path) => format!("{folder}/{path}"),
+                    _ => path,
+                };
+                self.files.push((path, state));
+            }
         }
     }
 }

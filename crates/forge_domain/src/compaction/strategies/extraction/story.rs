@@ -17,7 +17,7 @@ use crate::compaction::envelope::{OwnCommand, without_notes};
 use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::{
     Deed, Failure, Outcome, is_absolute, is_marked_failed, is_of_the_person, is_refused, only_says_success,
-    tells_commit, tells_outcome, tells_what_was_made,
+    says_nothing_written, tells_commit, tells_outcome, tells_what_was_made,
 };
 use crate::compaction::names::{call_lines, is_outermost, names_written};
 use crate::{CallPlace, ContextMessage, MessageId, ToolCall, find_secrets, quantity, tool_twin, user_words};
@@ -40,6 +40,8 @@ const SOUGHT_CHARS: usize = 60;
 
 /// The end of a call of which nothing else is told, and of a command that wrote nothing.
 const DONE: &str = "done";
+/// The text that readers of recordings put in place of a result that is not there.
+const NO_RESULT: &str = "[no result recorded]";
 const NO_OUTPUT: &str = "no output";
 /// The end of a call that a person or a rule did not allow.
 const REFUSED: &str = "refused";
@@ -207,19 +209,24 @@ impl Done {
             return None;
         }
         let result = &material.sources[position];
+        if result.message().text() == NO_RESULT {
+            return None;
+        }
         let content = material.frames.content(position);
         let is_one_line = content.len() == 1;
         let output = without_notes(&result.features().text).len();
         let lines = result.features().lines[content].iter().rev();
         let lines = lines.filter(|piece| (piece.start as usize) < output);
         let mut lines = lines.map(|piece| whole_line(result.features(), piece));
+        let repeated = lines.clone().find(|line| material.frames.is_repeated(line));
         // An empty field and a bare success are no outcome.
         let tells = |line: &&str| {
             !line.ends_with(": (none)")
                 && !only_says_success(line)
                 && (tells_outcome(line) || !material.frames.is_footer(line))
         };
-        let last = lines.find(tells);
+        // However many calls end so, it is how this one ended.
+        let last = lines.find(tells).or(repeated);
         let last = last.filter(|_| !material.frames.is_bare(position));
         let is_row = last.is_some_and(|last| {
             let columns = columns(last);
@@ -228,7 +235,11 @@ impl Done {
         });
         let last = last.map(|line| Ending { line, is_all: is_one_line, is_row });
         let tool = tool_name(asked.call)?;
-        let what = folder.subject(asked.deed);
+        let running = &material.state.running;
+        let ids = if running.is_empty() { Vec::new() } else { asked.deed.ids_asked_about(asked.call) };
+        // A call that only asks how a command runs is about that command.
+        let asked_about = ids.iter().find_map(|id| running.get(id)).cloned();
+        let what = asked_about.unwrap_or_else(|| folder.subject(asked.deed));
         let ending = ending(&asked, result, last)?;
         let calling = &material.sources[asked.place.message];
         let goes_on = calling.message().text().trim().is_empty();
@@ -425,9 +436,12 @@ fn is_cut_json(line: &str) -> bool {
     line.starts_with(['{', '[']) && line.contains("\\n") && line.chars().nth(ENDING_CHARS).is_some()
 }
 
-/// Returns the only line of a result, if it is no longer than that.
+/// Returns the only line of a result, if it is no longer than that and says that anything was written.
 fn only_line(result: &ContextMessage, most: usize) -> Option<String> {
     let text = without_notes(&result.features().text).trim();
+    if says_nothing_written(text) {
+        return Some(NO_OUTPUT.to_owned());
+    }
     let is_one = !text.is_empty() && !text.contains(is_line_break) && text.chars().nth(most).is_none();
     is_one.then(|| text.to_owned())
 }

@@ -319,13 +319,6 @@ impl WorkFiles {
         let is_there = self.known.iter().any(|known| *known != into && is_in(known, &into));
         let name = from.rsplit('/').next().filter(|_| is_there);
         let changed = self.changed_at(from, folder);
-        if from.contains('*') {
-            for path in changed {
-                let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
-                self.take_move(&path, &join(folder, &format!("{to}/{name}")), None);
-            }
-            return;
-        }
         // What takes the place of a file is a new form of it, made beside it.
         if changed.is_empty() && (self.known.contains(&into) || is_beside(from, to)) {
             let into = self.known_at(to, folder);
@@ -341,6 +334,9 @@ impl WorkFiles {
             }
             // What stands below the folder that was moved.
             let new = match (rest_below(&path, &moved), name) {
+                _ if from.contains('*') => {
+                    self.note(path.rsplit('/').next().unwrap_or_default(), Some(&join(folder, to)))
+                }
                 ("", _) => self.known_at(to, folder),
                 (rest, None) => self.note(rest, Some(&join(folder, to))),
                 (rest, Some(name)) => self.note(&format!("{name}/{rest}"), Some(&join(folder, to))),
