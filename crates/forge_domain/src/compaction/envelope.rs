@@ -27,14 +27,16 @@ pub(crate) fn without_command(text: &str) -> &str {
 }
 
 /// The beginnings of the lines that Codex puts before an output, and the line behind them.
-const HEADS: [&str; 7] = [
+const HEADS: [&str; 9] = [
     "Chunk ID: ",
     "Exit code: ",
     "Original token count: ",
     "Process exited with code ",
     "Process running with session ID ",
+    "Script completed",
+    "Script failed",
     "Total output lines: ",
-    "Wall time: ",
+    "Wall time",
 ];
 const OUTPUT: &str = "Output:";
 

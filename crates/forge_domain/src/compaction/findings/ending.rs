@@ -87,10 +87,21 @@ impl Unfinished {
         Some(Self { goes_on: matches(&GOES_ON, line), id, line: shown })
     }
 
+    /// Reads it from an answer in JSON that names the session in which the command runs on, and no exit code.
+    fn in_session(text: &str) -> Option<Self> {
+        let id = text.split_once("\"session_id\":")?.1.trim_start();
+        let id: String = id.chars().take_while(char::is_ascii_digit).collect();
+        let is_running = !id.is_empty() && !text.contains("\"exit_code\":");
+        is_running.then(|| Self { goes_on: true, line: format!("running with session {id}"), id: Some(id) })
+    }
+
     /// Reads it from a result that states no status.
     pub(super) fn of_result(result: &ToolResult) -> Option<Self> {
         let whole = result.content.text();
         let whole = without_command(&whole);
+        if let Some(running) = Self::in_session(whole) {
+            return Some(running);
+        }
         let is_own = |line: &str| matches(&STOPPED, line);
         Self::of(whole).filter(|found| found.goes_on || is_own(&found.line) || stated_status(whole).is_none())
     }

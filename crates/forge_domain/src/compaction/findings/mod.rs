@@ -3,6 +3,7 @@
 mod acts;
 mod answer;
 mod check;
+mod code_mode;
 mod command_line;
 mod deed;
 mod ending;
