@@ -42,10 +42,20 @@ agents:
     system_prompt: in ${HOME}
     user_prompt: |
       ${HELD}
+  b:
+    description: a $$${PRIVATE} $$${HELD} $$$${SECOND}
+  c:
+    description: a ${SECOND:-{x}
 mcp_servers: { s: { command: c, env: { A: '${HELD}' } } }
 # ${HELD}
 ";
-    let variables = [("PRIVATE", "planted"), ("HELD", "held"), ("HOME", "/home/me"), ("SECRET", "${SECRET}")];
+    let variables = [
+        ("PRIVATE", "planted"),
+        ("SECOND", "planted"),
+        ("HELD", "held"),
+        ("HOME", "/home/me"),
+        ("SECRET", "${SECRET}"),
+    ];
     let variables: BTreeMap<_, _> =
         variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
     let with = |trust| Layers {
@@ -59,6 +69,8 @@ mcp_servers: { s: { command: c, env: { A: '${HELD}' } } }
         told,
         [
             "agents.a.description: give the variable PRIVATE to this file, which a model may read",
+            "agents.b.description: give the variable PRIVATE to this file, which a model may read",
+            "agents.c.description: give the variable SECOND to this file, which a model may read",
             "mcp_servers.s.command: start the MCP server `s`: c",
             "mcp_servers.s.env.A: give the variable HELD to MCP server `s`",
         ]

@@ -62,7 +62,8 @@ pub(in super::super) fn with_quoted_variables(source: &Source) -> (Cow<'_, str>,
     (text, unset)
 }
 
-/// Returns the variables whose values the text of `source` takes, each with where it stands.
+/// Returns the variables whose values the text of `source` may take, each with where it stands. The parser
+/// and [`expanded`] end an expression at different braces, so the end is not looked for.
 pub(in super::super) fn named_variables(source: &Source) -> Vec<(String, KeyPath, Position)> {
     let Some(variables) = &source.variables else { return Vec::new() };
     let outline = Outline::of(&source.text);
@@ -70,11 +71,23 @@ pub(in super::super) fn named_variables(source: &Source) -> Vec<(String, KeyPath
     let values = scalars.filter(|(path, node)| !node.is_block && !takes_variables(path));
     let named = values.flat_map(|(path, node)| {
         let text = node.text().unwrap_or_default();
-        let places = text.match_indices("${").filter(|(at, _)| !text[..*at].ends_with('$'));
-        let names = places.filter_map(|(at, _)| Some(expression(&text[at..])?.0));
-        names.map(move |name| (name.to_owned(), path.clone(), node.start())).collect::<Vec<_>>()
+        let places = text.match_indices("${").map(|(at, _)| at).filter(|at| !is_escaped(&text[..*at]));
+        let names = places.map(|at| name_at_start(&text[at + 2..]));
+        names.map(|name| (name.to_owned(), path.clone(), node.start())).collect::<Vec<_>>()
     });
     named.filter(|(name, ..)| variables.has_own_value(name)).collect()
+}
+
+/// Checks whether a `$` after `before` is escaped: every two of them stand for one.
+fn is_escaped(before: &str) -> bool {
+    let n_before = before.len() - before.trim_end_matches('$').len();
+    n_before % 2 == 1
+}
+
+/// Returns the name with which `text` begins.
+fn name_at_start(text: &str) -> &str {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    &text[..text.find(|c| !is_name(c)).unwrap_or(text.len())]
 }
 
 /// Checks whether the value at `path` is filled in later, when a server starts: it may name secrets, and
@@ -145,8 +158,7 @@ fn expression(text: &str) -> Option<(&str, &str, usize)> {
         (c == '}' && depth == 0).then_some(at)
     })?;
     let inner = &text[2..end];
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let (name, operation) = inner.split_at(inner.find(|c| !is_name(c)).unwrap_or(inner.len()));
+    let (name, operation) = inner.split_at(name_at_start(inner).len());
     let is_known = operation.is_empty()
         || [":-", "-", ":+", "+", ":?", "?"].iter().any(|known| operation.starts_with(known));
     let is_named = name.starts_with(|c: char| !c.is_ascii_digit());
