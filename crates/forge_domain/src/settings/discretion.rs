@@ -63,7 +63,8 @@ impl Mode {
 
     /// Returns the permission for a subject that no rule is about; `usual` is that of the tool.
     pub(super) fn usual(self, subject: &Subject, usual: Permission) -> Permission {
-        if matches!(subject, Subject::Read(path) if holds_keys(path)) && usual == Permission::Allow {
+        let reads_keys = matches!(subject, Subject::Read(path) | Subject::Below(path) if holds_keys(path));
+        if reads_keys && usual == Permission::Allow {
             return Permission::Ask;
         }
         let is_confined = match subject {
@@ -239,10 +240,12 @@ mod tests {
         let ask = |subject: Option<Subject>| Reach { usual: Ask, subjects: subject.into_iter().collect() };
         let read = Reach { usual: Allow, subjects: vec![Subject::Read("a".into())] };
         let keys = Reach { usual: Allow, subjects: vec![Subject::Read("./.KUBE/config".into())] };
+        let below_keys = Reach { usual: Allow, subjects: vec![Subject::Below(".config/gh".into())] };
         // The columns are plan, ask, edits, auto.
         for (tool, reach, expected) in [
             ("read", read, [Allow, Allow, Allow, Allow]),
             ("read", keys, [Ask, Ask, Ask, Ask]),
+            ("search", below_keys, [Ask, Ask, Ask, Ask]),
             ("write", ask(Some(write_to("src/a.rs"))), [Deny, Ask, Allow, Allow]),
             ("write", ask(Some(write_to("a/.GIT/hooks/x"))), [Deny, Ask, Ask, Ask]),
             ("patch", ask(Some(write_to("forge.yaml"))), [Deny, Ask, Ask, Ask]),

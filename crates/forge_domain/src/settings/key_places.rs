@@ -1,6 +1,6 @@
 //! The places below a home folder that hold keys, tokens and what was typed.
 
-/// Files and folders that only a home folder has.
+/// Files and folders of a home folder that hold keys wherever they stand, also in the folder of a project.
 const PRIVATE: [&str; 37] = [
     ".ssh",
     ".aws",
@@ -51,7 +51,7 @@ pub(super) fn key_places() -> impl Iterator<Item = &'static str> {
 }
 
 /// Checks whether a path in the workspace, which may be a home folder, leads to a place that holds keys.
-pub(super) fn holds_keys(path: &str) -> bool {
+pub fn holds_keys(path: &str) -> bool {
     let names: Vec<&str> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
     PRIVATE.iter().any(|place| {
         let place: Vec<&str> = place.split('/').collect();
@@ -59,4 +59,31 @@ pub(super) fn holds_keys(path: &str) -> bool {
             |names: &[&str]| names.iter().zip(&place).all(|(one, other)| one.eq_ignore_ascii_case(other));
         names.windows(place.len()).any(is_place)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_known_with_all_below_it_and_in_any_folder() {
+        for (path, expected) in [
+            (".config/gh/hosts.yml", true),
+            (".config/gh", true),
+            ("me/.config/gh/hosts.yml", true),
+            (".Config/./GH//hosts.yml", true),
+            (".ssh/id_ed25519", true),
+            (".docker/config.json", true),
+            (".config", false),
+            (".config/other/gh/hosts.yml", false),
+            ("config/gh/hosts.yml", false),
+            (".config/gh.yml", false),
+            (".docker/Dockerfile", false),
+            // A project has it as well.
+            (".npmrc", false),
+            (".", false),
+        ] {
+            assert_eq!(holds_keys(path), expected, "{path}");
+        }
+    }
 }

@@ -25,6 +25,7 @@ pub use environment::*;
 pub use floor::*;
 pub use hook_command::*;
 pub use hook_point::*;
+pub use key_places::holds_keys;
 pub use mcp_server::*;
 pub use permission::*;
 pub use sandbox::{

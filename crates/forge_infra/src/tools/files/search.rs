@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use cap_std::fs::File;
-use forge_domain::{CallScope, FoundSecret, Permission, find_secrets, secret_by_name};
+use forge_domain::{CallScope, FoundSecret, Permission, find_secrets, holds_keys, secret_by_name};
 use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
@@ -128,8 +128,14 @@ impl FileTool for Search {
             }
             return Ok(found.page(WalkEnd::Whole, &sieve));
         }
+        // The user was asked about a place of keys that the call names.
+        let is_of_keys = workspace.names_of(path).iter().any(|name| holds_keys(name));
         let ended = walk(workspace, relative, stop, &mut |seen| {
             if seen.is_ignored {
+                return Step::Past;
+            }
+            if !is_of_keys && holds_keys(&plain(seen.path)) {
+                sieve.leave_out_keys(plain(seen.path));
                 return Step::Past;
             }
             let is_wanted = files.as_ref().is_none_or(|files| files.matched(seen.path, false).is_whitelist());
@@ -345,6 +351,7 @@ impl<'a> Found<'a> {
             ));
         }
         notes.extend(sieve.note("file"));
+        notes.extend(sieve.note_of_keys());
         notes.extend(sieve.note_of_secrets());
         if !notes.is_empty() {
             self.lines.push(format!("[{}]", notes.join("; ")));
@@ -408,6 +415,31 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use crate::tools::fixture::Fixture;
+
+    #[tokio::test]
+    async fn places_of_keys_are_left_out_unless_the_call_names_one() {
+        let fixture = Fixture::new(&[
+            (".config/gh/hosts.yml", b"needle"),
+            (".config/other", b"needle"),
+            (".ssh/config", b"needle"),
+            ("a", b"needle"),
+        ]);
+        let all = ".config/other:1: needle\na:1: needle\n\
+                   [2 places left out for keys: `.config/gh`, `.ssh`; name one as `path` to have the user asked]";
+        fixture
+            .check(
+                "search",
+                &[
+                    (r#"{"pattern": "needle"}"#, Ok(all)),
+                    (r#"{"pattern": "needle", "path": ".ssh"}"#, Ok(".ssh/config:1: needle")),
+                    (
+                        r#"{"pattern": "needle", "path": ".config/gh/hosts.yml"}"#,
+                        Ok(".config/gh/hosts.yml:1: needle"),
+                    ),
+                ],
+            )
+            .await;
+    }
 
     #[tokio::test]
     async fn lines_are_found_where_git_does_not_ignore_them() {

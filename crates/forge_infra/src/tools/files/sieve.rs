@@ -17,11 +17,13 @@ pub(super) struct Sieve {
     because: Vec<(String, Permission)>,
     /// The files that were left out for the secrets that they hold, each with the kind.
     secrets: Vec<(String, &'static str)>,
+    /// The places that were left out because they hold keys.
+    key_places: Vec<String>,
 }
 
 impl Sieve {
     pub(super) const fn new(rules: PathRules) -> Self {
-        Self { rules, n_left_out: 0, because: Vec::new(), secrets: Vec::new() }
+        Self { rules, n_left_out: 0, because: Vec::new(), secrets: Vec::new(), key_places: Vec::new() }
     }
 
     /// Checks whether `path`, relative to the workspace, may be shown.
@@ -44,6 +46,24 @@ impl Sieve {
     /// Counts a file that is left out for the secrets that it holds.
     pub(super) fn leave_out_secret(&mut self, path: String, kind: &'static str) {
         self.secrets.push((path, kind));
+    }
+
+    /// Notes a file or folder that is left out because it holds keys.
+    pub(super) fn leave_out_keys(&mut self, path: String) {
+        self.key_places.push(path);
+    }
+
+    /// Returns which places were left out for their keys; `None` if none was.
+    pub(super) fn note_of_keys(&self) -> Option<String> {
+        let n = self.key_places.len();
+        let named: Vec<String> =
+            self.key_places.iter().take(MOST_RULES).map(|path| format!("`{path}`")).collect();
+        let more = if n > named.len() { ", …" } else { "" };
+        let named = named.join(", ");
+        (n > 0).then(|| {
+            let places = quantity(n, "place");
+            format!("{places} left out for keys: {named}{more}; name one as `path` to have the user asked")
+        })
     }
 
     /// Returns which files were left out for their secrets; `None` if none was.
