@@ -35,6 +35,7 @@ const SIGNS: &[(&[&str], &[Sign])] = &[
         &[
             Check(runs_by_git),
             Long("config-env"),
+            Long("exec"),
             Long("exec-path"),
             Long("upload-pack"),
             Long("receive-pack"),
@@ -78,15 +79,17 @@ const SIGNS: &[(&[&str], &[Sign])] = &[
             Text("getline"),
             Text("|"),
             Text("@"),
-            // A file with a program.
-            Start("-f"),
-            Start("-E"),
-            Start("-i"),
-            Start("-l"),
+            Check(prints_to_files),
+            Check(has_risky_awk_letter),
             Long("file"),
             Long("exec"),
             Long("include"),
             Long("load"),
+            // These write files.
+            Long("dump-variables"),
+            Long("pretty-print"),
+            Long("profile"),
+            Long("debug"),
         ],
     ),
     (&["sed", "gsed"], &[Check(runs_by_sed)]),
@@ -140,17 +143,51 @@ fn is_short(argument: &str) -> bool {
     argument.starts_with('-') && !argument.starts_with("--")
 }
 
-/// Checks whether git runs a program that the arguments name, or that a setting among them does.
+/// Options of git itself whose value may be the next word.
+const GIT_VALUES: &[&str] =
+    &["-C", "--git-dir", "--work-tree", "--namespace", "--shallow-file", "--attr-source", "--super-prefix"];
+
+/// Options of git itself without a value.
+const GIT_FLAGS: &[&str] = &[
+    "-v",
+    "--version",
+    "-h",
+    "--help",
+    "--html-path",
+    "--man-path",
+    "--info-path",
+    "-p",
+    "--paginate",
+    "-P",
+    "--no-pager",
+    "--no-replace-objects",
+    "--no-lazy-fetch",
+    "--no-optional-locks",
+    "--no-advice",
+    "--bare",
+    "--literal-pathspecs",
+    "--glob-pathspecs",
+    "--noglob-pathspecs",
+    "--icase-pathspecs",
+];
+
+/// Checks whether git runs a program that the arguments name, or that a setting among them does. After an
+/// option that is not known, it cannot be told which word is the command.
 fn runs_by_git(arguments: &[&str]) -> bool {
     let mut rest = arguments.iter().copied();
     let command = loop {
         match rest.next() {
             None => return false,
-            Some("-C" | "--git-dir" | "--work-tree" | "--namespace") => {
+            Some(option) if GIT_VALUES.contains(&option) => {
                 rest.next();
             }
-            Some(option) if option.starts_with("-c") => return true,
-            Some(option) if option.starts_with('-') => {}
+            Some(option) if GIT_FLAGS.contains(&option) => {}
+            Some(option) if option.starts_with('-') => {
+                let name = option.split_once('=').map_or("", |(name, _)| name);
+                if !name.starts_with("--") || !GIT_VALUES.contains(&name) {
+                    return true;
+                }
+            }
             Some(command) => break command,
         }
     };
@@ -158,15 +195,39 @@ fn runs_by_git(arguments: &[&str]) -> bool {
     let signs: &[Sign] = match command {
         "bisect" => &[Word("run")],
         "submodule" => &[Word("foreach")],
-        "clone" => &[Letter('c'), Letter('u'), Long("config")],
+        // A template may hold hooks.
+        "clone" => &[Letter('c'), Letter('u'), Long("config"), Long("template")],
+        "init" => &[Long("template")],
         "grep" => &[Letter('O')],
         "difftool" => &[Letter('x')],
-        "rebase" => &[Letter('x'), Long("exec")],
-        "push" | "archive" => &[Long("exec")],
-        "filter-branch" => return true,
+        "rebase" => &[Letter('x')],
+        // A setting may name a program.
+        "config" => return !only_reads_settings(&rest),
+        "filter-branch" | "send-email" => return true,
         _ => &[],
     };
     signs.iter().any(|sign| sign.is_in(&rest))
+}
+
+/// Checks whether `git config` with these arguments only prints settings.
+fn only_reads_settings(arguments: &[&str]) -> bool {
+    let mut options = arguments.iter().take_while(|argument| **argument != "--");
+    options.any(|option| matches!(*option, "-l" | "--list") || option.starts_with("--get"))
+}
+
+/// Checks whether a program of awk may print to a file. A comparison after `print` looks the same.
+fn prints_to_files(arguments: &[&str]) -> bool {
+    let mut printing = arguments.iter().filter_map(|argument| argument.split_once("print"));
+    printing.any(|(_, printed)| printed.contains('>'))
+}
+
+/// Checks whether short options of awk, also combined ones, name a file with a program or one to write.
+fn has_risky_awk_letter(arguments: &[&str]) -> bool {
+    arguments.iter().filter(|argument| is_short(argument)).any(|argument| {
+        // The rest of the word is the value of one of these.
+        let mut letters = argument[1..].chars().take_while(|c| !matches!(c, 'F' | 'v' | 'e' | 'L'));
+        letters.any(|c| "fEilWdDpo".contains(c))
+    })
 }
 
 /// Checks whether sed may do more than print, delete and replace lines: it can run programs and write files.
@@ -178,6 +239,10 @@ fn runs_by_sed(arguments: &[&str]) -> bool {
             return true;
         } else if is_long(argument, "expression") {
             scripts.extend(argument.split_once('=').map(|(_, script)| script).or_else(|| rest.next()));
+        } else if is_long(argument, "line-length") {
+            if !argument.contains('=') {
+                rest.next();
+            }
         } else if argument.starts_with("--") {
             if argument == "--" {
                 others.extend(rest.by_ref());
@@ -189,6 +254,9 @@ fn runs_by_sed(arguments: &[&str]) -> bool {
                 Some((options, _)) if options.ends_with('f') => return true,
                 Some((options, "")) if options.ends_with('e') => scripts.extend(rest.next()),
                 Some((options, script)) if options.ends_with('e') => scripts.push(script),
+                Some((options, "")) if options.ends_with('l') => {
+                    rest.next();
+                }
                 Some(_) | None => {}
             }
         } else {
@@ -295,6 +363,18 @@ mod tests {
             "git submodule --quiet foreach make",
             "git grep -Ovi x",
             "git clone --config core.fsmonitor=x y",
+            "git clone --template=x y",
+            "git init --template x",
+            "git --shallow-file x -c alias.y=!z y",
+            "git --attr-source x -c alias.y=!z y",
+            "git --unknown x log",
+            "git ls-remote --exec=x y",
+            "git fetch-pack --exec=x y",
+            "git push --exec=x y",
+            "git config alias.x !y",
+            "git config --global core.pager x",
+            "git config core.pager -- --list",
+            "git send-email --sendmail-cmd=x y",
             "git fetch --upload-pack=x y",
             "tar -cf a --checkpoint=1 --checkpoint-action=exec=x b",
             "tar xf a --to-c x",
@@ -304,6 +384,12 @@ mod tests {
             "gawk '{ print | \"x\" }' a",
             "mawk '{ \"x\" | getline }' a",
             "awk -f a",
+            "gawk -bf a",
+            "mawk -W exec a",
+            "mawk -We a",
+            "gawk -o/x 1",
+            "awk '{ print $1 > \"x\" }' a",
+            "awk '{ printf \"a\" >> \"x\" }' a",
             "sed 's/a/b/e' c",
             "sed -n 's/a/b/gpe' c",
             "sed -ne 1p -e '1e x' c",
@@ -312,6 +398,9 @@ mod tests {
             "sed 's/a/b/w c' d",
             "sed -nf a b",
             "sed --expr=e b",
+            "sed -l 5 1ex c",
+            "sed -nl 5 1ex c",
+            "sed --line-length 5 1ex c",
             "rsync -ave x a b",
             "rsync --rsh=x a b",
             "scp -oProxyCommand=x a b:c",
@@ -338,13 +427,20 @@ mod tests {
             "git switch -c new",
             "git -C a commit -m 'x | y'",
             "git clean -fdx",
+            "git --no-pager --git-dir=a log --all",
+            "git config --get user.name",
+            "git config -l",
+            "git config --global --get-all x.y",
+            "git commit --template=a",
             "tar -czf a b",
             "tar xf a --exclude=b",
             "awk '{ print $1 }' a",
             "awk -F: '$3 > 5' a",
+            "awk -Ff -v x=f '$3 > 5 { print $1 }' a",
             "sed -n '10,20p' example.txt",
             "sed -i.bak -E 's/a(b)/\\1/g; s|c|d/e|2p' e",
             "sed '/a/,$d;/b\\/e/!p' e",
+            "sed -l 5 -n p e",
             "sed -e 's/a/e/' -e '$!N' e",
             "rsync -av a b",
             "scp a b:c",
