@@ -4,6 +4,12 @@
 
 /// The depth to which lines within words are read, as in `sh -c 'sh -c x'`.
 const MOST_DEPTH: usize = 3;
+/// The most folders in which later words are looked up.
+const MOST_FOLDERS: usize = 16;
+/// Words after which a folder follows in which the command continues.
+const CHANGES: &[&str] = &["cd", "pushd", "-C", "--prefix", "--directory", "--chdir", "--cwd"];
+/// Programs that read a script from a pipe.
+const SHELLS: &[&str] = &["sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox"];
 
 /// The words of a command that may be paths.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -11,6 +17,8 @@ pub(super) struct CommandNames {
     pub(super) words: Vec<String>,
     /// True if the command may name other files: by a pattern or a variable, or because it cannot be read.
     pub(super) has_others: bool,
+    /// The folders in which later words may be paths too.
+    folders: Vec<String>,
 }
 
 /// The words of a line for a shell.
@@ -23,6 +31,8 @@ struct ShellLine {
     word: Option<String>,
     /// True if the next word is a file that the shell only writes.
     is_written: bool,
+    /// True if the words are those of a command that reads a pipe.
+    is_piped: bool,
 }
 
 /// A word as a program gets it.
@@ -58,12 +68,13 @@ impl CommandNames {
     }
 
     fn add_words(&mut self, words: Vec<ShellWord>, depth: usize) {
-        // True if the word before says that a line for a shell follows.
-        let mut is_line = false;
+        // True if the words before say that a line for a shell follows, a folder, or a value of an option.
+        let (mut is_line, mut is_folder, mut is_value) = (false, false, false);
         for ShellWord { text, is_written } in words {
             if is_written {
                 continue;
             }
+            let is_option = text.starts_with(['-', '+']);
             let is_quoting = text.contains(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '\\'));
             if depth < MOST_DEPTH && (is_line || is_quoting) {
                 let had_others = self.has_others;
@@ -74,12 +85,72 @@ impl CommandNames {
                 self.has_others |= is_line;
             }
             // As in `--file=PATH`.
-            self.words.extend(text.split(['=', ',', ':']).map(str::to_owned));
-            is_line =
-                text == "eval" || (text.starts_with('-') && !text.starts_with("--") && text.ends_with('c'));
-            self.words.push(text);
+            for part in text.split(['=', ',', ':']) {
+                self.add_word(part);
+            }
+            self.add_word(&text);
+            if is_folder && !is_option {
+                self.enter(&text);
+            } else if let Some(folder) = folder_in(&text) {
+                self.enter(folder);
+            }
+            // The folder before.
+            self.has_others |= is_folder && text == "-";
+            // Other options may follow first, as in `sh -c -o pipefail LINE`.
+            is_line = leads_to_line(&text) || (is_line && (is_option || is_value));
+            is_folder = CHANGES.contains(&text.as_str()) || (is_folder && is_option);
+            is_value = is_option && text.ends_with('o');
         }
     }
+
+    /// Adds a word as a path from the folder of the command, and from those that it changes to.
+    fn add_word(&mut self, word: &str) {
+        let inner: Vec<String> = self.folders.iter().map(|folder| path_in(folder, word)).collect();
+        self.words.push(word.to_owned());
+        self.words.extend(inner);
+    }
+
+    /// Looks later words up in `folder` too, as seen from each folder so far.
+    fn enter(&mut self, folder: &str) {
+        let inner = self.folders.iter().map(|outer| path_in(outer, folder));
+        let entered: Vec<String> = inner.chain([folder.to_owned()]).collect();
+        for folder in entered {
+            if self.folders.contains(&folder) {
+                continue;
+            }
+            if self.folders.len() == MOST_FOLDERS {
+                self.has_others = true;
+                return;
+            }
+            self.folders.push(folder);
+        }
+    }
+}
+
+/// Returns a path as seen from `folder`.
+fn path_in(folder: &str, path: &str) -> String {
+    if path.starts_with('/') {
+        return path.to_owned();
+    }
+    format!("{folder}/{}", path.strip_prefix("./").unwrap_or(path))
+}
+
+/// Returns the folder that an option changes to, as in `-CFOLDER` and `--prefix=FOLDER`.
+fn folder_in(text: &str) -> Option<&str> {
+    if let Some((option, folder)) = text.split_once('=') {
+        return Some(folder).filter(|_| option.starts_with("--") && CHANGES.contains(&option));
+    }
+    text.strip_prefix("-C").filter(|folder| !folder.is_empty())
+}
+
+/// Checks whether a line for a shell follows this word, or other options before it.
+fn leads_to_line(text: &str) -> bool {
+    let has_line = text.starts_with('-') && !text.starts_with("--") && text.contains('c');
+    has_line || matches!(text, "eval" | "trap")
+}
+
+fn is_shell(word: &str) -> bool {
+    SHELLS.contains(&word.rsplit('/').next().unwrap_or(word))
 }
 
 impl ShellLine {
@@ -107,6 +178,16 @@ impl ShellLine {
                     read.is_written = false;
                     // The lines of a text within the line are no words.
                     read.has_others |= c == '`' || (c == '<' && before == '<');
+                    match c {
+                        '|' => read.is_piped = before != '|',
+                        '&' => read.is_piped &= before == '|',
+                        ';' | '\n' => read.is_piped = false,
+                        _ => {}
+                    }
+                }
+                '~' if read.word.as_ref().is_none_or(|word| word.ends_with(['=', ':'])) => {
+                    read.has_others = true;
+                    read.push(c);
                 }
                 c if c.is_whitespace() => read.finish(),
                 '$' | '*' | '?' => {
@@ -135,6 +216,8 @@ impl ShellLine {
     fn finish(&mut self) {
         if let Some(text) = self.word.take() {
             let is_written = std::mem::take(&mut self.is_written);
+            // The script may name anything.
+            self.has_others |= self.is_piped && is_shell(&text);
             self.words.push(ShellWord { text, is_written });
         }
     }
@@ -213,6 +296,15 @@ mod tests {
             ("[[ -f a ]] && { ./'x'.sh; } # don't", "./x.sh"),
             ("find . -exec ./'x'.sh {} +", "./x.sh"),
             ("awk '{ print $1 }' 'a b'", "a b"),
+            ("cd tools && ./x.sh", "tools/x.sh"),
+            ("(cd a && b); cd -P c; cd d; ./x.sh", "c/d/x.sh"),
+            ("cd a; sh -c 'cd b && sh ./x.sh'", "a/b/x.sh"),
+            ("cd a; /b/x.sh", "/b/x.sh"),
+            ("env -C tools ./x.sh", "tools/x.sh"),
+            ("make -Ctools x.sh", "tools/x.sh"),
+            ("npm --prefix=tools exec ./x.sh", "tools/x.sh"),
+            ("trap './x.sh' EXIT", "./x.sh"),
+            ("ls | cat || sh x.sh", "x.sh"),
         ] {
             let names = CommandNames::of_line(line);
             assert!(names.words.iter().any(|known| known == word), "{line}: {names:?}");
@@ -234,6 +326,17 @@ mod tests {
             "sh `ls`",
             "./'x",
             "sh -c './$X'",
+            "sh -ce './*.sh'",
+            "sh -c -e './*.sh'",
+            "bash -c -o pipefail './*.sh'",
+            "bash -co pipefail './*.sh'",
+            "trap './*.sh' EXIT",
+            "trap -- './*.sh' EXIT",
+            "echo './*.sh' | sh",
+            "ls |& sudo /bin/bash -s",
+            "~/x.sh",
+            "X=~/x.sh a",
+            "cd -; ./x.sh",
             "sh <<E\nx\nE",
         ] {
             assert!(CommandNames::of_line(line).has_others, "{line}");

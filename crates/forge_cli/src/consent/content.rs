@@ -80,6 +80,7 @@ mod tests {
             ("cat <> check.sh", &["check.sh"]),
             ("tools/a b.py", &["tools/a b.py"]),
             ("cargo test", &[]),
+            ("cd tools && './a b.py'", &["tools/a b.py"]),
             ("ls tools", &[]),
             ("/bin/sh -c ls", &[]),
             (&absolute, &[&absolute]),
