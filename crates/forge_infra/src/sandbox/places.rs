@@ -47,9 +47,23 @@ pub(super) fn decide(
     Ok(policy)
 }
 
-/// Returns the paths from the root on.
+/// Returns the paths from the root on, and those that they are without links: the home folder may be a link.
 pub(super) fn absolute<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> io::Result<Vec<PathBuf>> {
-    paths.into_iter().map(std::path::absolute).collect()
+    let mut all: Vec<PathBuf> = paths.into_iter().map(std::path::absolute).collect::<io::Result<_>>()?;
+    let real: Vec<PathBuf> = all.iter().filter_map(|path| without_links(path)).collect();
+    all.extend(real);
+    all.sort();
+    all.dedup();
+    Ok(all)
+}
+
+/// Returns the path without links as far as it exists, and the rest of it as it is.
+fn without_links(path: &Path) -> Option<PathBuf> {
+    path.ancestors().find_map(|existing| {
+        let mut real = fs::canonicalize(existing).ok()?;
+        real.extend(path.strip_prefix(existing).ok()?);
+        Some(real)
+    })
 }
 
 /// Creates Forge's own folders where a command could: only what is there can be covered.
@@ -83,4 +97,23 @@ fn homes_of_users(user: u32) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let all = below.map(|entry| entry.path()).chain([PathBuf::from(HOME_OF_ROOT)]);
     all.filter(|path| path.exists())
         .partition(|path| fs::metadata(path).is_ok_and(|metadata| metadata.uid() == user))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_folder_is_known_by_its_path_without_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = fs::canonicalize(folder.path()).unwrap();
+        fs::create_dir(real.join("home")).unwrap();
+        let link = real.join("link");
+        std::os::unix::fs::symlink("home", &link).unwrap();
+        let found = absolute([&link.join(".config/forge"), &link]).unwrap();
+        for path in ["link", "link/.config/forge", "home", "home/.config/forge"] {
+            assert!(found.contains(&real.join(path)), "{path}: {found:?}");
+        }
+        assert_eq!(found.len(), 4);
+    }
 }

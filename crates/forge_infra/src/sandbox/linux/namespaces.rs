@@ -153,10 +153,14 @@ pub(super) fn hide(policy: &SandboxPolicy, sockets: &[PathBuf]) -> Hidden {
     hidden
 }
 
-/// Keeps a folder where it is: what something is mounted at can be neither renamed nor removed.
+/// Keeps a folder where it is: what something is mounted at can be neither renamed nor removed. A link can.
 fn fix(folder: &Path) -> io::Result<()> {
-    let is_folder = fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir());
-    if is_folder {
+    // Nothing leads through a missing one.
+    let Ok(metadata) = fs::symlink_metadata(folder) else { return Ok(()) };
+    if metadata.is_symlink() {
+        return Err(io::Error::other("a link cannot be kept where it is"));
+    }
+    if metadata.is_dir() {
         mount(Some(folder), folder, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)?;
     }
     Ok(())
@@ -196,6 +200,15 @@ impl Covers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_on_the_way_cannot_be_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(".", &link).unwrap();
+        assert!(fix(&link).is_err());
+        assert!(fix(&folder.path().join("missing")).is_ok());
+    }
 
     #[test]
     fn the_table_of_sockets_is_read() {
