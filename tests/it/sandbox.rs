@@ -539,9 +539,17 @@ fn the_doctor_says_what_is_enforced() {
 #[test]
 fn a_command_has_no_terminal() {
     for sandbox in ["on", "off"] {
-        let forge = Forge::new().with_file("forge.yaml", AGENT);
         // The command itself is shown, so the word that it would paint is not in it.
         let line = "(printf 'pain%s' ted >/dev/tty) 2>/dev/null && echo a terminal || echo none";
+        let hook = format!("({line}) >of-hook");
+        let program = format!("({line}) >of-server; exec '{}'", env!("CARGO_BIN_EXE_mcp_under_test"));
+        let yaml = format!(
+            "{}hooks: {{ pre_tool_call: [{{ command: {} }}] }}\nmcp_servers: {{ s: {{ command: sh, args: [-c, {}] }} }}\n",
+            AGENT.replace("[read, shell]", "[read, shell, 's__*']"),
+            json!(hook),
+            json!(program)
+        );
+        let forge = Forge::new().with_file("forge.yaml", yaml);
         let call = json!({ "command": line }).to_string();
         let server = ScriptedServer::start(vec![Step::calls(&[("shell", &call)]), Step::text("All done.")]);
         let session = ["setsid", "--ctty", "--wait"];
@@ -553,5 +561,9 @@ fn a_command_has_no_terminal() {
         let result = messages.iter().find(|message| message["role"] == "tool").unwrap();
         let result = result["content"].as_str().unwrap();
         assert!(result.contains("none") && !result.contains("a terminal"), "{sandbox}: {result}");
+        for file in ["of-hook", "of-server"] {
+            let found = std::fs::read_to_string(forge.path(file)).unwrap();
+            assert_eq!(found, "none\n", "{sandbox}: {file}");
+        }
     }
 }

@@ -52,7 +52,8 @@ static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 /// work is done.
 ///
 /// Without this call commands end with their call, but a process that has left its process group and emptied
-/// its environment is missed, and commands survive if this process is killed by SIGKILL.
+/// its environment is missed, and commands survive if this process is killed by SIGKILL. They also keep this
+/// process's terminal: only a supervisor starts a session of its own.
 pub fn supervise_commands() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == ARGUMENT) {
