@@ -107,9 +107,10 @@ pub async fn select_in(
     if let Some(info) = last_of(store, folder, agent).await? {
         return Ok(Selected { info, scope: Scope::Run });
     }
-    let known = match store.runs().await?.is_empty() {
-        true => "the store is empty",
-        false => "no run of this folder is in the store; `forge checkpoints list` shows the others",
+    let known = if store.runs().await?.is_empty() {
+        "the store is empty"
+    } else {
+        "no run of this folder is in the store; `forge checkpoints list` shows the others"
     };
     Err(unknown(word, known.to_owned()))
 }
@@ -130,9 +131,9 @@ pub(crate) async fn last_of(
         let Some(folder) = folder else { return Ok(Some(info)) };
         // The latest checkpoint of a run that is being written may be gone before it is read; the one before
         // it is there.
-        let configuration = match store.load(info.key).await {
+        let configuration = match store.outline(info.key).await {
             Err(StoreError::NotFound { .. }) => continue,
-            loaded => loaded?.snapshot.configuration,
+            read => read?.configuration,
         };
         match configuration.0.get("folder").and_then(|folder| folder.as_str()) {
             Some(other) if other != folder => seen.push(info.run),

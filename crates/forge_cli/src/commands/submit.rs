@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use forge_app::{SlicedRun, saved_workspace, select};
+use forge_app::{SlicedRun, saved_workspace};
 use forge_domain::{Event, Lease, Nobody, RunId, StoreSetting, WorkspaceSetting};
 use forge_infra::{StoreUrl, SystemClock};
 use serde_json::json;
@@ -20,6 +20,7 @@ use crate::output;
 use crate::run::checkpoints::new_run;
 use crate::run::{
     Attached, ConsoleWatcher, RunRequest, RunView, SliceTerms, attach_files, explain, prepare, runtime,
+    select_here,
 };
 use crate::setup::{self, store};
 
@@ -140,7 +141,7 @@ enum Subject<'a> {
 /// Returns the run of the store that `word` names, and its workspace.
 async fn existing(named: &str, word: &str) -> anyhow::Result<(RunId, BegunWorkspace)> {
     let store = store::open_existing(&store::store_url(Some(named))?).await?;
-    let run = select(&*store, word, None).await?.info.run;
+    let run = select_here(&*store, word, None).await?.info.run;
     let (_, workspace) = saved_workspace(&*store, &run).await?;
     let note = "the run continues in the folder of its worker: files of other folders do not travel with it";
     let notes = workspace.is_none().then(|| note.to_owned()).into_iter().collect();
