@@ -76,29 +76,58 @@ fn left_out(what: &str, kind: Option<&str>, base64: &str) -> String {
     format!("[{what} ({kind}about {n_bytes} bytes), which cannot be shown here]")
 }
 
-/// Returns `text` without [hidden characters](is_hidden), except line ends, tabs, and what joins letters or
-/// pictures that are not ASCII: one joiner or selector after each.
+/// Returns `text` without [hidden characters](is_hidden), except line ends, tabs, and what letters and pictures
+/// consist of: one joiner after each that is not ASCII, one selector after each that has variants, and the
+/// tags of flags.
 pub(super) fn clean(text: &str) -> String {
     const JOINER: char = '\u{200d}';
     const NON_JOINER: char = '\u{200c}';
-    const AS_EMOJI: char = '\u{fe0f}';
+    const FLAG: char = '\u{1f3f4}';
     let mut cleaned = String::with_capacity(text.len());
     let mut before = None;
-    for c in text.chars() {
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
         let is_kept = match c {
             '\n' | '\t' => true,
-            JOINER if before == Some(AS_EMOJI) => cleaned.ends_with(AS_EMOJI),
-            JOINER | NON_JOINER | AS_EMOJI => {
-                before.is_some_and(|last: char| !last.is_ascii() && !is_hidden(last))
-            }
+            JOINER if before.is_some_and(is_selector) => cleaned.ends_with(is_selector),
+            JOINER | NON_JOINER => before.is_some_and(|last: char| !last.is_ascii() && !is_hidden(last)),
+            c if is_selector(c) => before.is_some_and(has_variants),
             c => !is_hidden(c),
         };
         if is_kept {
             cleaned.push(c);
         }
+        if c == FLAG {
+            let (tags, after) = rest.split_at(tags_of_flag(rest));
+            cleaned.push_str(tags);
+            rest = after;
+        }
         before = Some(c);
     }
     cleaned
+}
+
+/// Checks whether a character selects the variant of the one before it.
+fn is_selector(c: char) -> bool {
+    matches!(c, '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
+}
+
+/// Checks whether a character may have variants. Of ASCII, only those on the keys of a telephone have some.
+fn has_variants(c: char) -> bool {
+    if c.is_ascii() { c.is_ascii_digit() || matches!(c, '#' | '*') } else { !is_hidden(c) }
+}
+
+/// Returns the length of the tags with which `text`, which follows a flag, begins: the letters and digits of a
+/// region, and the end mark. Any others could hide a text.
+fn tags_of_flag(text: &str) -> usize {
+    const END: char = '\u{e007f}';
+    const MOST: usize = 6;
+    let is_tag = |c: char| matches!(c, '\u{e0030}'..='\u{e0039}' | '\u{e0061}'..='\u{e007a}');
+    let region = text.len() - text.trim_start_matches(is_tag).len();
+    let n_tags = text[..region].chars().count();
+    let is_whole = (1..=MOST).contains(&n_tags) && text[region..].starts_with(END);
+    if is_whole { region + END.len_utf8() } else { 0 }
 }
 
 /// Returns `text`, or its beginning and its end if it has more than `most` characters.
@@ -145,6 +174,16 @@ mod tests {
                 json!({"content": [{"type": "text", "text": "❤\u{fe0f}\u{200d}🔥 می\u{200c}خواهم\u{200c}\u{200c}"}]}),
                 false,
                 "❤\u{fe0f}\u{200d}🔥 می\u{200c}خواهم\u{200c}",
+            ),
+            (
+                json!({"content": [{"type": "text", "text": "1\u{fe0f}\u{20e3} 葛\u{e0100}\u{e0101} a\u{fe0f}b\u{e0100}c"}]}),
+                false,
+                "1\u{fe0f}\u{20e3} 葛\u{e0100} abc",
+            ),
+            (
+                json!({"content": [{"type": "text", "text": "🏴\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}, 🏴\u{e0068}\u{e0069} x\u{e0067}\u{e007f}"}]}),
+                false,
+                "🏴\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}, 🏴 x",
             ),
             (json!({"content": [], "structuredContent": {"n": 1}}), false, r#"{"n":1}"#),
             (
