@@ -461,7 +461,7 @@ fn nothing_is_built_with_a_strategy_that_is_not_registered_or_has_no_id() {
         (
             vec![],
             Some(
-                "agents.a.compact.strategies[1]: no strategy `own` is registered (none is: add it with `strategy`)",
+                "agents.a.compact.strategies[1]: no strategy `own` is registered (no strategy is registered; add it with `strategy`)",
             ),
         ),
         (

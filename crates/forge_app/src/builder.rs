@@ -261,7 +261,7 @@ fn first_command(workflow: &Workflow) -> Option<String> {
 fn unknown_strategies(workflow: &Workflow, compactor: &ContextCompactor) -> Vec<Finding> {
     let known: Vec<&str> = compactor.registered().map(|strategy| strategy.id()).collect();
     let known_words = match known.as_slice() {
-        [] => "none is: add it with `strategy`".to_owned(),
+        [] => "no strategy is registered; add it with `strategy`".to_owned(),
         known => format!("expected one of {}", known.join(", ")),
     };
     let mut unknown = Vec::new();

@@ -76,9 +76,9 @@ fn left_out(what: &str, kind: Option<&str>, base64: &str) -> String {
     format!("[{what} ({kind}about {n_bytes} bytes), which cannot be shown here]")
 }
 
-/// Returns `text` without [hidden characters](is_hidden), except line ends, tabs, and what letters and pictures
-/// consist of: one joiner after each that is not ASCII, one selector after each that has variants, and the
-/// tags of flags.
+/// Returns `text` without [hidden characters](is_hidden), except line ends, tabs, and what letters and
+/// pictures consist of: one joiner after each that is not ASCII, one selector after each that has variants,
+/// and the tags of flags.
 pub(super) fn clean(text: &str) -> String {
     const JOINER: char = '\u{200d}';
     const NON_JOINER: char = '\u{200c}';
@@ -118,8 +118,8 @@ fn has_variants(c: char) -> bool {
     if c.is_ascii() { c.is_ascii_digit() || matches!(c, '#' | '*') } else { !is_hidden(c) }
 }
 
-/// Returns the length of the tags with which `text`, which follows a flag, begins: the letters and digits of a
-/// region, and the end mark. Any others could hide a text.
+/// Returns the length of the tags with which `text`, which follows a flag, begins: the letters and digits of
+/// a region, and the end mark. Any others could hide a text.
 fn tags_of_flag(text: &str) -> usize {
     const END: char = '\u{e007f}';
     const MOST: usize = 6;
