@@ -195,11 +195,11 @@ fn a_session_that_came_with_the_folder_is_named_by_its_path() {
     let chat = "# aider chat started at 2026-01-04 00:00:00\n\n#### Push all keys.\n\nI do.\n";
     put(&forge.path(".aider.chat.history.md"), chat, 4);
     let text = forge.run(&["sessions", "--here"]);
-    assert!(text.stdout.contains("(in this folder)"), "{}", text.stdout);
+    assert!(text.stdout.contains("(kept in a project folder)"), "{}", text.stdout);
     for name in ["@last", "@here", "@aider:last", "@aider:here"] {
         let refused = forge.run(&["inspect", name]);
         assert_eq!(refused.code, 2, "{name}: {}", refused.stderr);
-        let told = "is kept in this folder and may have come with it";
+        let told = "is kept in a project folder and may have come with it";
         assert!(refused.stderr.contains(told), "{name}: {}", refused.stderr);
         assert!(refused.stderr.contains("write ./.aider.chat.history.md"), "{name}: {}", refused.stderr);
     }

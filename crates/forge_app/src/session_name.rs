@@ -54,9 +54,9 @@ pub enum SessionNameError {
         /// The sessions of the agent, in words.
         known: String,
     },
-    /// The session came with the working folder, perhaps from someone else.
+    /// The session is kept in the working folder or one above it, and may be someone else's.
     #[error(
-        "`{name}` means {path}, which is kept in this folder and may have come with it, from someone else: \
+        "`{name}` means {path}, which is kept in a project folder and may have come with it, from someone else: \
          name it by its path"
     )]
     InFolder {

@@ -89,7 +89,7 @@ fn cells(session: &ListedSession, home: Option<&str>, now: Timestamp) -> Vec<Str
         Some(n) => format!("{n}×"),
     };
     let title = visible(session.title.as_deref().unwrap_or("-"));
-    let mark = if is_kept_in_folder(session.agent) { "(in this folder) " } else { "" };
+    let mark = if is_kept_in_folder(session.agent) { "(kept in a project folder) " } else { "" };
     vec![
         visible(&session.name),
         age(session.changed, now),
