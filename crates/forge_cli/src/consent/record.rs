@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use forge_infra::write_whole;
+use forge_infra::{is_of_user, write_whole};
 use forge_services::workflow::Power;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -96,25 +96,23 @@ fn path_of(place: &ProjectPlace) -> Option<PathBuf> {
 
 fn read(path: &Path) -> Option<Record> {
     let file = std::fs::File::open(path).ok()?;
-    if !is_own(&file) {
+    let metadata = file.metadata().ok()?;
+    if !is_private(&metadata) || is_of_user(&metadata) == Some(false) {
         return None;
     }
     let record: Record = serde_json::from_reader(std::io::BufReader::new(file)).ok()?;
     (record.version == VERSION).then_some(record)
 }
 
-/// Checks that only its owner, who runs this, may write or read a record. One that came with a project, if
-/// the home folder is the project's, is not valid: neither git nor an archive that others unpack preserves
-/// both.
+/// Checks whether only its owner may write or read a record. One that came with a project, if the home folder
+/// is the project's, is not valid: neither git nor an archive that others unpack preserves this and the owner.
 #[cfg(unix)]
-fn is_own(file: &std::fs::File) -> bool {
+fn is_private(metadata: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
-    file.metadata().is_ok_and(|metadata| {
-        metadata.mode() & 0o077 == 0 && metadata.uid() == rustix::process::geteuid().as_raw()
-    })
+    metadata.mode() & 0o077 == 0
 }
 
 #[cfg(not(unix))]
-fn is_own(_: &std::fs::File) -> bool {
+fn is_private(_: &std::fs::Metadata) -> bool {
     true
 }

@@ -10,7 +10,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use forge_domain::{Agent, Clock as _, find_secrets};
-use forge_infra::SystemClock;
+use forge_infra::{SystemClock, is_of_user};
 
 use crate::output::visible;
 use crate::redaction::secret_behind;
@@ -106,19 +106,11 @@ fn is_repository(folder: &Path) -> bool {
     file.is_some_and(|mut file| file.read_exact(&mut start).is_ok()) && start == *b"gitdir:"
 }
 
-/// Checks whether a file or a folder belongs to the user, and what it leads to if it is a link.
-#[cfg(unix)]
+/// Checks whether a file or a folder belongs to the user, and what it leads to if it is a link. It does on
+/// systems without owners.
 pub(crate) fn is_own(path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    let user = rustix::process::geteuid().as_raw();
     let found = [std::fs::symlink_metadata(path), std::fs::metadata(path)];
-    found.iter().all(|found| found.as_ref().is_ok_and(|found| found.uid() == user))
-}
-
-/// Checks nothing: this system has no owners that Forge could compare.
-#[cfg(not(unix))]
-pub(crate) fn is_own(_: &Path) -> bool {
-    true
+    found.iter().all(|found| found.as_ref().is_ok_and(|found| is_of_user(found) != Some(false)))
 }
 
 /// Returns the folder in which git keeps the state of the working tree at `root`. A tree beside the first one

@@ -1,11 +1,13 @@
 //! The folder for the temporary files of a run's commands.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
+
+use crate::owner::is_of_user;
 
 /// The beginning of the folders' names.
 const PREFIX: &str = "forge-run-";
@@ -57,21 +59,9 @@ fn is_abandoned(folder: &Path) -> bool {
     let Ok(metadata) = fs::symlink_metadata(folder) else { return false };
     let age = metadata.modified().ok().and_then(|changed| changed.elapsed().ok());
     metadata.is_dir()
-        && is_own(&metadata)
+        && is_of_user(&metadata) == Some(true)
         && age.is_some_and(|age| age > LEAST_AGE)
         && File::open(folder).is_ok_and(|lock| lock.try_lock().is_ok())
-}
-
-#[cfg(unix)]
-fn is_own(metadata: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    metadata.uid() == rustix::process::geteuid().as_raw()
-}
-
-/// Returns false: this system has no owners that Forge could compare.
-#[cfg(not(unix))]
-fn is_own(_: &Metadata) -> bool {
-    false
 }
 
 #[cfg(all(test, unix))]
