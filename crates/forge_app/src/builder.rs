@@ -6,14 +6,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use forge_domain::compaction::{CompactionStrategy, ContextCompactor, Rung};
 use forge_domain::{
-    Agent, AgentId, Clock, Hook, HookCommand, HookPoint, ModelConfig, ModelId, Nobody, Person, Provider,
-    ProviderId, SessionSink, TokenCounter, ToolCall, ToolDefinition, ToolName, ToolPattern, ToolResult,
-    ToolService, UnknownToolError, Workflow,
+    Agent, Clock, Hook, HookCommand, HookPoint, ModelConfig, ModelId, Nobody, Person, Provider, ProviderId,
+    SessionSink, TokenCounter, ToolCall, ToolDefinition, ToolName, ToolPattern, ToolResult, ToolService,
+    UnknownToolError, Workflow,
 };
 use forge_services::workflow::Finding;
 use forge_services::{HandlebarsTemplates, ProviderRegistry, token_counter};
 
 use crate::engine::silent_watcher;
+use crate::hooks::{NamedCommands, named_commands};
 use crate::{Checkpointing, Engine, Hooks, Orchestrator, RunEvent, Services, Watcher, check_workflow};
 
 /// A builder of an orchestrator, for programs that embed the crates. Parts that are not given have a default:
@@ -244,13 +245,7 @@ impl OrchestratorBuilder {
 
 /// Returns the key of the first command for a hook.
 fn first_command(workflow: &Workflow) -> Option<String> {
-    let of_all = workflow.hooks.iter().map(|commands| (None::<&AgentId>, commands));
-    let of_agents = workflow
-        .agents
-        .iter()
-        .filter_map(|agent| agent.hooks.as_ref().map(|commands| (Some(&agent.id), commands)));
-    let mut all = of_all.chain(of_agents).chain(workflow.floor.hooks());
-    all.find_map(|(agent, commands)| {
+    named_commands(workflow).find_map(|NamedCommands { agent, commands, .. }| {
         let (point, _, _) = commands.iter().next()?;
         let of_agent = agent.map(|agent| format!("agents.{agent}.")).unwrap_or_default();
         Some(format!("{of_agent}hooks.{}", point.as_str()))

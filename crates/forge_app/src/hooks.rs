@@ -40,6 +40,27 @@ pub(crate) struct Denial {
     pub(crate) reason: String,
 }
 
+/// The commands for hooks at one place of a workflow.
+pub(crate) struct NamedCommands<'a> {
+    /// The agent, if they are one's alone.
+    pub(crate) agent: Option<&'a AgentId>,
+    pub(crate) commands: &'a HookCommands,
+    /// True if an earlier layer holds them against later ones.
+    is_held: bool,
+}
+
+/// Returns the commands that `workflow` and its agents name, in the order in which they are asked.
+pub(crate) fn named_commands(workflow: &Workflow) -> impl Iterator<Item = NamedCommands<'_>> {
+    let of_all = workflow.hooks.iter().map(|commands| (None::<&AgentId>, commands));
+    let agents = workflow.agents.iter();
+    let of_agents =
+        agents.filter_map(|agent| agent.hooks.as_ref().map(|commands| (Some(&agent.id), commands)));
+    let of_file = of_all.chain(of_agents);
+    let of_file = of_file.map(|(agent, commands)| NamedCommands { agent, commands, is_held: false });
+    let held = workflow.floor.hooks();
+    of_file.chain(held.map(|(agent, commands)| NamedCommands { agent, commands, is_held: true }))
+}
+
 impl Hooks {
     /// Creates an empty list of hooks.
     pub fn new() -> Self {
@@ -76,19 +97,13 @@ impl Hooks {
         workflow: &Workflow,
         runner: impl Fn(HookPoint, &HookCommand, &[ToolPattern]) -> Arc<dyn Hook>,
     ) -> Self {
-        let hooks_of = |commands: &HookCommands| -> Vec<Arc<dyn Hook>> {
-            commands.iter().map(|(point, command, tools)| runner(point, &command, tools)).collect()
-        };
-        if let Some(commands) = &workflow.hooks {
-            self.of_all.extend(hooks_of(commands));
-        }
-        for agent in workflow.agents.iter() {
-            if let Some(commands) = &agent.hooks {
-                self.of_agent.entry(agent.id.clone()).or_default().extend(hooks_of(commands));
+        for NamedCommands { agent, commands, is_held } in named_commands(workflow) {
+            let hooks = commands.iter().map(|(point, command, tools)| runner(point, &command, tools));
+            match agent {
+                _ if is_held => self.last.extend(hooks.map(|hook| (agent.cloned(), hook))),
+                Some(agent) => self.of_agent.entry(agent.clone()).or_default().extend(hooks),
+                None => self.of_all.extend(hooks),
             }
-        }
-        for (agent, commands) in workflow.floor.hooks() {
-            self.last.extend(hooks_of(commands).into_iter().map(|hook| (agent.cloned(), hook)));
         }
         self
     }
