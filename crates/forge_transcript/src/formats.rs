@@ -13,9 +13,6 @@ use crate::tau_bench::TAU_BENCH;
 /// The formats that are written as well, and tau-bench's results.
 const WRITTEN: &[&dyn Codec] = &[&OpenAi, &Anthropic, &TAU_BENCH, &ClaudeCode];
 
-/// The formats that sessions of any other format can be written in.
-const TARGETS: [&str; 3] = ["openai", "anthropic", "atif"];
-
 /// Returns the lines of the table, from the most general format to the most specific: the last one that
 /// recognizes a file reads it.
 pub(crate) fn formats() -> impl DoubleEndedIterator<Item = &'static dyn Codec> {
@@ -43,7 +40,7 @@ impl Format {
     /// Returns the formats that sessions of any other format can be written in. The other formats that are
     /// written at all are those of their own sessions alone.
     pub fn targets() -> impl Iterator<Item = Self> {
-        TARGETS.into_iter().filter_map(Self::named)
+        formats().filter(|codec| codec.is_target()).map(Codec::format)
     }
 
     /// Returns the format named `id` on the command line; `None` if there is none.
@@ -72,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_target_is_a_format() {
-        assert!(Format::targets().map(Format::id).eq(TARGETS));
+    fn the_formats_that_any_session_can_be_written_in_are_known() {
+        assert_eq!(Format::targets().map(Format::id).collect::<Vec<_>>(), ["openai", "anthropic", "atif"]);
     }
 }

@@ -138,6 +138,7 @@ impl EntryFormat for Atif {
         protocol: None,
     };
     const IS_LINES: bool = false;
+    const IS_TARGET: bool = true;
 
     fn detect(evidence: &Evidence<'_>) -> bool {
         let is_own =

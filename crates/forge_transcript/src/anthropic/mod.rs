@@ -29,6 +29,10 @@ impl Codec for Anthropic {
         })
     }
 
+    fn is_target(&self) -> bool {
+        true
+    }
+
     fn detect(&self, evidence: &Evidence<'_>) -> bool {
         is_message_list(evidence) && is_anthropics(evidence)
     }

@@ -43,6 +43,8 @@ pub(crate) trait EntryFormat: Sync + Sized {
     const COMPACTION: &'static str = "";
     /// True if its compactions take single entries out of the context, and what is before them may stay.
     const FOLDS: bool = false;
+    /// True if sessions of any other format can be written in this one.
+    const IS_TARGET: bool = false;
 
     /// Checks whether a file is of this format.
     fn detect(evidence: &Evidence<'_>) -> bool;
@@ -177,6 +179,10 @@ impl<F: EntryFormat> Codec for F {
 
     fn detect(&self, evidence: &Evidence<'_>) -> bool {
         F::detect(evidence)
+    }
+
+    fn is_target(&self) -> bool {
+        F::IS_TARGET
     }
 
     fn keeps_form(&self) -> bool {

@@ -56,6 +56,11 @@ pub(crate) trait Codec: Sync {
         Ok(None)
     }
 
+    /// Checks whether sessions of any other format can be written in this one.
+    fn is_target(&self) -> bool {
+        false
+    }
+
     /// Writes the file with its session revised. Messages that were not touched stay byte for byte.
     fn write(&self, revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {
         Err(revision.refuse_conversion(READ_ONLY))

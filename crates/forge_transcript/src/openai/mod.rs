@@ -30,6 +30,10 @@ impl Codec for OpenAi {
         })
     }
 
+    fn is_target(&self) -> bool {
+        true
+    }
+
     fn detect(&self, evidence: &Evidence<'_>) -> bool {
         is_message_list(evidence)
     }
