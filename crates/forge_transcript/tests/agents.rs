@@ -282,6 +282,30 @@ fn gemini_cli_samples() -> Vec<Sample> {
     ]
 }
 
+fn antigravity_samples() -> Vec<Sample> {
+    let step = |number: usize, source: &str, kind: &str, content: &str| {
+        json!({"step_index": number, "source": source, "type": kind, "status": "DONE",
+            "created_at": "2026-01-01T10:00:00Z", "content": content})
+    };
+    let said = "<USER_REQUEST>\nFind it.\n</USER_REQUEST>\n<ADDITIONAL_METADATA>\nx\n</ADDITIONAL_METADATA>";
+    let mut planned = step(3, "MODEL", "PLANNER_RESPONSE", "I look.");
+    planned["thinking"] = json!("Hm.");
+    planned["tool_calls"] =
+        json!([{"name": "view_file", "args": {"Path": "\"a\""}}, {"name": "list_dir", "args": {}}]);
+    let steps = [
+        step(0, "USER_EXPLICIT", "USER_INPUT", said),
+        json!({"step_index": 1, "source": "SYSTEM", "type": "CONVERSATION_HISTORY", "status": "DONE"}),
+        step(2, "SYSTEM", "EPHEMERAL_MESSAGE", "Be brief."),
+        planned,
+        step(4, "MODEL", "VIEW_FILE", "out"),
+        step(5, "SYSTEM", "ERROR_MESSAGE", "no"),
+        json!({"step_index": 6, "source": "SYSTEM", "type": "ERROR_MESSAGE", "error": "busy"}),
+        step(7, "MODEL", "PLANNER_RESPONSE", "Here."),
+    ];
+    let seen = "u:Find it. | n:<ADDITIONAL_METADATA>\nx\n</ADDITIONAL_METADATA> | n:Be brief. | a:I look.+view_file(step_4)+list_dir(step_5) | r(step_4):out | r!(step_5):no | a:Here.";
+    vec![sample("antigravity", lines(&steps), seen)]
+}
+
 fn copilot_samples() -> Vec<Sample> {
     let event = |kind: &str, data: Value| json!({"type": kind, "data": data, "id": "1", "timestamp": "2026-01-01T10:00:00Z"});
     let mut events = vec![
@@ -797,6 +821,7 @@ fn samples() -> Vec<Sample> {
         team_samples(),
         pi_samples(),
         gemini_cli_samples(),
+        antigravity_samples(),
         copilot_samples(),
         openhands_samples(),
         block_samples(),

@@ -1,6 +1,7 @@
 //! The formats of other agents, one file each. They are read; only ATIF is also written.
 
 mod aider;
+mod antigravity;
 mod blocks;
 mod codex;
 mod codex_append;
@@ -53,6 +54,7 @@ pub(crate) const AGENTS: &[&dyn Codec] = &[
     &openhands::Trajectories,
     &openhands::Events,
     &gemini_cli::GeminiCli,
+    &antigravity::Antigravity,
     &copilot::Copilot,
     &pi::Pi,
     &codex::Codex,
