@@ -5,6 +5,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::openai::is_role;
+
 /// A format that is recognized, and not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Foreign {
@@ -132,7 +134,10 @@ pub(crate) fn of_document(fields: &Map<String, Value>, layout: Layout) -> Option
                 "`jq -c '.[]' FILE` makes it a Claude Code session, one record a line",
             ))
         }
-        Layout::Lines => of_entry(fields).or_else(|| has(&["role"]).then_some(OTHER_ROLES)),
+        Layout::Lines => of_entry(fields).or_else(|| {
+            let role = fields.get("role").and_then(Value::as_str);
+            role.is_some_and(|role| !is_role(role)).then_some(OTHER_ROLES)
+        }),
         Layout::One | Layout::List => of_entry(fields),
     })
 }

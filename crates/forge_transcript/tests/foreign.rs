@@ -159,6 +159,13 @@ fn files() -> Vec<(String, &'static str, &'static str)> {
 }
 
 #[test]
+fn lines_with_a_role_and_no_words_are_of_an_unknown_format() {
+    let event = |kind: &str| json!({"role": "system", "kind": kind, "time": "t", "raw": {"id": "1"}});
+    let error = read(lines(&[event("begin"), event("end")]).as_bytes(), "f").unwrap_err().to_string();
+    assert!(error.starts_with("f has an unknown format"), "{error}");
+}
+
+#[test]
 fn a_foreign_format_is_refused_by_name_with_its_place_and_a_way_out() {
     for (text, name, place) in files() {
         let error = match read(text.as_bytes(), "dump.json") {

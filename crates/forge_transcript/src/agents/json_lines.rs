@@ -21,7 +21,8 @@ pub(super) const JSON_LINES: MessageLists = MessageLists {
 
 fn detect(evidence: &Evidence<'_>) -> bool {
     let is_own = |line: &Fields<'_>| {
-        let is_message = is_role(&line.text("role")) && !line.contains("parts");
+        let has_words = ["content", "tool_calls", "function_call"].iter().any(|key| line.contains(key));
+        let is_message = is_role(&line.text("role")) && has_words && !line.contains("parts");
         is_message || line.has_list("messages") || has_body(line)
     };
     let first = evidence.lines().iter().find(|line| !is_header(line) && !is_mark(line));
