@@ -59,7 +59,9 @@ impl EntryFormat for Aider {
                 };
                 if speaker == Speaker::Model && command.is_some_and(answers_itself) {
                     // The output of a command stays with it, or with what aider said before it.
-                    last = Some(Speaker::Model).filter(|_| last == Some(Speaker::User)).or(last);
+                    if last == Some(Speaker::User) {
+                        last = Some(Speaker::Model);
+                    }
                 } else {
                     let begin = if speaker == Speaker::Model { blank } else { at };
                     close(text, start..begin, &mut last, &mut chats);
@@ -105,26 +107,46 @@ fn note(text: &str) -> Message {
     Message::user(text).noted_by(BY)
 }
 
-/// Returns the lines of a passage without the mark of their speaker.
+/// Returns a passage without the marks of its speaker.
 fn without_marks(passage: &str, mark: &str) -> String {
-    let line = |line: &str| {
+    plain_lines(passage, mark).collect::<Vec<&str>>().join("\n").trim_matches('\n').to_owned()
+}
+
+/// Returns each line of a passage without the mark of their speaker.
+fn plain_lines<'a>(passage: &'a str, mark: &str) -> impl Iterator<Item = &'a str> {
+    passage.lines().map(move |line| {
         let line = line.strip_prefix(mark).unwrap_or(line).trim_end();
-        if mark.is_empty() { line.to_owned() } else { line.strip_prefix(' ').unwrap_or(line).to_owned() }
-    };
-    passage.lines().map(line).collect::<Vec<String>>().join("\n").trim_matches('\n').to_owned()
+        if mark.is_empty() { line } else { line.strip_prefix(' ').unwrap_or(line) }
+    })
 }
 
 /// Checks whether a passage of the user's is the reply before it, which aider gave the model that edits.
+/// Empty lines around them do not count. The first line that differs ends the comparison.
 fn repeats(reply: &str, passage: &str) -> bool {
-    passage.len() >= reply.trim().len()
-        && without_marks(reply, "").trim() == without_marks(passage, MARK).trim()
+    let is_blank = |line: &&str| line.trim().is_empty();
+    let mut said = plain_lines(reply, "").skip_while(is_blank);
+    let mut again = plain_lines(passage, MARK).skip_while(is_blank);
+    if said.next().map(str::trim) != again.next().map(str::trim) {
+        return false;
+    }
+    loop {
+        match (said.next(), again.next()) {
+            (None, None) => return true,
+            (Some(one), Some(other)) if one == other => {}
+            (one, other) => {
+                let mut rest = [one, other].into_iter().flatten().chain(said).chain(again);
+                return rest.all(|line| is_blank(&line));
+            }
+        }
+    }
 }
 
 /// Returns where a passage of the model's ends: before its repetition, if it has one.
 fn end_of_reply(passage: &str) -> usize {
+    let start = passage.len() - passage.trim_start().len();
     let places = passage.match_indices(MARK).map(|(at, _)| at).take_while(|at| *at <= passage.len() / 2);
     let mut begins = places.filter(|at| passage[..*at].ends_with('\n'));
-    begins.find(|at| repeats(&passage[..*at], &passage[*at..])).unwrap_or(passage.len())
+    begins.find(|at| repeats(&passage[start..*at], &passage[*at..])).unwrap_or(passage.len())
 }
 
 /// Returns the messages of a passage of the user's: what they typed, and what aider made of that. It logs the
