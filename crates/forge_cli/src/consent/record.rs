@@ -105,7 +105,8 @@ fn read(path: &Path) -> Option<Record> {
 }
 
 /// Checks whether only its owner may write or read a record. One that came with a project, if the home folder
-/// is the project's, is not valid: neither git nor an archive that others unpack preserves this and the owner.
+/// is the project's, is not valid: neither git nor an archive that others unpack preserves this and the
+/// owner.
 #[cfg(unix)]
 fn is_private(metadata: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;

@@ -43,7 +43,7 @@ agents:
     user_prompt: |
       ${HELD}
   b:
-    description: a $$${PRIVATE} $$${HELD} $$$${SECOND}
+    description: a $$${PRIVATE} $$$${SECOND}
   c:
     description: a ${SECOND:-{x}
 mcp_servers: { s: { command: c, env: { A: '${HELD}' } } }
