@@ -199,8 +199,7 @@ fn runs_by_git(arguments: &[&str]) -> bool {
         "clone" => &[Letter('c'), Letter('u'), Long("config"), Long("template")],
         "init" => &[Long("template")],
         "grep" => &[Letter('O')],
-        "difftool" => &[Letter('x')],
-        "rebase" => &[Letter('x')],
+        "difftool" | "rebase" => &[Letter('x')],
         // A setting may name a program.
         "config" => return !only_reads_settings(&rest),
         "filter-branch" | "send-email" => return true,

@@ -280,20 +280,9 @@ impl Folding<'_> {
         let is_work = |passage: &Passage| {
             matches!(passage.origin, Origin::Work | Origin::Code | Origin::Record(Section::Excerpts))
         };
-        // Each question has most of what those before it left, so that none takes all of it.
-        let answers = if self.material.is_talk { share::ANSWERS_IN_TALK } else { share::ANSWERS };
-        let mut for_answers = choice.left.share(answers, 100);
-        for (nth, asked) in self.material.question.asked().enumerate() {
-            choice.worth.take_up(nth, asked, &choice.candidates);
-            let used = choice.fill(for_answers.share(3, 5), Purpose::Answer, &|passage| !is_said(passage));
-            for_answers = for_answers - used;
-        }
+        choice.take_answers(&|passage| !is_said(passage));
         choice.take_said(&self.said_in_summaries(), share::SAID_IN_SUMMARIES);
-        let acting = newest_steps(self.material, self.leaves, folder).filter(|step| step.acts);
-        choice.take_steps(&mut acting.peekable(), share::ACTED);
-        choice.pick(share::ACTED, Purpose::Newest, &|passage| {
-            passage.origin == Origin::Record(Section::Story) && tells_act(passage.text(sources))
-        });
+        self.take_acts(&mut choice);
         let is_stated = |passage: &Passage| is_said(passage) || is_told(passage);
         if self.material.is_talk {
             // What the agent says in talk is as much of it as what the person says.
@@ -327,6 +316,16 @@ impl Folding<'_> {
         choice.pick(100, Purpose::Statement, &is_story);
         choice.take_steps(&mut steps, 100);
         choice.filling
+    }
+
+    /// Takes the calls that changed something outside of the files of the work, which nothing else tells.
+    fn take_acts(&self, choice: &mut Choice<'_, '_>) {
+        let sources = self.material.sources;
+        let acting = newest_steps(self.material, self.leaves, &self.material.state.folder);
+        choice.take_steps(&mut acting.filter(|step| step.acts).peekable(), share::ACTED);
+        choice.pick(share::ACTED, Purpose::Newest, &|passage| {
+            passage.origin == Origin::Record(Section::Story) && tells_act(passage.text(sources))
+        });
     }
 
     /// Checks whether a result repeats what the agent wrote into a file, or into its list of tasks.
@@ -676,6 +675,17 @@ impl Choice<'_, '_> {
     /// Picks passages for a share of what is left, in percent.
     fn pick(&mut self, percent: u64, purpose: Purpose, which: &dyn Fn(&Passage) -> bool) {
         self.fill(self.left.share(percent, 100), purpose, which);
+    }
+
+    /// Picks answers to what is asked. Each question has most of what those before it left, so that none takes
+    /// all of it.
+    fn take_answers(&mut self, which: &dyn Fn(&Passage) -> bool) {
+        let share = if self.material.is_talk { share::ANSWERS_IN_TALK } else { share::ANSWERS };
+        let mut room = self.left.share(share, 100);
+        for (nth, asked) in self.material.question.asked().enumerate() {
+            self.worth.take_up(nth, asked, &self.candidates);
+            room = room - self.fill(room.share(3, 5), Purpose::Answer, which);
+        }
     }
 
     /// Picks statements for a share of what is left, in percent: those of each kind after those of the kinds
