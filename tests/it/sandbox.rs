@@ -98,9 +98,12 @@ impl World {
         ours.write_all(b"i").unwrap();
         ours.write_all(&u32::try_from(order.len()).unwrap().to_le_bytes()).unwrap();
         ours.write_all(&order).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_forge_under_test"));
+        // A shell that has a key open becomes the supervisor.
+        let mut command = Command::new("sh");
         let mut supervisor = command
-            .args(["__supervise", "sh", "-c", &format!("exec 2>&1\n{line}")])
+            .args(["-c", "exec 7< \"$HOME/.ssh/id\"; exec \"$0\" \"$@\""])
+            .args([env!("CARGO_BIN_EXE_forge_under_test"), "__supervise"])
+            .args(["sh", "-c", &format!("exec 2>&1\n{line}")])
             .current_dir(self.path("work"))
             .env_clear()
             .env("PATH", std::env::var("PATH").unwrap())
@@ -219,6 +222,17 @@ fn keys_and_stores_are_not_read() {
             ("the configuration", "cat ~/.config/forge/forge.yaml && echo ESCAPED"),
         ],
     );
+}
+
+#[test]
+fn an_open_file_of_the_starting_program_is_not_inherited() {
+    let world = World::new();
+    // Nothing inherits it, not even a command without a sandbox.
+    for mode in [vec![Mode::Open], world.modes("inherited descriptors")].concat() {
+        let ended = world.run(mode, "{}", "cat <&7 && echo ESCAPED; echo done");
+        let (has_read, is_done) = (ended.output.contains("planted"), ended.output.contains("done"));
+        assert_eq!((has_read, is_done), (false, true), "{mode:?}: {}", ended.output);
+    }
 }
 
 #[test]

@@ -57,6 +57,9 @@ static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 pub fn supervise_commands() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == ARGUMENT) {
+        // This must be done before the process opens anything itself.
+        #[cfg(target_os = "linux")]
+        close_inherited();
         return Some(match supervise(arguments.collect()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -74,6 +77,27 @@ pub fn supervise_commands() -> Option<ExitCode> {
         let _ = PROGRAM.set(program);
     }
     None
+}
+
+/// Closes every file descriptor but the standard ones, which came from whatever started Forge: a terminal, a
+/// file with keys, a socket. A command that inherited them could use them in spite of its sandbox.
+#[cfg(target_os = "linux")]
+fn close_inherited() {
+    use rustix::process::{Resource, getrlimit};
+    const FIRST: i32 = 3;
+    // The numbers that are tried if `/proc` does not list the open ones.
+    const MOST: u64 = 1 << 16;
+    let open: Vec<i32> = match std::fs::read_dir("/proc/self/fd") {
+        Ok(entries) => entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect(),
+        Err(_) => {
+            let limit = getrlimit(Resource::Nofile).current.unwrap_or(MOST).min(MOST);
+            (FIRST..i32::try_from(limit).unwrap_or(i32::MAX)).collect()
+        }
+    };
+    for descriptor in open.into_iter().filter(|descriptor| *descriptor >= FIRST) {
+        // One that was open while the list was read is closed already.
+        let _ = nix::unistd::close(descriptor);
+    }
 }
 
 /// Returns a command that starts the supervisor of `command`, if this program is one.
