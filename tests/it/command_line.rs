@@ -232,6 +232,40 @@ fn a_report_is_written_to_a_file_only() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_command_cannot_lead_a_report_or_a_record_elsewhere() {
+    let yaml = "agents: [{ id: one, model: openai:m, tools: [shell], permissions: { '*': allow } }]\n";
+    for (line, words) in [
+        ("ln -s ../precious out/file.json", "a symbolic link is there now"),
+        ("rm -f out/file.json; ln -s ../precious out/file.json", "a symbolic link is there now"),
+        ("rm -f out/file.json; mkfifo out/file.json", "a pipe or a device is there"),
+        ("mv out gone; ln -s gone out", "was replaced during the run"),
+    ] {
+        for flag in ["--report", "--record"] {
+            if flag == "--record" && line.starts_with("ln") {
+                // The file exists by then.
+                continue;
+            }
+            let forge = Forge::new().with_file("forge.yaml", yaml).with_file("precious", "precious");
+            std::fs::create_dir(forge.path("out")).unwrap();
+            let call = serde_json::json!({ "command": line }).to_string();
+            let server = ScriptedServer::start(vec![Step::calls(&[("shell", &call)]), Step::text("done")]);
+            let mut command = forge.command(&["run", "task", "--sandbox", "off", flag, "out/file.json"]);
+            command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k");
+            let actual = outcome(command.env("PATH", std::env::var("PATH").unwrap()));
+            assert!(actual.stderr.contains(words), "{flag} {line}: {}", actual.stderr);
+            // The run itself was done: it did not fail for a wrong argument.
+            assert_ne!(actual.code, 2, "{flag} {line}: {}", actual.stderr);
+            if flag == "--report" {
+                assert_eq!((actual.code, actual.stdout.as_str()), (1, "done\n"), "{}", actual.stderr);
+                assert!(!forge.path("gone/file.json").exists(), "{line}");
+            }
+            assert_eq!(std::fs::read_to_string(forge.path("precious")).unwrap(), "precious");
+        }
+    }
+}
+
 #[test]
 fn every_agent_that_wakes_has_a_record_of_its_own() {
     let yaml = "agents:\n  - { id: one, model: openai:m, subscribe: [user_task_init] }\n\

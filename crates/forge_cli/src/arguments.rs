@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum, ValueHint};
 use forge_domain::{
     Allowance, Discretion, Dollars, Effort, Mode, OnChange, RequestOptionError, SandboxMode, StoreSetting,
     Tokens, UnknownMode,
 };
+use forge_infra::FilePlace;
 use forge_transcript::Format;
 use serde::Serialize;
 
@@ -121,8 +122,13 @@ pub(crate) struct RunFlags {
     #[command(flatten)]
     pub(crate) record: RecordFlag,
     /// Write a report on the run to this file, as JSON: calls, compactions, tokens, cost, and why it ended
-    #[arg(long, value_name = "FILE")]
-    pub(crate) report: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, value_parser = file_place())]
+    pub(crate) report: Option<FilePlace>,
+}
+
+/// Parses the path of a file that is written at the end of a run, and looks at its place at once.
+fn file_place() -> impl TypedValueParser<Value = FilePlace> {
+    PathBufValueParser::new().map(FilePlace::of)
 }
 
 /// The store that a run is saved in.

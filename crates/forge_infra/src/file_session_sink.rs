@@ -10,16 +10,17 @@ use async_trait::async_trait;
 use forge_domain::{AgentId, Conversation, SessionSink, SinkError};
 use parking_lot::Mutex;
 
-use crate::whole_file::{folder_of, new_beside, write_whole};
+use crate::whole_file::{FilePlace, folder_of, new_beside};
 
 /// A sink that keeps a session in one file.
 ///
 /// Each save writes a new file beside the old one, which then replaces it, so a crash or a full disk leaves
 /// the old one intact. The file keeps its permissions; a new one is readable by its owner alone, as a session
-/// may hold secrets. If the path is a symbolic link, its target is replaced and the link stays.
+/// may hold secrets. If the path is a symbolic link when the sink is made, its target is replaced and the
+/// link stays; one that appears later is refused, and so is a folder that leads elsewhere by then.
 #[derive(Debug)]
 pub struct FileSessionSink {
-    path: PathBuf,
+    place: FilePlace,
     encode: fn(&Conversation) -> Vec<u8>,
     n_saves: AtomicU64,
     /// The number of the newest save that was written. A save whose caller has gone still runs to its end and
@@ -68,25 +69,26 @@ impl FileSessionSink {
         }
     }
 
-    /// Returns the file for the session of `agent`: the path itself for the first one, a file beside it for
+    /// Returns the place for the session of `agent`: the path itself for the first one, a file beside it for
     /// others.
-    fn path_of(&self, agent: &AgentId) -> PathBuf {
+    fn place_of(&self, agent: &AgentId) -> FilePlace {
         if self.first.get_or_init(|| agent.clone()) == agent {
-            return self.path.clone();
+            return self.place.clone();
         }
-        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let path = self.place.path();
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let safe: String =
             agent.as_str().chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '_' }).collect();
-        let name = match self.path.extension() {
+        self.place.beside(match path.extension() {
             Some(extension) => format!("{stem}.{safe}.{}", extension.to_string_lossy()),
             None => format!("{stem}.{safe}"),
-        };
-        self.path.with_file_name(name)
+        })
     }
 
     /// Creates a sink at `path`, whose folder must exist. `encode` turns a conversation into bytes.
     pub fn new(path: PathBuf, encode: fn(&Conversation) -> Vec<u8>) -> Self {
-        Self { path, encode, n_saves: AtomicU64::new(0), written: Arc::default(), first: OnceLock::new() }
+        let place = FilePlace::of(path);
+        Self { place, encode, n_saves: AtomicU64::new(0), written: Arc::default(), first: OnceLock::new() }
     }
 }
 
@@ -96,12 +98,12 @@ impl SessionSink for FileSessionSink {
         let bytes = (self.encode)(conversation);
         let number = self.n_saves.fetch_add(1, Ordering::Relaxed) + 1;
         let written = Arc::clone(&self.written);
-        let path = self.path_of(agent);
-        let place = path.display().to_string();
+        let to = self.place_of(agent);
+        let place = to.path().display().to_string();
         tokio::task::spawn_blocking(move || {
             let mut newest = written.lock();
             if number > *newest {
-                write_whole(&path, &bytes)?;
+                to.write(&bytes)?;
                 *newest = number;
             }
             Ok(())
@@ -146,9 +148,9 @@ mod tests {
             [("a/s.json", "a/s.two_.json"), ("s", "s.two_"), ("s.tar.gz", "s.tar.two_.gz")]
         {
             let sink = FileSessionSink::new(path.into(), encode);
-            assert_eq!(sink.path_of(&agent()), PathBuf::from(path));
-            assert_eq!(sink.path_of(&AgentId::new("two/").unwrap()), PathBuf::from(expected));
-            assert_eq!(sink.path_of(&agent()), PathBuf::from(path));
+            assert_eq!(sink.place_of(&agent()).path(), Path::new(path));
+            assert_eq!(sink.place_of(&AgentId::new("two/").unwrap()).path(), Path::new(expected));
+            assert_eq!(sink.place_of(&agent()).path(), Path::new(path));
         }
     }
 

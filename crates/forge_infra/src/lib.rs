@@ -69,4 +69,4 @@ pub use supervisor::supervise_commands;
 pub use system_clock::SystemClock;
 pub use system_pause::SystemPause;
 pub use tools::{ToolsError, WorkspaceTools};
-pub use whole_file::{replace_if, write_whole};
+pub use whole_file::{FilePlace, replace_if, write_whole};

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
@@ -17,6 +17,84 @@ use tempfile::NamedTempFile;
 /// Fails with [`io::Error`] if the folder or the disk refuses; the old file is unchanged then.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_if(path, &[bytes], || Ok(true)).map(drop)
+}
+
+/// The place of a file that a run writes later, as it was found when this value was made.
+///
+/// Commands of the run may change what is there in the meantime, such as by a symbolic link that leads to
+/// another file of the user. Then nothing is written. A link that was there at first is the user's own: the
+/// place is its target.
+#[derive(Clone, Debug)]
+pub struct FilePlace {
+    named: PathBuf,
+    /// The folder of the path that was given, without links.
+    beside: PathBuf,
+    /// The folder of the file, without links. It is another one if the path was a link.
+    folder: PathBuf,
+    /// The file in that folder.
+    file: PathBuf,
+}
+
+impl FilePlace {
+    /// Looks at `path` and remembers its place.
+    pub fn of(path: impl Into<PathBuf>) -> Self {
+        let named = path.into();
+        let real = match fs::read_link(&named) {
+            Ok(_) => fs::canonicalize(&named).unwrap_or_else(|_| named.clone()),
+            Err(_) => named.clone(),
+        };
+        let (beside, folder) =
+            (Self::without_links(folder_of(&named)), Self::without_links(folder_of(&real)));
+        let file = real.file_name().map_or_else(|| real.clone(), |name| folder.join(name));
+        Self { named, beside, folder, file }
+    }
+
+    /// Returns a folder's path without links; as an absolute one if the folder does not exist.
+    fn without_links(folder: &Path) -> PathBuf {
+        fs::canonicalize(folder)
+            .or_else(|_| std::path::absolute(folder))
+            .unwrap_or_else(|_| folder.to_owned())
+    }
+
+    /// Returns the path as it was given.
+    pub fn path(&self) -> &Path {
+        &self.named
+    }
+
+    /// Returns the place of another file in the folder of the path that was given.
+    pub(crate) fn beside(&self, name: impl AsRef<Path>) -> Self {
+        let (named, folder) = (self.named.with_file_name(name.as_ref()), self.beside.clone());
+        Self { named, beside: folder.clone(), file: folder.join(name), folder }
+    }
+
+    /// Replaces the file by `bytes`, whole or not at all, as [`write_whole`] does with a file.
+    ///
+    /// # Errors
+    /// As [`write_whole`], and if the folder leads elsewhere by now or something other than a file is there.
+    pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        let old = self.check()?;
+        check_size(bytes.len() as u64)?;
+        let file = write_beside(&self.folder, &[bytes], old.as_ref())?;
+        self.check()?;
+        put(file, &self.file, &self.folder)
+    }
+
+    /// Checks that the folder is the same and that only a file may be there, and returns its metadata.
+    fn check(&self) -> io::Result<Option<fs::Metadata>> {
+        if fs::canonicalize(&self.folder)? != self.folder {
+            let what = format!("its folder {} was replaced during the run", self.folder.display());
+            return Err(io::Error::other(what));
+        }
+        let what = match fs::symlink_metadata(&self.file) {
+            Ok(found) if found.is_file() => return Ok(Some(found)),
+            Ok(found) if found.is_symlink() => "a symbolic link is there now, which may lead to another file",
+            Ok(found) if found.is_dir() => "a folder is there",
+            Ok(_) => "a pipe or a device is there",
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Err(io::Error::other(what))
+    }
 }
 
 /// Creates the file beside the one that is asked for. Its error names the folder alone.
@@ -94,11 +172,17 @@ pub fn replace_if(
     if !is_so()? {
         return Ok(false);
     }
-    file.persist(&path).map_err(|refused| refused.error)?;
+    put(file, &path, folder)?;
+    Ok(true)
+}
+
+/// Gives a complete file its name in `folder`. A link of that name is replaced and not followed.
+fn put(file: NamedTempFile, path: &Path, folder: &Path) -> io::Result<()> {
+    file.persist(path).map_err(|refused| refused.error)?;
     // The new name outlives a power cut only once its folder is on the disk too. Not every file system can do
     // that, and the file is complete in either case.
     let _ = fs::File::open(folder).and_then(|folder| folder.sync_all());
-    Ok(true)
+    Ok(())
 }
 
 /// Checks that the user's limit of file sizes (`ulimit -f`) allows a file of `bytes`: beyond it, the system
@@ -158,6 +242,34 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), expected);
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         }
+    }
+
+    #[test]
+    fn what_is_put_in_the_place_of_a_file_is_not_written_to() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let [precious, out, gone] = ["precious", "out", "gone"].map(|name| folder.path().join(name));
+        fs::create_dir(&out).unwrap();
+        fs::write(&precious, "precious").unwrap();
+        let place = FilePlace::of(out.join("report"));
+        for text in ["one", "two"] {
+            place.write(text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(out.join("report")).unwrap(), text);
+        }
+        fs::remove_file(out.join("report")).unwrap();
+        symlink(&precious, out.join("report")).unwrap();
+        assert!(place.write(b"three").unwrap_err().to_string().contains("symbolic link"));
+        // One that was there before is the user's own.
+        FilePlace::of(out.join("report")).write(b"four").unwrap();
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "four");
+        fs::remove_file(out.join("report")).unwrap();
+        fs::create_dir(out.join("report")).unwrap();
+        assert!(place.write(b"five").unwrap_err().to_string().contains("a folder"));
+        fs::remove_dir(out.join("report")).unwrap();
+        fs::rename(&out, &gone).unwrap();
+        symlink(&gone, &out).unwrap();
+        assert!(place.write(b"six").unwrap_err().to_string().contains("was replaced"));
+        assert_eq!(fs::read_dir(&gone).unwrap().count(), 0);
     }
 
     #[test]

@@ -200,7 +200,7 @@ fn finish(
     };
     if let Some(report) = session.report {
         let report = RunReport { checkpoints: checkpoints.cloned(), ..report };
-        write_report(request.flags.report.as_deref(), &report_json(&report, code))?;
+        write_report(request.flags.report.as_ref(), &report_json(&report, code))?;
     }
     outcome.map(|end| match end {
         End::Again(next) => Ended::Again(next),

@@ -250,7 +250,7 @@ fn run_task(
     runtime.shutdown_background();
     view.end();
     let checkpoints = orchestrator.checkpoints();
-    let report_file = request.flags.report.as_deref();
+    let report_file = request.flags.report.as_ref();
     let interrupted = match outcome {
         Ok(Ok((report, answer))) => {
             let exit = match answer {

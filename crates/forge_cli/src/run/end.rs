@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use forge_app::{CheckpointTally, Orchestrator};
-use forge_infra::write_whole;
+use forge_infra::FilePlace;
 use serde_json::Value;
 
 use super::checkpoints;
@@ -22,18 +22,18 @@ pub(crate) async fn release(orchestrator: &mut Orchestrator, was_interrupted: bo
 
 /// Writes a report on an interrupted run to the requested file, so that no report of an earlier run is
 /// mistaken for this one's.
-pub(crate) fn write_break(path: Option<&Path>, why: &Break<'_>, checkpoints: Option<&CheckpointTally>) {
-    if let Err(error) = write_report(path, &why.to_json(checkpoints)) {
+pub(crate) fn write_break(place: Option<&FilePlace>, why: &Break<'_>, checkpoints: Option<&CheckpointTally>) {
+    if let Err(error) = write_report(place, &why.to_json(checkpoints)) {
         failure::say(&error);
     }
 }
 
 /// Writes a report on a run to the requested file.
-pub(crate) fn write_report(path: Option<&Path>, report: &Value) -> anyhow::Result<()> {
-    let Some(path) = path else { return Ok(()) };
-    check_report(path)?;
-    write_whole(path, serde_json::to_string_pretty(report)?.as_bytes())
-        .with_context(|| format!("cannot write the report {}", path.display()))
+pub(crate) fn write_report(place: Option<&FilePlace>, report: &Value) -> anyhow::Result<()> {
+    let Some(place) = place else { return Ok(()) };
+    place
+        .write(serde_json::to_string_pretty(report)?.as_bytes())
+        .with_context(|| format!("no report was written to {}", place.path().display()))
 }
 
 /// Checks that a report can replace what is at `path`: to open a pipe that no one reads would wait forever.
@@ -41,6 +41,7 @@ pub(super) fn check_report(path: &Path) -> Result<(), Misconfigured> {
     let what = match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => "a folder",
         Ok(found) if !found.is_file() => "a pipe or a device",
+        Err(_) if path.is_symlink() => "a link to what does not exist",
         _ => return Ok(()),
     };
     Err(Misconfigured(format!("--report: {} is {what} (expected a file)", path.display())))
