@@ -196,7 +196,7 @@ fn a_session_that_came_with_the_folder_is_named_by_its_path() {
     put(&forge.path(".aider.chat.history.md"), chat, 4);
     let text = forge.run(&["sessions", "--here"]);
     assert!(text.stdout.contains("(kept in a project folder)"), "{}", text.stdout);
-    for name in ["@last", "@here", "@aider:last", "@aider:here"] {
+    for name in ["@aider:last", "@aider:here"] {
         let refused = forge.run(&["inspect", name]);
         assert_eq!(refused.code, 2, "{name}: {}", refused.stderr);
         let told = "is kept in a project folder and may have come with it";
@@ -205,6 +205,11 @@ fn a_session_that_came_with_the_folder_is_named_by_its_path() {
     }
     for name in ["./.aider.chat.history.md", "@claude:here", "@pi:last"] {
         assert_eq!(forge.run(&["inspect", name]).code, 0, "{name}");
+    }
+    // Names of any agent mean the newest session of another place.
+    for (name, same) in [("@last", "@pi:last"), ("@here", "@claude:here")] {
+        let [shown, expected] = [name, same].map(|name| forge.run(&["inspect", name]));
+        assert_eq!((shown.code, shown.stdout), (0, expected.stdout), "{name}: {}", shown.stderr);
     }
 }
 

@@ -192,7 +192,8 @@ impl SessionName {
         SessionNameError::None { name: self.clone(), known }
     }
 
-    fn is_of(&self, session: &AgentSession) -> bool {
+    /// Checks whether a session is one of the agent's.
+    pub fn is_of(&self, session: &AgentSession) -> bool {
         self.agent.as_deref().is_none_or(|agent| agent == session.agent)
     }
 }

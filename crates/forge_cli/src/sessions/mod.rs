@@ -82,13 +82,21 @@ impl Sessions {
         look::is_about(session, folder, self.runs.as_ref())
     }
 
-    /// Returns the session of that name. The last one is never a file of the folder itself: a cloned
-    /// repository would choose it.
+    /// Returns the session of that name. The last one is never a file of the folder itself, which a cloned
+    /// repository would choose: it is the newest other one.
     pub(crate) fn session(&self, name: &SessionName) -> Result<&AgentSession, SessionNameError> {
         let found = name.find(&self.all, &|session| self.is_about(session, &self.here))?;
         let is_chosen_by_id = matches!(name.which, Which::Id(_));
         if is_chosen_by_id || !is_kept_in_folder(found.agent) {
             return Ok(found);
+        }
+        let is_meant = |session: &&AgentSession| {
+            name.is_of(session)
+                && !is_kept_in_folder(session.agent)
+                && (name.which == Which::Last || self.is_about(session, &self.here))
+        };
+        if let Some(other) = self.all.iter().find(is_meant) {
+            return Ok(other);
         }
         let path = found
             .path
