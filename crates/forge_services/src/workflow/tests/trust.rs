@@ -163,6 +163,8 @@ const ASKING: &[(&str, &[&str])] = &[
         ],
     ),
     ("checkpoint: { store: none }", &["1: keep no checkpoints and no list of what is done"]),
+    ("checkpoint: { store: 'memory:' }", &["1: keep no checkpoints and no list of what is done"]),
+    ("checkpoint: { store: 'sqlite::memory:' }", &["1: keep no checkpoints and no list of what is done"]),
     ("checkpoint: { interval: 9 }", &["1: save fewer checkpoints (interval: 9)"]),
     ("checkpoint: { on: [] }", &["1: save fewer checkpoints (on: [])"]),
     (

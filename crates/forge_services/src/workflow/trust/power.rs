@@ -157,6 +157,13 @@ impl Power {
     }
 }
 
+/// Checks whether nothing that is kept at a store outlives the process.
+fn keeps_nothing(store: &str) -> bool {
+    let place = store.strip_prefix("sqlite:").map(|rest| rest.strip_prefix("//").unwrap_or(rest));
+    matches!(store, "none" | "memory:")
+        || place.is_some_and(|place| place.split('?').next() == Some(":memory:"))
+}
+
 impl fmt::Display for Power {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = |agent: &Option<String>| {
@@ -181,7 +188,7 @@ impl fmt::Display for Power {
                 write!(f, "send the `{key}` of the file with requests of {whom}")
             }
             Self::ReadVariable { variable, whom } => write!(f, "give the variable {variable} to {whom}"),
-            Self::KeepAt { store } if store == "none" => {
+            Self::KeepAt { store } if keeps_nothing(store) => {
                 f.write_str("keep no checkpoints and no list of what is done")
             }
             Self::KeepAt { store } => write!(f, "keep checkpoints at {store}"),
