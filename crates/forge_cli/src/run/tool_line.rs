@@ -51,11 +51,19 @@ pub(super) fn edit_text(result: &ToolResult) -> Option<String> {
 pub(super) fn failure_text(result: &ToolResult) -> Option<String> {
     result.name.as_ref().filter(|name| result.is_error && name.as_str() == "shell")?;
     let text = result.content.to_text();
-    let (printed, status) = text.strip_suffix(']')?.rsplit_once("\n\n[")?;
+    // Hints about the sandbox come after the status.
+    let mut rest = text.as_str();
+    while let Some((before, line)) = rest.rsplit_once('\n')
+        && line.starts_with("[perhaps ")
+    {
+        rest = before;
+    }
+    let hints = text.strip_prefix(rest)?.trim_start();
+    let (printed, status) = rest.strip_suffix(']')?.rsplit_once("\n\n[")?;
     let last = printed.trim_end().lines().next_back()?;
     // The caller shows the first line and counts the others.
     let before = printed.trim_end().strip_suffix(last)?;
-    Some(format!("{status}: {last}\n{before}"))
+    Some(format!("{status}: {last}\n{before}{hints}"))
 }
 
 /// Returns the result of a written file in one line.
@@ -117,6 +125,11 @@ mod tests {
         for (name, text, expected) in [
             ("shell", "a\nb\n\n[exit code 3]", Some("exit code 3: b\na\n")),
             ("shell", "b\n\n[exit code 3]", Some("exit code 3: b\n")),
+            (
+                "shell",
+                "b\n\n[exit code 1]\n[perhaps x]\n[perhaps y]",
+                Some("exit code 1: b\n[perhaps x]\n[perhaps y]"),
+            ),
             ("shell", "no", None),
             ("read", "a\n\n[exit code 3]", None),
         ] {
