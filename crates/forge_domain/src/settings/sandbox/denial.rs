@@ -82,6 +82,10 @@ impl Denial {
     }
 
     fn of_path(policy: &SandboxPolicy, path: PathBuf) -> Option<Self> {
+        // A command has no terminal, whatever the sandbox allows.
+        if path == Path::new("/dev/tty") {
+            return None;
+        }
         match policy.access(&path) {
             SandboxAccess::Write => None,
             SandboxAccess::Read => Some(Self::Write(path)),
@@ -270,6 +274,7 @@ mod tests {
             ("sh: /tmp/t/x: Permission denied", vec![]),
             ("error: expected `;`\n  --> /etc/x.rs:1:1", vec![]),
             ("Permission denied (publickey).", vec![]),
+            ("sh: 1: cannot open /dev/tty: Permission denied", vec![]),
         ] {
             assert_eq!(denials("{}", output), expected, "{output}");
         }
