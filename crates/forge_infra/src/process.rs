@@ -33,15 +33,29 @@ use crate::sandbox::{CommandSandbox, Enforced, Limit};
 #[cfg(unix)]
 use crate::supervisor::{self, Report};
 
+/// Variables by which programs start an editor, a pager or a question for a password. A command has no
+/// terminal, so each would wait until the time limit: editors fail at once, and pagers print.
+const WITHOUT_A_PERSON: [(&str, &str); 7] = [
+    ("EDITOR", "false"),
+    ("VISUAL", "false"),
+    ("GIT_EDITOR", "false"),
+    ("GIT_SEQUENCE_EDITOR", "false"),
+    ("PAGER", "cat"),
+    ("GIT_PAGER", "cat"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+];
+
 /// Returns the part of `environment` that a command sees: the harmless variables and those that are `named`.
-/// Keys are not passed on.
+/// Keys are not passed on. No program waits for a person, unless its variable is named.
 pub(crate) fn clean_environment(
     environment: &BTreeMap<String, String>,
     named: &[String],
 ) -> BTreeMap<String, String> {
     let is_seen = |name: &String| HARMLESS_VARIABLES.contains(&name.as_str()) || named.contains(name);
     let seen = environment.iter().filter(|(name, _)| is_seen(name));
-    seen.map(|(name, value)| (name.clone(), value.clone())).collect()
+    let fixed = WITHOUT_A_PERSON.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let fixed = fixed.into_iter().filter(|(name, _)| !named.contains(name));
+    fixed.chain(seen.map(|(name, value)| (name.clone(), value.clone()))).collect()
 }
 
 /// A command to start.
