@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use forge_domain::{Agent, AgentId, Allowance, Effort, MCP_SEPARATOR, ToolName, Workflow, find_secrets};
 use forge_services::workflow::{Flags, Layers, Source as YamlSource, load};
@@ -77,6 +78,7 @@ fn nearest(name: &str) -> PathBuf {
 
 /// Reads all layers, the project's as if it were trusted.
 pub(crate) fn layers(source: &Source) -> anyhow::Result<Layers> {
+    tell_of_strangers();
     let file = project_file(source);
     let servers = mcp_file()?;
     let is_of_servers = file.file_name().is_some_and(|name| name == MCP_FILE);
@@ -95,6 +97,17 @@ pub(crate) fn layers(source: &Source) -> anyhow::Result<Layers> {
         ..Flags::default()
     };
     Ok(Layers { project, servers_file, flags, ..own_layers()? })
+}
+
+/// Prints once that files of another user above the working folder are not read.
+fn tell_of_strangers() {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        let note = std::env::current_dir().ok().and_then(|folder| surroundings::note_on_strangers(&folder));
+        if let Some(note) = note {
+            output::note(&note);
+        }
+    });
 }
 
 /// Reads the nearest `.mcp.json`: its path, and the servers in it as YAML.

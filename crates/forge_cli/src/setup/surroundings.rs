@@ -95,6 +95,32 @@ pub(crate) fn repository(folder: &Path) -> Option<PathBuf> {
     found.map(Path::to_owned)
 }
 
+/// Returns a note about files above `folder`, in the repository around it, that are not read because they or
+/// the repository belong to another user; `None` if there are none.
+pub(crate) fn note_on_strangers(folder: &Path) -> Option<String> {
+    const READ: [&str; 4] = ["forge.yaml", ".mcp.json", INSTRUCTIONS[0], INSTRUCTIONS[1]];
+    let around = folder.ancestors().find(|path| is_repository(path))?;
+    let is_used = repository(folder).is_some();
+    let above = folder.ancestors().skip(1).take_while(|path| path.starts_with(around));
+    let left_out: Vec<String> = above
+        .flat_map(|path| READ.map(|name| path.join(name)))
+        .filter(|path| path.exists() && !(is_used && is_own(path)))
+        .map(|path| visible(&path.display().to_string()))
+        .collect();
+    if left_out.is_empty() {
+        return None;
+    }
+    let whose = if is_used {
+        "another user owns it".to_owned()
+    } else {
+        format!("{} belongs to another user", visible(&around.display().to_string()))
+    };
+    Some(format!(
+        "not read: {}: {whose}; run Forge in that folder itself, or change its owner",
+        left_out.join(", ")
+    ))
+}
+
 /// Checks whether git keeps a repository in the folder, or a file that leads to one.
 fn is_repository(folder: &Path) -> bool {
     let git = folder.join(".git");
@@ -270,6 +296,30 @@ mod tests {
             (parts[0].1, parts[2].1),
             ("Use tabs.", "- pdf: Reads PDFs (.claude/skills/pdf/SKILL.md)")
         );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_a_stranger_owns_is_not_left_out_without_a_word() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(folder.path()).unwrap();
+        let inner = root.join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        for name in ["HEAD", "objects", "refs"] {
+            std::fs::create_dir_all(root.join(".git").join(name)).unwrap();
+        }
+        for name in ["AGENTS.md", "inner/AGENTS.md"] {
+            std::fs::write(root.join(name), "Use tabs.").unwrap();
+        }
+        assert_eq!(note_on_strangers(&inner), None);
+        // Only the administrator can give it to another user.
+        if std::os::unix::fs::chown(root.join(".git"), Some(65_534), None).is_ok() {
+            let note = note_on_strangers(&inner).unwrap();
+            let expected =
+                format!("not read: {}: {} belongs", root.join("AGENTS.md").display(), root.display());
+            assert!(note.starts_with(&expected), "{note}");
+            assert_eq!(note_on_strangers(&root), None);
+        }
     }
 
     #[test]
