@@ -75,6 +75,10 @@ async fn find_run(store: &dyn CheckpointStore, word: &str) -> anyhow::Result<Run
     }
     match select_here(store, word, None).await {
         Ok(selected) => Ok(selected.info.run),
+        Err(CheckpointsError::Unknown { known, .. }) if word == "last" => {
+            let what = format!("there is no last run: {known}\n  help: write a run's id in place of `last`");
+            Err(Misconfigured(what).into())
+        }
         Err(error @ (CheckpointsError::Unknown { .. } | CheckpointsError::Ambiguous { .. })) => {
             Err(Misconfigured(error.to_string()).into())
         }

@@ -67,6 +67,7 @@ impl SubmitArguments {
                 Subject::Task(self.workspace.clone().or(configured).unwrap_or_default())
             }
         };
+        FleetFlags::check_is_built()?;
         let named = shared_store(self.store.as_deref(), self.source.config())?;
         let runtime = runtime()?;
         let submitted = runtime.block_on(async {

@@ -48,6 +48,7 @@ impl WorkerArguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         // A file that is not trusted is reported at once, not by each slice.
         setup::configuration(&self.setup.source, Need::Everything)?;
+        FleetFlags::check_is_built()?;
         let named = super::submit::shared_store(self.store.as_deref(), self.setup.source.config())?;
         let limits = SliceLimits {
             calls: Some(self.slice_calls),

@@ -20,9 +20,20 @@ pub(crate) struct FleetFlags {
 }
 
 impl FleetFlags {
+    /// Checks that this Forge has fleets: nothing else can be wrong if it has none.
+    pub(crate) fn check_is_built() -> Result<(), Misconfigured> {
+        if cfg!(feature = "temporal") {
+            return Ok(());
+        }
+        let what = "this Forge was built without the feature `temporal`, so it has no fleets\n  help: \
+                    `cargo install --path crates/forge_cli --features temporal`, which needs `protoc`";
+        Err(Misconfigured(what.to_owned()))
+    }
+
     /// Connects to the scheduler. A run that is submitted is given to another worker after `heartbeat`
     /// without a sign of life.
     pub(crate) async fn connect(&self, heartbeat: Option<Duration>) -> anyhow::Result<Arc<dyn Scheduler>> {
+        Self::check_is_built()?;
         let address = self.fleet.clone().or_else(|| std::env::var(VARIABLE).ok());
         let address = address.filter(|address| !address.is_empty()).ok_or_else(|| {
             let what = format!(
@@ -55,7 +66,5 @@ async fn connect(address: &str, heartbeat: Option<Duration>) -> anyhow::Result<A
 
 #[cfg(not(feature = "temporal"))]
 async fn connect(_: &str, _: Option<Duration>) -> anyhow::Result<Arc<dyn Scheduler>> {
-    let what = "this Forge was built without the feature `temporal`, so it has no fleets\n  help: \
-                `cargo install --path crates/forge_cli --features temporal`, which needs `protoc`";
-    Err(Misconfigured(what.to_owned()).into())
+    anyhow::bail!("this Forge has no fleets")
 }

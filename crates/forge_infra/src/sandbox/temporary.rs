@@ -24,7 +24,11 @@ pub(super) struct TemporaryFolder {
 impl TemporaryFolder {
     /// Creates a folder, and removes those of runs that were killed.
     pub(super) fn new() -> io::Result<Self> {
-        remove_abandoned(&std::env::temp_dir());
+        Self::within(&std::env::temp_dir())
+    }
+
+    fn within(parent: &Path) -> io::Result<Self> {
+        remove_abandoned(parent);
         let mut builder = tempfile::Builder::new();
         builder.prefix(PREFIX);
         #[cfg(unix)]
@@ -32,7 +36,15 @@ impl TemporaryFolder {
             use std::os::unix::fs::PermissionsExt as _;
             builder.permissions(fs::Permissions::from_mode(0o700));
         }
-        let folder = builder.tempdir()?;
+        let folder = builder.tempdir_in(parent).map_err(|error| {
+            let text = error.to_string();
+            let why = text.split_once(" at path ").map_or(text.as_str(), |(why, _)| why);
+            let what = format!(
+                "no temporary folder can be created in {}: {why}; create that folder, or set TMPDIR to another",
+                parent.display()
+            );
+            io::Error::new(error.kind(), what)
+        })?;
         let lock = File::open(folder.path()).ok().filter(|lock| lock.try_lock().is_ok());
         Ok(Self { folder, _lock: lock })
     }
@@ -72,6 +84,12 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+
+    #[test]
+    fn a_missing_parent_is_named_with_its_variable() {
+        let error = TemporaryFolder::within(Path::new("/no/such")).err().unwrap().to_string();
+        assert!(error.contains("in /no/such: ") && error.contains("TMPDIR"), "{error}");
+    }
 
     #[test]
     fn a_folder_is_for_its_user_alone() {
