@@ -156,7 +156,8 @@ providers: { openai: { retries: 0 } }
     for result in actual[1..4].iter().chain(&actual[5..]) {
         assert!(result.contains("was not called for") && !result.contains("planted"), "{result}");
     }
-    let left_out = "; 1 file left out: denied by `secrets/**: deny`]";
+    let left_out = "; 1 file left out: denied by `secrets/**: deny`; 1 place left out for keys: \
+                    `.local/state/forge`; name one as `path` to have the user asked]";
     assert!(actual[4].starts_with("[nothing found in ") && actual[4].ends_with(left_out), "{}", actual[4]);
     let wrong =
         yaml.replace("{ 'b': deny }", "{ 'b': never }").replace("{ write: allow, ", "{ wriet: allow, ");
@@ -190,7 +191,8 @@ fn a_search_leaves_out_what_may_not_be_read_where_nobody_can_answer() {
     ];
     let actual = answers(&forge, &calls);
     let because = "denied by `.env: deny`, `private/**: deny`; not shown without consent by `drafts/**: ask`";
-    assert_eq!(actual[0], format!("a.txt:1: KEY=none\n[3 files left out: {because}]"));
+    let keys = "1 place left out for keys: `.local/state/forge`; name one as `path` to have the user asked";
+    assert_eq!(actual[0], format!("a.txt:1: KEY=none\n[3 files left out: {because}; {keys}]"));
     assert!(
         actual[1].starts_with("`search` was not called for `.env: an environment file`"),
         "{}",

@@ -5,7 +5,13 @@
 
 use serde_json::{Map, Value};
 
-use crate::openai::is_role;
+/// The roles of messages in the protocol of OpenAI, with the older one of results.
+pub(crate) const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
+
+/// Checks whether a message may have the role of that name.
+pub(crate) fn is_role(name: &str) -> bool {
+    ROLES.contains(&name)
+}
 
 /// A format that is recognized, and not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

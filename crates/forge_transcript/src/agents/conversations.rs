@@ -7,8 +7,9 @@ use serde_json::value::RawValue;
 
 use crate::codec::{Evidence, Fields};
 use crate::flat_text::flat_value;
+use crate::foreign::is_role;
 use crate::format::FormatFacts;
-use crate::openai::{MessageLists, NamedList, is_role};
+use crate::openai::{MessageLists, NamedList};
 
 /// The format of such files.
 pub(super) const CONVERSATIONS: MessageLists = MessageLists {

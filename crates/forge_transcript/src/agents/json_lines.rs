@@ -3,8 +3,9 @@
 use forge_wire::Protocol;
 
 use crate::codec::{Evidence, Fields, Listing};
+use crate::foreign::is_role;
 use crate::format::FormatFacts;
-use crate::openai::{MessageLists, NamedList, is_role};
+use crate::openai::{MessageLists, NamedList};
 
 /// The format of such files.
 pub(super) const JSON_LINES: MessageLists = MessageLists {

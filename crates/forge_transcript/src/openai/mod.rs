@@ -14,7 +14,7 @@ use crate::format::FormatFacts;
 use crate::{Format, RewriteError, Session, StreamError, StreamedSession, TranscriptError};
 
 pub(crate) use lists::{MessageLists, NamedList};
-pub(crate) use read::{is_role, read_records};
+pub(crate) use read::read_records;
 pub(crate) use write::write_entries;
 
 /// The format of chat completions: a request body, or the bare list.

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::codec::Input;
 use crate::flat_text::{flat_text, flat_value};
+use crate::foreign::{ROLES, is_role};
 use crate::harness::HARNESS;
 use crate::json_text::parse;
 use crate::session::Names;
@@ -135,14 +136,6 @@ fn says_something(error: &Value) -> bool {
 
 /// The role under which mini-swe-agent writes down what came of a run: no model sees it.
 const EXIT: &str = "exit";
-/// The roles of the protocol, with the older one of results.
-const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
-
-/// Checks whether a message may have the role of that name.
-pub(crate) fn is_role(name: &str) -> bool {
-    ROLES.contains(&name)
-}
-
 /// Refuses anything that is not a message of this protocol, and would be read as empty or as another author's
 /// text.
 fn is_message(fields: &Map<String, Value>) -> Result<(), WireError> {

@@ -1,5 +1,5 @@
-//! Calls that change something outside of the files of the work: issues, bookings, messages, releases. Nothing
-//! else tells later that they were made.
+//! Calls that change something outside of the files of the work: issues, bookings, messages, releases.
+//! Nothing else tells later that they were made.
 
 use super::command_line::{Walk, from_program, without_folder};
 

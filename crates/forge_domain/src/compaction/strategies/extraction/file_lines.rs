@@ -11,8 +11,8 @@ const LEAST_TOGETHER: usize = 3;
 /// The most names in a line.
 const MOST_TOGETHER: usize = 12;
 
-/// Returns the lines' states and paths, in the order of the files: several of one folder and in the same state
-/// are where the last of them is.
+/// Returns the lines' states and paths, in the order of the files: several of one folder and in the same
+/// state are where the last of them is.
 pub(super) fn together<'a>(files: &[(&'a str, FileState)]) -> Vec<(FileState, String)> {
     let group = |(path, state): &(&'a str, FileState)| {
         let (folder, name) = path.rsplit_once('/')?;

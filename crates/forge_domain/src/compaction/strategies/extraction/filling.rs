@@ -677,8 +677,8 @@ impl Choice<'_, '_> {
         self.fill(self.left.share(percent, 100), purpose, which);
     }
 
-    /// Picks answers to what is asked. Each question has most of what those before it left, so that none takes
-    /// all of it.
+    /// Picks answers to what is asked. Each question has most of what those before it left, so that none
+    /// takes all of it.
     fn take_answers(&mut self, which: &dyn Fn(&Passage) -> bool) {
         let share = if self.material.is_talk { share::ANSWERS_IN_TALK } else { share::ANSWERS };
         let mut room = self.left.share(share, 100);

@@ -1,8 +1,8 @@
 //! Combines earlier messages into one bounded record without a model.
 //!
 //! What is known of the messages is gathered first: the [`Question`] that is asked now, the frames around
-//! what tools wrote ([`frames`]), announcements of an agent's next calls ([`announcements`]), the files, tasks,
-//! checks and errors ([`ledger`]), and what changed since it was read ([`outdated`]). A [`Plan`] then
+//! what tools wrote ([`frames`]), announcements of an agent's next calls ([`announcements`]), the files,
+//! tasks, checks and errors ([`ledger`]), and what changed since it was read ([`outdated`]). A [`Plan`] then
 //! decides which messages leave. What stood in them becomes [`passage`]s, [`worth`] tells what each is worth,
 //! and [`filling`] chooses as many as the room takes. The result is a [`record`], which a later compaction
 //! reads again.
