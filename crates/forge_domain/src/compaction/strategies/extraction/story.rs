@@ -431,9 +431,9 @@ fn columns(line: &str) -> usize {
     1 + ['|', '\t'].iter().map(|mark| line.matches(*mark).count()).max().unwrap_or(0)
 }
 
-/// Checks whether a line is JSON of which only the beginning would be told.
+/// Checks whether a line is a text in JSON of which only the beginning would be told, with its escapes.
 fn is_cut_json(line: &str) -> bool {
-    line.starts_with(['{', '[']) && line.chars().nth(ENDING_CHARS).is_some()
+    line.starts_with(['{', '[']) && line.contains("\\n") && line.chars().nth(ENDING_CHARS).is_some()
 }
 
 /// Returns the only line of a result, if it is no longer than that and says that anything was written.
