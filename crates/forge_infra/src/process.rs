@@ -35,15 +35,23 @@ use crate::supervisor::{self, Report};
 
 /// Variables by which programs start an editor, a pager or a question for a password. A command has no
 /// terminal, so each would wait until the time limit: editors fail at once, and pagers print.
-const WITHOUT_A_PERSON: [(&str, &str); 7] = [
+const WITHOUT_A_PERSON: [(&str, &str); 5] = [
     ("EDITOR", "false"),
     ("VISUAL", "false"),
-    ("GIT_EDITOR", "false"),
-    ("GIT_SEQUENCE_EDITOR", "false"),
     ("PAGER", "cat"),
     ("GIT_PAGER", "cat"),
     ("GIT_TERMINAL_PROMPT", "0"),
 ];
+/// The same for git, as settings that come after those of files: `git -c core.editor=true` has its way.
+const WITHOUT_AN_EDITOR: [(&str, &str); 5] = [
+    ("GIT_CONFIG_COUNT", "2"),
+    ("GIT_CONFIG_KEY_0", "core.editor"),
+    ("GIT_CONFIG_VALUE_0", "false"),
+    ("GIT_CONFIG_KEY_1", "sequence.editor"),
+    ("GIT_CONFIG_VALUE_1", "false"),
+];
+/// The variables of which one says that there is an editor, or has settings of its own.
+const EDITORS: [&str; 5] = ["EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_CONFIG_COUNT"];
 
 /// Returns the part of `environment` that a command sees: the harmless variables and those that are `named`.
 /// Keys are not passed on. No program waits for a person, unless its variable is named.
@@ -53,8 +61,10 @@ pub(crate) fn clean_environment(
 ) -> BTreeMap<String, String> {
     let is_seen = |name: &String| HARMLESS_VARIABLES.contains(&name.as_str()) || named.contains(name);
     let seen = environment.iter().filter(|(name, _)| is_seen(name));
-    let fixed = WITHOUT_A_PERSON.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let fixed = fixed.into_iter().filter(|(name, _)| !named.contains(name));
+    let has_editor = named.iter().any(|name| EDITORS.contains(&name.as_str()));
+    let git = WITHOUT_AN_EDITOR.into_iter().filter(|_| !has_editor);
+    let fixed = WITHOUT_A_PERSON.into_iter().filter(|(name, _)| !named.iter().any(|named| named == name));
+    let fixed = fixed.chain(git).map(|(name, value)| (name.to_owned(), value.to_owned()));
     fixed.chain(seen.map(|(name, value)| (name.clone(), value.clone()))).collect()
 }
 

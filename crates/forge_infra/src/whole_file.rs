@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
@@ -49,11 +49,20 @@ impl FilePlace {
         Self { named, beside, folder, file }
     }
 
-    /// Returns a folder's path without links; as an absolute one if the folder does not exist.
+    /// Returns a folder's path without links: of what does not exist yet, the part that does.
     fn without_links(folder: &Path) -> PathBuf {
-        fs::canonicalize(folder)
-            .or_else(|_| std::path::absolute(folder))
-            .unwrap_or_else(|_| folder.to_owned())
+        let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        let mut plain = PathBuf::new();
+        for part in whole.components() {
+            match part {
+                Component::ParentDir if !plain.exists() => drop(plain.pop()),
+                part => plain.push(part),
+            }
+        }
+        let real = plain.ancestors().find_map(|there| Some((there, fs::canonicalize(there).ok()?)));
+        let joined = real.and_then(|(there, real)| Some(real.join(plain.strip_prefix(there).ok()?)));
+        // The end of nothing is a slash.
+        joined.map_or(plain, |joined| joined.components().collect())
     }
 
     /// Returns the path as it was given.

@@ -145,7 +145,7 @@ impl Discretion {
 
 /// Names of folders and files by which the workspace steers programs and agents that read them later: what
 /// stands there runs outside of the sandbox. The workspace may be a home folder.
-const STEERING: [&str; 91] = [
+const STEERING: [&str; 90] = [
     ".git",
     ".forge",
     ".claude",
@@ -236,12 +236,12 @@ const STEERING: [&str; 91] = [
     ".netrc",
     ".git-credentials",
     ".aws",
-    ".docker",
 ];
 
 /// Checks whether a path steers other programs, so that no mode allows it to be written.
 pub fn steers_programs(path: &str) -> bool {
-    path.split('/').any(|name| STEERING.iter().any(|steering| name.eq_ignore_ascii_case(steering)))
+    holds_keys(path)
+        || path.split('/').any(|name| STEERING.iter().any(|steering| name.eq_ignore_ascii_case(steering)))
 }
 
 #[cfg(test)]

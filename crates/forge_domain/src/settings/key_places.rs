@@ -52,6 +52,10 @@ pub(super) fn key_places() -> impl Iterator<Item = &'static str> {
 
 /// Checks whether a path in the workspace, which may be a home folder, leads to a place that holds keys.
 pub fn holds_keys(path: &str) -> bool {
+    // Most paths lead to none.
+    if !path.split('/').any(|name| name.starts_with(['.', '_'])) {
+        return false;
+    }
     let names: Vec<&str> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
     PRIVATE.iter().any(|place| {
         let place: Vec<&str> = place.split('/').collect();

@@ -113,9 +113,18 @@ fn is_selector(c: char) -> bool {
     matches!(c, '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
-/// Checks whether a character may have variants. Of ASCII, only those on the keys of a telephone have some.
+/// Checks whether a character may have variants: of ASCII, only those on the keys of a telephone; of others,
+/// symbols, and the letters of scripts that have some. Behind others, a text could be hidden in selectors.
 fn has_variants(c: char) -> bool {
-    if c.is_ascii() { c.is_ascii_digit() || matches!(c, '#' | '*') } else { !is_hidden(c) }
+    match c {
+        c if c.is_ascii() => c.is_ascii_digit() || matches!(c, '#' | '*'),
+        '\u{1000}'..='\u{109f}'
+        | '\u{1800}'..='\u{18af}'
+        | '\u{3400}'..='\u{9fff}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{20000}'..='\u{3ffff}' => true,
+        c => !c.is_alphanumeric() && !is_hidden(c) && c != '·',
+    }
 }
 
 /// Returns the length of the tags with which `text`, which follows a flag, begins: the letters and digits of

@@ -43,8 +43,8 @@ impl Part {
         match self {
             Self::Files => "files are not confined (Landlock is missing)",
             Self::Inside => {
-                "closed paths inside a writable folder can be read (closing them needs \
-                 namespaces)"
+                "closed paths inside a writable folder can be read or replaced (closing them needs \
+                 namespaces, and no link on the way)"
             }
             Self::Network => "the network is open",
             Self::Hosts => "named hosts cannot be reached",

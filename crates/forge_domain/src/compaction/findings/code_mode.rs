@@ -6,26 +6,55 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use crate::ToolCall;
+use crate::compaction::arguments::COMMANDS;
 
 /// The object whose functions are the tools.
 const TOOLS: &str = "tools.";
 
-/// Returns the tool and the arguments of the first call in a script that is all that `call` has; `None` if it
-/// has no such script.
+/// Most calls that are read in a script.
+const MOST: usize = 16;
+
+/// Returns the tool and the arguments of the calls in a script that is all that `call` has; `None` if it has
+/// none, or several of different tools. Several commands are one of several lines, and so are patches.
 pub(super) fn call_in_script(call: &ToolCall, arguments: &Value) -> Option<(String, Value)> {
     // The tool that runs a script has no other name.
-    if call.name.as_str() != "exec" {
-        return None;
+    let fields = arguments.as_object().filter(|fields| call.name.as_str() == "exec" && fields.len() == 1)?;
+    let (name, script) = fields.iter().next()?;
+    let script = script.as_str().filter(|_| !COMMANDS.contains(&name.as_str()))?;
+    let calls = calls(script);
+    let ((tool, first), others) = calls.split_first()?;
+    if others.is_empty() {
+        return Some((tool.clone(), first.clone()));
     }
-    let fields = arguments.as_object()?;
-    let script = fields.values().find_map(|value| value.as_str().filter(|text| text.contains(TOOLS)))?;
-    script.match_indices(TOOLS).find_map(|(at, _)| {
+    let texts = |of: &dyn Fn(&Value) -> Option<String>| {
+        let texts = calls.iter().map(|(name, arguments)| of(arguments).filter(|_| name == tool));
+        texts.collect::<Option<Vec<String>>>().map(|texts| texts.join("\n"))
+    };
+    let command = |arguments: &Value| Some(arguments.get("cmd")?.as_str()?.to_owned());
+    let together = match texts(&command) {
+        Some(commands) => {
+            let mut together = first.clone();
+            together["cmd"] = commands.into();
+            together
+        }
+        None => texts(&|arguments| arguments.as_str().map(str::to_owned))?.into(),
+    };
+    Some((tool.clone(), together))
+}
+
+/// Returns the calls in a script, each with its tool and its only argument.
+fn calls(script: &str) -> Vec<(String, Value)> {
+    let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
+    let begins = script.match_indices(TOOLS).filter(|(at, _)| !script[..*at].ends_with(is_of_name));
+    let read = |(at, _): (usize, &str)| {
         let rest = &script[at + TOOLS.len()..];
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
         let (tool, rest) = rest.split_at(end);
         let literal = rest.strip_prefix('(')?.trim_start();
+        let literal = Some(literal).filter(|literal| literal.starts_with(['{', '"', '\'', '`']))?;
         Some((tool.to_owned(), serde_json::from_str(&as_json(literal)?).ok()?))
-    })
+    };
+    begins.take(MOST).filter_map(read).collect()
 }
 
 /// Returns the object or text that a script begins with as JSON; `None` if it has anything but plain values.
@@ -122,6 +151,12 @@ mod tests {
                 "tools.update_plan({plan:[{step:\"one\",status:\"done\"}]})",
                 Some(("update_plan", json!({"plan": [{"step": "one", "status": "done"}]}))),
             ),
+            (
+                "tools.exec_command({cmd: \"ls\"}); tools.exec_command({cmd: \"make\"})",
+                Some(("exec_command", json!({"cmd": "ls\nmake"}))),
+            ),
+            ("tools.exec_command({cmd: \"ls\"}); tools.apply_patch(\"a\")", None),
+            ("itertools.repeat(1); mytools.exec_command({cmd: \"ls\"})", None),
             ("tools.exec_command({cmd: name})", None),
             ("tools.exec_command({cmd: \"ä", None),
             ("1 + 1", None),

@@ -89,9 +89,13 @@ impl Unfinished {
 
     /// Reads it from an answer in JSON that names the session in which the command runs on, and no exit code.
     fn in_session(text: &str) -> Option<Self> {
-        let id = text.split_once("\"session_id\":")?.1.trim_start();
+        let start = if text.starts_with('{') { 0 } else { text.find("\n{")? + 1 };
+        // What the command itself wrote comes last.
+        let fields = text[start..].split("\"output\":").next()?;
+        let id = fields.split_once("\"session_id\":")?.1.trim_start();
         let id: String = id.chars().take_while(char::is_ascii_digit).collect();
-        let is_running = !id.is_empty() && !text.contains("\"exit_code\":");
+        let is_envelope = fields.contains("\"chunk_id\":") || fields.contains("\"wall_time_seconds\":");
+        let is_running = is_envelope && !id.is_empty() && !fields.contains("\"exit_code\":");
         is_running.then(|| Self { goes_on: true, line: format!("running with session {id}"), id: Some(id) })
     }
 

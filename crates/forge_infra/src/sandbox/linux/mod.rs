@@ -83,7 +83,8 @@ pub(crate) fn confine(policy: &SandboxPolicy, entered: &Entered) -> io::Result<C
     };
     let hidden = if has_separated { namespaces::hide(policy, &sockets) } else { Hidden::nothing(policy) };
     enforced.set(Part::Sockets, hidden.has_sockets);
-    enforced.set(Part::Inside, !hidden.rest.closed_within_writable().any(Path::exists));
+    let is_closed = !hidden.rest.closed_within_writable().any(Path::exists);
+    enforced.set(Part::Inside, is_closed && hidden.is_fixed);
     enforced.set(Part::Network, has_separated || !wants_own_network);
     let held = match has_separated {
         true => ["mnt", "net"]

@@ -117,6 +117,8 @@ pub(super) struct Hidden {
     pub(super) has_sockets: bool,
     /// True if shared memory is the command's own.
     pub(super) has_own_shared_memory: bool,
+    /// True if no folder on the way to what is closed can be replaced.
+    pub(super) is_fixed: bool,
     /// The policy without the covered paths: the rest has to be closed in another way.
     pub(super) rest: SandboxPolicy,
 }
@@ -124,7 +126,7 @@ pub(super) struct Hidden {
 impl Hidden {
     /// Returns the result of covering nothing.
     pub(super) fn nothing(policy: &SandboxPolicy) -> Self {
-        Self { has_sockets: false, has_own_shared_memory: false, rest: policy.clone() }
+        Self { has_sockets: false, has_own_shared_memory: false, is_fixed: true, rest: policy.clone() }
     }
 }
 
@@ -137,11 +139,13 @@ pub(super) fn hide(policy: &SandboxPolicy, sockets: &[PathBuf]) -> Hidden {
         return hidden;
     }
     let mut covers = Covers::default();
-    let is_fixed = policy.ways_to_closed().into_iter().all(|folder| fix(folder).is_ok());
+    for folder in policy.ways_to_closed() {
+        hidden.is_fixed &= fix(folder).is_ok();
+    }
     hidden.rest.closed.retain(|path| {
         let is_whole = policy.access(path) == SandboxAccess::Closed && !policy.has_exceptions_below(path);
         // What covers files comes from there.
-        !is_whole || path == Path::new("/dev") || !is_fixed || covers.cover(path).is_err()
+        !is_whole || path == Path::new("/dev") || covers.cover(path).is_err()
     });
     let folders = SOCKET_FOLDERS.iter().map(Path::new);
     let mut folders = folders.filter(|folder| !policy.write.iter().any(|path| path.starts_with(folder)));

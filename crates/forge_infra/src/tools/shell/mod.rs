@@ -343,7 +343,7 @@ mod tests {
             ("echo [$SECRET_KEY][$NAMED]", Ok("[][yes]\n")),
             ("env | grep -c sk-planted", Err("0\n\n[exit code 1]")),
             // No editor waits for keys.
-            ("echo [$GIT_EDITOR][$PAGER]", Ok("[false][cat]\n")),
+            ("echo [$EDITOR][$PAGER]", Ok("[false][cat]\n")),
         ];
         for (line, expected) in cases {
             let expected = expected.map(str::to_owned).map_err(str::to_owned);

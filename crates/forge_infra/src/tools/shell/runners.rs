@@ -210,8 +210,14 @@ fn runs_by_git(arguments: &[&str]) -> bool {
 
 /// Checks whether `git config` with these arguments only prints settings.
 fn only_reads_settings(arguments: &[&str]) -> bool {
-    let mut options = arguments.iter().take_while(|argument| **argument != "--");
-    options.any(|option| matches!(*option, "-l" | "--list") || option.starts_with("--get"))
+    const PLACES: [&str; 7] =
+        ["--global", "--local", "--system", "--worktree", "--show-origin", "--show-scope", "-z"];
+    let mut told = arguments.iter().skip_while(|argument| PLACES.contains(argument));
+    let first = told.next();
+    let is_key = first.is_some_and(|first| !first.starts_with('-') && first.contains('.'));
+    first
+        .is_some_and(|first| matches!(*first, "-l" | "--list" | "get" | "list") || first.starts_with("--get"))
+        || is_key && told.next().is_none()
 }
 
 /// Checks whether a program of awk may print to a file. A comparison after `print` looks the same.

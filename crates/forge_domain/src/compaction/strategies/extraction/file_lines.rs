@@ -11,9 +11,16 @@ const LEAST_TOGETHER: usize = 3;
 /// The most names in a line.
 const MOST_TOGETHER: usize = 12;
 
+/// What a line tells of: one file, or several of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    One(String),
+    Several(String),
+}
+
 /// Returns the lines' states and paths, in the order of the files: several of one folder and in the same
 /// state are where the last of them is.
-pub(super) fn together<'a>(files: &[(&'a str, FileState)]) -> Vec<(FileState, String)> {
+pub(super) fn together<'a>(files: &[(&'a str, FileState)]) -> Vec<(FileState, Told)> {
     let group = |(path, state): &(&'a str, FileState)| {
         let (folder, name) = path.rsplit_once('/')?;
         (is_plain(folder) && is_plain(name)).then_some((*state, folder, name))
@@ -29,11 +36,12 @@ pub(super) fn together<'a>(files: &[(&'a str, FileState)]) -> Vec<(FileState, St
         let of_group =
             group.and_then(|(state, folder, name)| Some((folder, names.get(&(state, folder))?, name)));
         match of_group {
-            None => lines.push((*state, (*path).to_owned())),
+            None => lines.push((*state, Told::One((*path).to_owned()))),
             // The others come with the last one.
             Some((folder, names, name)) if names.last() == Some(&name) => {
                 let parts = names.chunks(MOST_TOGETHER);
-                lines.extend(parts.map(|names| (*state, format!("{folder}/{{{}}}", names.join(", ")))));
+                let several = |names: &[&str]| Told::Several(format!("{folder}/{{{}}}", names.join(", ")));
+                lines.extend(parts.map(|names| (*state, several(names))));
             }
             Some(_) => {}
         }
@@ -77,8 +85,10 @@ mod tests {
             ("lib/a.rs", Deleted),
         ];
         let lines = together(&files);
-        let told: Vec<String> =
-            lines.iter().map(|(state, told)| format!("{} {told}", state.word())).collect();
+        let told = lines.iter().map(|(state, told)| match told {
+            Told::One(told) | Told::Several(told) => format!("{} {told}", state.word()),
+        });
+        let told: Vec<String> = told.collect();
         assert_eq!(
             told,
             [

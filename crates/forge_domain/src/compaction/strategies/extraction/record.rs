@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::file_lines::{apart, together};
+use super::file_lines::{Told, apart, together};
 use super::work_files::below;
 use crate::Message;
 use crate::compaction::features::is_line_break;
@@ -217,7 +217,15 @@ impl Record {
             (path, *state)
         });
         let files = together(&files.collect::<Vec<_>>());
-        let files = files.iter().map(|(state, told)| format!("{}: {}", state.word(), quote(told)).into());
+        let files = files.iter().map(|(state, told)| {
+            let told = match told {
+                Told::Several(told) => Cow::Borrowed(told.as_str()),
+                // It would be read as several.
+                Told::One(path) if apart(path) != [path.as_str()] => json!(path).to_string().into(),
+                Told::One(path) => quote(path),
+            };
+            format!("{}: {told}", state.word()).into()
+        });
         let checks = [(LAST_TEST, &self.last_test), (LAST_CHECK, &self.last_check)];
         let checks = checks.into_iter().filter_map(|(what, last)| {
             let (command, outcome) = last.as_ref()?;

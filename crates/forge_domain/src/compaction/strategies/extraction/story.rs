@@ -209,7 +209,7 @@ impl Done {
             return None;
         }
         let result = &material.sources[position];
-        if result.message().text() == NO_RESULT {
+        if result.message().text() == NO_RESULT && !asked.deed.acts(asked.call) {
             return None;
         }
         let content = material.frames.content(position);
@@ -218,7 +218,7 @@ impl Done {
         let lines = result.features().lines[content].iter().rev();
         let lines = lines.filter(|piece| (piece.start as usize) < output);
         let mut lines = lines.map(|piece| whole_line(result.features(), piece));
-        let repeated = lines.clone().find(|line| material.frames.is_repeated(line));
+        let all = lines.clone();
         // An empty field and a bare success are no outcome.
         let tells = |line: &&str| {
             !line.ends_with(": (none)")
@@ -226,7 +226,8 @@ impl Done {
                 && (tells_outcome(line) || !material.frames.is_footer(line))
         };
         // However many calls end so, it is how this one ended.
-        let last = lines.find(tells).or(repeated);
+        let repeated = || all.clone().find(|line| material.frames.is_repeated(line));
+        let last = lines.find(tells).or_else(repeated);
         let last = last.filter(|_| !material.frames.is_bare(position));
         let is_row = last.is_some_and(|last| {
             let columns = columns(last);

@@ -320,7 +320,7 @@ impl WorkFiles {
         let name = from.rsplit('/').next().filter(|_| is_there);
         let changed = self.changed_at(from, folder);
         // What takes the place of a file is a new form of it, made beside it.
-        if changed.is_empty() && (self.known.contains(&into) || is_beside(from, to)) {
+        if changed.is_empty() && !from.contains('*') && (self.known.contains(&into) || is_beside(from, to)) {
             let into = self.known_at(to, folder);
             self.set(into, FileState::Modified);
         }
