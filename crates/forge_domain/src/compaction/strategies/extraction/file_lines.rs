@@ -11,7 +11,7 @@ const LEAST_TOGETHER: usize = 3;
 /// The most names in a line.
 const MOST_TOGETHER: usize = 12;
 
-/// What a line tells of: one file, or several of a folder.
+/// The files that a line tells of: one, or several of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     One(String),
