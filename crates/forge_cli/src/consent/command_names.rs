@@ -79,7 +79,7 @@ impl CommandNames {
             if depth < MOST_DEPTH && (is_line || is_quoting) {
                 let had_others = self.has_others;
                 self.add_line(&text, depth + 1);
-                // A program that is no shell does not expand it.
+                // Only a shell expands it.
                 self.has_others = had_others || (is_line && self.has_others);
             } else {
                 self.has_others |= is_line;

@@ -176,7 +176,7 @@ fn instructions(top: &Path, folder: &Path) -> String {
     folders.reverse();
     let (mut text, mut seen) = (String::new(), Vec::<String>::new());
     for path in folders.iter().flat_map(|folder| INSTRUCTIONS.map(|name| folder.join(name))) {
-        // Above the working folder, a file of another user is no instruction.
+        // A file that another user put above the working folder gives no instructions.
         if path.parent() != Some(folder) && !is_own(&path) {
             continue;
         }

@@ -567,7 +567,7 @@ mod tests {
             assert_eq!((prompt, pages.interpret(answer)), (CHANGE_PROMPT, expected), "{answer}");
         }
         assert!(CHANGE_PROMPT.len() < 78);
-        // What steers other programs is shown to its end.
+        // A change of a file that steers other programs is shown in full.
         let steering = FileChange { path: "a/.vscode/tasks.json".to_owned(), ..change.clone() };
         let mut pages =
             ConsentPages::of(&ConsentRequest { change: Some(&steering), ..request }, Some((80, 24)));

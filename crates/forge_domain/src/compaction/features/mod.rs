@@ -266,7 +266,7 @@ impl Written {
                     {
                         self.push_value(text, text.contains(is_line_break) || is_content(text));
                     } else if let Some(text) = value.as_str().filter(|_| runs && name == DESCRIPTION) {
-                        // What a command is for are words of their own.
+                        // The purpose of a command is a sentence, on a line of its own.
                         self.push_value(text, true);
                     } else {
                         self.push_values(value);

@@ -1,7 +1,9 @@
 //! The tests, builds and checks that a command line runs.
 
 use super::MAX_CHARS;
-use super::command_line::{Step, Walk, from_program, without_folder, without_quiet, without_version};
+use super::command_line::{
+    Step, Walk, from_program, is_redirection, without_folder, without_quiet, without_version,
+};
 use super::failure::names_test;
 
 /// The tests, builds and checks of a command line, in order.
@@ -293,8 +295,8 @@ pub(super) fn runs_check(step: &Step<'_>) -> bool {
 /// Returns the check that a step of a command line is.
 fn check_of(Step { command: step, folder, .. }: &Step<'_>) -> Option<Check> {
     let bare = |word| str::trim_matches(word, ['(', ')', '"', '\'']);
-    let redirects = |word: &&str| word.trim_start_matches(['1', '2', '&']).starts_with('>');
-    let words: Vec<&str> = step.split_whitespace().take_while(|word| !redirects(word)).map(bare).collect();
+    let words: Vec<&str> =
+        step.split_whitespace().take_while(|word| !is_redirection(word)).map(bare).collect();
     let mut words = from_program(&words).to_vec();
     if words.first().is_some_and(|first| CARRIERS.contains(&without_folder(first))) {
         let carried = words.iter().skip(1).position(|word| CHECKERS.contains(word) || is_runner(word))?;

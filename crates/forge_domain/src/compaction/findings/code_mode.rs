@@ -1,8 +1,6 @@
 //! Calls inside of a call: some agents write a script that calls their tools, as in
 //! `const r = await tools.exec_command({cmd: "make"})`.
 
-use std::borrow::Cow;
-
 use serde_json::Value;
 
 use crate::ToolCall;
@@ -58,7 +56,7 @@ fn calls(script: &str) -> Vec<(String, Value)> {
 }
 
 /// Returns the object or text that a script begins with as JSON; `None` if it has anything but plain values.
-fn as_json(literal: &str) -> Option<Cow<'_, str>> {
+fn as_json(literal: &str) -> Option<String> {
     let mut json = String::new();
     let mut depth = 0;
     let mut rest = literal;
@@ -97,7 +95,7 @@ fn as_json(literal: &str) -> Option<Cow<'_, str>> {
             }
         }
         if depth == 0 {
-            return Some(Cow::Owned(json));
+            return Some(json);
         }
     }
 }

@@ -225,6 +225,11 @@ pub(super) fn sets(word: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(is_of_name)
 }
 
+/// Checks whether a word begins a redirection of output.
+pub(super) fn is_redirection(word: &str) -> bool {
+    word.trim_start_matches(['1', '2', '&']).starts_with('>')
+}
+
 /// Redirections that write no file.
 const QUIET: [&str; 6] = ["2>&1", "2>/dev/null", "2> /dev/null", "&>/dev/null", ">/dev/null", "> /dev/null"];
 

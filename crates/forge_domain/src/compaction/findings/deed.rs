@@ -62,7 +62,7 @@ struct CommandLine {
     enters: Option<String>,
     /// True if its status is not that of each of its steps, as behind a pipe.
     hides_status: bool,
-    /// True if its last step is no check, and runs however those before it end: its status is not theirs.
+    /// True if its last step is not a check and runs even if those before it fail: the status is its own.
     ends_elsewhere: bool,
     /// True if something else runs when a step fails.
     has_other_way: bool,
@@ -90,7 +90,7 @@ impl CommandLine {
                 && last.is_some_and(|step| step.runs_anyway && !runs_check(step)),
             has_other_way: command.contains("||"),
             missing: missing_of(told),
-            log: walk.steps.iter().filter(|step| runs_check(step)).find_map(|step| log_of(step.command)),
+            log: walk.steps.iter().find_map(|step| log_of(step.command).filter(|_| runs_check(step))),
             acts: acts(walk),
         }
     }

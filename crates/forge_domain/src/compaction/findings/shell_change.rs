@@ -1,6 +1,8 @@
 //! The changes that a command line makes to files, as far as its words tell.
 
-use super::command_line::{Step, Walk, from_program, is_shell, join, without_dot, without_folder, words_of};
+use super::command_line::{
+    Step, Walk, from_program, is_redirection, is_shell, join, without_dot, without_folder, words_of,
+};
 use super::pattern::Pattern;
 
 /// A change of a file by a step of a command line, and the folder in which that runs, if it is told.
@@ -209,8 +211,7 @@ fn nth_stash(words: &[&str]) -> usize {
 /// Returns the changes of a command other than git.
 fn changes_of(words: &[&str]) -> Vec<ShellChange> {
     let Some((program, words)) = words.split_first() else { return Vec::new() };
-    let redirects = |word: &&str| word.trim_start_matches(['1', '2', '&']).starts_with('>');
-    let redirected = words.iter().position(redirects).unwrap_or(words.len());
+    let redirected = words.iter().position(|word| is_redirection(word)).unwrap_or(words.len());
     let (words, redirection) = words.split_at(redirected);
     let names = || words.iter().filter(|word| is_name(word)).map(|word| name(word));
     match without_folder(program) {
