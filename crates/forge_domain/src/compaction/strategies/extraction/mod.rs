@@ -4,10 +4,11 @@
 //! what tools wrote ([`frames`]), announcements of an agent's next calls ([`announcements`]), the files,
 //! tasks, checks and errors ([`ledger`]), and what changed since it was read ([`outdated`]). A [`Plan`] then
 //! decides which messages leave. What stood in them becomes [`passage`]s, [`worth`] tells what each is worth,
-//! and [`filling`] chooses as many as the room takes. The result is a [`record`], which a later compaction
-//! reads again.
+//! and a [`choice`] takes as many as the room holds, in the [`order`] that a reader needs them. The result is
+//! a [`record`], which a later compaction reads again.
 
 mod announcements;
+mod choice;
 mod command_words;
 mod contents;
 mod excerpt;
@@ -15,12 +16,15 @@ mod file_lines;
 mod filling;
 mod frames;
 mod imports;
+mod leaving;
 mod ledger;
+mod order;
 mod outdated;
 mod passage;
 mod plan;
 mod queue;
 mod record;
+mod state;
 mod story;
 mod tasks;
 mod work_files;
@@ -38,13 +42,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::announcements::Announcements;
-use self::filling::State;
 use self::frames::Frames;
 use self::outdated::Changes;
 use self::plan::Plan;
 #[cfg(test)]
 pub(crate) use self::record::Entry;
 pub(crate) use self::record::{Record, record_length};
+use self::state::State;
 use self::worth::Worth;
 use crate::compaction::originals::originals;
 use crate::compaction::question::Question;

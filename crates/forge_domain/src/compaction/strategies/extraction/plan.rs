@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::{Add, Range};
 
 use super::Material;
-use super::filling::{Folding, is_summary};
+use super::leaving::{Leaving, is_summary};
 use super::record::Record;
 use super::story::number;
 use super::worth::Worth;
@@ -396,7 +396,7 @@ impl Plan {
         let request_below = self.request_below(&runs, at, context);
         let words_above = self.words_above(&runs, at, &leaves, context);
         let (leaves, left, calls_stay) = (&leaves, &left, &calls_stay);
-        let folding = Folding { material, leaves, left, calls_stay, request_below, words_above };
+        let leaving = Leaving { material, leaves, left, calls_stay, request_below, words_above };
         // The messages that stay are counted exactly. The record may fill the rest of the target, as long as
         // it is smaller than what it replaces; no larger, if there are only too many messages or turns.
         let (before, without) = (context.size().tokens, edited(None).size().tokens);
@@ -407,7 +407,7 @@ impl Plan {
             let folded = folded.flat_map(|group| &context.messages()[group.range()]);
             smaller_marker(folded, counter)
         };
-        edited(folding.fill(room, worth, counter).or_else(marker))
+        edited(leaving.fill(room, worth, counter).or_else(marker))
     }
 
     /// Returns the number of the run whose place the record takes: before the newest words of the person,

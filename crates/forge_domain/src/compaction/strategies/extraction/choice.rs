@@ -1,0 +1,273 @@
+//! Chooses what a record holds, in its order, for as many tokens as there are.
+
+use std::collections::HashSet;
+use std::iter::Peekable;
+
+use super::Material;
+use super::contents::{Contents, LEAST_CONTENT, entries, keys_in};
+use super::excerpt::{answer, short_label, source_of};
+use super::filling::{Filling, Placed};
+use super::leaving::{Asked, Leaving};
+use super::order::{Calls, Highlights, Take, Which, order};
+use super::passage::{Origin, Passage};
+use super::record::{Entry, Section};
+use super::story::{Step, newest_steps};
+use super::worth::{Candidates, Purpose, Worth};
+use crate::compaction::features::hash;
+use crate::{TokenCounter, Tokens};
+
+/// The number of calls of which those that did more than look are told before what was written.
+const N_NEWEST_STEPS: usize = 12;
+/// The most passages of what the person answered in a few words.
+const ASKED_PASSAGES: usize = 5;
+/// The approximate cost of a line's indentation and end.
+const LINE_TOKENS: u64 = 1;
+
+/// Returns the approximate tokens of the label of a text of such an origin: the person's words have a dash.
+const fn label_tokens(origin: Origin) -> u64 {
+    match origin {
+        Origin::Person => 2,
+        Origin::Agent | Origin::Code => 5,
+        Origin::Work => 7,
+        Origin::Record(_) => 0,
+    }
+}
+
+/// The choice of what a record holds, and the tokens that are left for it.
+pub(super) struct Choice<'c, 'm> {
+    leaving: &'c Leaving<'c>,
+    worth: &'c mut Worth<'m>,
+    candidates: Candidates,
+    contents: Contents<'c>,
+    /// The calls that were not taken as any special kind.
+    steps: Peekable<Box<dyn Iterator<Item = Step> + 'c>>,
+    filling: Filling,
+    /// The tokens at first, and those that are left.
+    room: Tokens,
+    left: Tokens,
+    counter: &'c dyn TokenCounter,
+}
+
+impl<'c, 'm> Choice<'c, 'm> {
+    /// Returns a choice among `candidates` for `room` tokens, beside what a `filling` knows.
+    pub(super) fn new(
+        leaving: &'c Leaving<'c>,
+        worth: &'c mut Worth<'m>,
+        candidates: Candidates,
+        filling: Filling,
+        room: Tokens,
+        counter: &'c dyn TokenCounter,
+    ) -> Self {
+        let Material { context, sources, state, .. } = *leaving.material;
+        let contents = Contents::of(context, sources, leaving.leaves, &state.folder);
+        let steps: Box<dyn Iterator<Item = Step> + 'c> = Box::new(steps(leaving));
+        let steps = steps.peekable();
+        Self { leaving, worth, candidates, contents, steps, filling, room, left: room, counter }
+    }
+
+    /// Takes everything in its order, and returns it.
+    pub(super) fn carry_out(mut self, highlights: &Highlights<'_>) -> Filling {
+        for take in order(self.leaving.material.is_talk) {
+            let is = |which: Which| move |passage: &Passage| highlights.is(which, passage);
+            match take {
+                Take::Answers(percent) => self.take_answers(percent, &is(Which::NotSaid)),
+                Take::SaidInSummaries(percent) => self.take_said(&self.leaving.said_in_summaries(), percent),
+                Take::Passages(percent, purpose, which) => self.pick(percent, purpose, &is(which)),
+                Take::InTurn(percent, kinds) => {
+                    let mut room = self.left.share(percent, 100);
+                    for which in kinds {
+                        room = room - self.fill(room, Purpose::Statement, &is(*which));
+                    }
+                }
+                Take::Answered(percent) => self.take_ends(&highlights.answered.asked, percent),
+                Take::Calls(percent, calls) => self.take_calls(calls, percent),
+                Take::Contents { tables, others } => self.take_contents(tables, others),
+            }
+        }
+        self.filling
+    }
+
+    /// Picks passages for a share of what is left, in percent.
+    fn pick(&mut self, percent: u64, purpose: Purpose, which: &dyn Fn(&Passage) -> bool) {
+        self.fill(self.left.share(percent, 100), purpose, which);
+    }
+
+    /// Picks answers to what is asked. Each question has most of what those before it left, so that none
+    /// takes all of it.
+    fn take_answers(&mut self, percent: u64, which: &dyn Fn(&Passage) -> bool) {
+        let mut room = self.left.share(percent, 100);
+        for (nth, asked) in self.leaving.material.question.asked().enumerate() {
+            self.worth.take_up(nth, asked, &self.candidates);
+            room = room - self.fill(room.share(3, 5), Purpose::Answer, which);
+        }
+    }
+
+    /// Picks passages for at most `room` tokens, and returns what they take.
+    fn fill(&mut self, room: Tokens, purpose: Purpose, which: &dyn Fn(&Passage) -> bool) -> Tokens {
+        let Self { leaving, worth, candidates, filling, left, counter, .. } = self;
+        let Material { context, sources, changes, state, .. } = *leaving.material;
+        let unused = worth.choose(candidates, purpose, room, which, &mut |passage, room| {
+            let text = passage.text(sources);
+            let label = match passage.origin {
+                // An answer must not fail for its label.
+                Origin::Work if purpose != Purpose::Answer => {
+                    let source = &sources[passage.message as usize];
+                    let label = source_of(context, passage, source, &state.folder);
+                    let is_further = filling.quoted.contains(&passage.message);
+                    let label = if is_further { short_label(&label) } else { label };
+                    let mark = changes.outdate(passage, context, source).mark();
+                    counter.count(&format!("{label}{mark}")) + Tokens::new(LINE_TOKENS)
+                }
+                origin => Tokens::new(label_tokens(origin)),
+            };
+            let told = counter.count(text);
+            let n_lines = text.matches('\n').count() as u64;
+            let tokens = told + label + Tokens::new(n_lines * LINE_TOKENS);
+            // A passage that is shorter than its label is not worth it, unless somebody asks for it.
+            if tokens > room || (purpose == Purpose::Work && told < label) {
+                return None;
+            }
+            // A text that stays or was chosen before costs nothing. Somebody's words count as an answer even
+            // so: the question may quote them.
+            let place = || hash(&format!("{} {}", passage.message, passage.start));
+            let is_new_answer =
+                purpose == Purpose::Answer && passage.origin != Origin::Work && filling.known.insert(place());
+            if !filling.learn(text) && !is_new_answer {
+                return Some(Tokens::ZERO);
+            }
+            filling.passages.push((*passage, tokens));
+            if passage.origin == Origin::Work {
+                filling.quoted.insert(passage.message);
+            }
+            Some(tokens)
+        });
+        *left = *left - (room - unused);
+        room - unused
+    }
+
+    /// Takes the ends of the agent's texts that were `asked`: each ends with what it asks, and what that is
+    /// about stands before it. All have their last passage before any has a further one.
+    fn take_ends(&mut self, asked: &[Asked], percent: u64) {
+        let mut room = self.left.share(percent, 100);
+        let passages = &self.candidates.passages;
+        let is_of = |passage: &&Passage, position| {
+            passage.message as usize == position && passage.origin == Origin::Agent
+        };
+        let starts = |position: usize| -> Vec<u32> {
+            passages.iter().filter(|passage| is_of(passage, position)).map(|passage| passage.start).collect()
+        };
+        let ends = asked.iter().map(|asked| (asked.position, asked.answer, starts(asked.position)));
+        let mut ends: Vec<(usize, usize, Vec<u32>)> = ends.collect();
+        for nth in 0..ASKED_PASSAGES {
+            for (position, answered_at, starts) in &mut ends {
+                let Some(start) = starts.pop() else { continue };
+                let is_it =
+                    |passage: &Passage| passage.message as usize == *position && passage.start == start;
+                let used = self.fill(room, Purpose::Newest, &is_it);
+                room = room - used;
+                if used == Tokens::ZERO {
+                    // The passages before it make no sense without it.
+                    starts.clear();
+                } else if nth == 0 {
+                    // The answer stands below it.
+                    let answer = answer(&self.leaving.material.sources[*answered_at]);
+                    let tokens = self.counter.count(answer.as_str()) + Tokens::new(LINE_TOKENS);
+                    (room, self.left) = (room - tokens, self.left - tokens);
+                }
+            }
+        }
+    }
+
+    /// Takes calls of a kind until their share of what is left is full.
+    fn take_calls(&mut self, calls: Calls, percent: u64) {
+        let room = self.left.share(percent, 100);
+        let leaving = self.leaving;
+        match calls {
+            Calls::Acting => self.take_steps(&mut steps(leaving).filter(|step| step.acts).peekable(), room),
+            Calls::Asking => self.take_steps(&mut steps(leaving).filter(|step| step.asks).peekable(), room),
+            Calls::NewestDone => {
+                let done = steps(leaving).take(N_NEWEST_STEPS).filter(|step| !step.only_looks);
+                self.take_steps(&mut done.peekable(), room);
+            }
+            Calls::All => {
+                let nothing: Box<dyn Iterator<Item = Step> + 'c> = Box::new(std::iter::empty());
+                let mut all = std::mem::replace(&mut self.steps, nothing.peekable());
+                self.take_steps(&mut all, room);
+                self.steps = all;
+            }
+        }
+    }
+
+    /// Takes the next steps until `room` is full.
+    fn take_steps(&mut self, steps: &mut Peekable<impl Iterator<Item = Step>>, mut room: Tokens) {
+        while let Some(step) = steps.peek_mut() {
+            step.tell_names(self.leaving.material.sources, self.worth);
+            let entry = &step.entry;
+            let told = hash(entry.as_str());
+            let tokens = self.counter.count(entry.as_str()) + Tokens::new(LINE_TOKENS);
+            if tokens > room && !self.filling.known.contains(&told) {
+                break;
+            }
+            if let Some(Step { position, entry, quotes, .. }) = steps.next()
+                && self.filling.known.insert(told)
+            {
+                self.filling.known.extend(quotes.iter().map(|line| hash(line)));
+                room = room - tokens;
+                self.take(Section::Story, position, entry, tokens);
+            }
+        }
+    }
+
+    /// Takes the newest of what the person says in summaries until a share of what is left is full.
+    fn take_said(&mut self, said: &[(u64, usize, String)], percent: u64) {
+        let mut room = self.left.share(percent, 100);
+        for (number, position, text) in said.iter().rev() {
+            let entry = Entry::quote(text);
+            let tokens = self.counter.count(entry.as_str()) + Tokens::new(LINE_TOKENS);
+            if tokens <= room && self.filling.learn(text) {
+                room = room - tokens;
+                self.take_at((*number, *position), Section::Said, entry, tokens);
+            }
+        }
+    }
+
+    /// Takes what can be asked for again, for shares of what is left: the tables, also those that an earlier
+    /// record tells of, and some of the other contents.
+    fn take_contents(&mut self, tables: u64, others: u64) {
+        let most_others = (self.room.share(others, 100).as_u64() / LEAST_CONTENT.as_u64()) as usize;
+        let new = entries(self.contents.tables(), self.left.share(tables, 100), self.counter);
+        let listed: HashSet<String> =
+            new.iter().filter_map(|(_, entry, _)| Some(keys_in(entry.as_str())?.to_owned())).collect();
+        self.take_entries(new);
+        // The tables of an earlier record can be asked for as long as their keys are told.
+        let sources = self.leaving.material.sources;
+        self.pick(tables, Purpose::Work, &|passage| {
+            let is_new = |keys: &str| !listed.contains(keys);
+            passage.origin == Origin::Record(Section::LeftOut)
+                && keys_in(passage.text(sources)).is_some_and(is_new)
+        });
+        let rest = self.contents.others(self.worth).take(most_others);
+        let rest = entries(rest, self.left.share(others, 100), self.counter);
+        self.take_entries(rest);
+    }
+
+    fn take_entries(&mut self, contents: Vec<(usize, Entry, Tokens)>) {
+        for (position, entry, tokens) in contents {
+            self.take(Section::LeftOut, position, entry, tokens);
+        }
+    }
+
+    fn take(&mut self, section: Section, position: usize, entry: Entry, tokens: Tokens) {
+        self.take_at((entry.number(), position), section, entry, tokens);
+    }
+
+    fn take_at(&mut self, place: (u64, usize), section: Section, entry: Entry, tokens: Tokens) {
+        self.left = self.left - tokens;
+        self.filling.entries.push((section, Placed { place, entry }, tokens));
+    }
+}
+
+/// Iterates over the calls that leave, the newest first.
+fn steps<'c>(leaving: &'c Leaving<'c>) -> impl Iterator<Item = Step> + 'c {
+    newest_steps(leaving.material, leaving.leaves, &leaving.material.state.folder)
+}
