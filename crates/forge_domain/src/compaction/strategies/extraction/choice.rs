@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::iter::Peekable;
 
 use super::Material;
+use super::candidates::Candidates;
 use super::contents::{Contents, LEAST_CONTENT, entries, keys_in};
 use super::excerpt::{answer, short_label, source_of};
 use super::filling::{Filling, Placed};
@@ -12,7 +13,7 @@ use super::order::{Calls, Highlights, Take, Which, order};
 use super::passage::{Origin, Passage};
 use super::record::{Entry, Section};
 use super::story::{Step, newest_steps};
-use super::worth::{Candidates, Purpose, Worth};
+use super::worth::{Purpose, Worth};
 use crate::compaction::features::hash;
 use crate::{TokenCounter, Tokens};
 

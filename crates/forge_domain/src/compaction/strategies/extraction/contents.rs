@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
+use super::label::{Folder, tool_name};
 use super::record::Entry;
-use super::story::{Folder, tool_name};
 use super::worth::Worth;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::names::{FEW_MESSAGES, names_of_its_own, table_keys};

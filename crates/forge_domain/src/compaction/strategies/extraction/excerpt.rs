@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 
 use super::Material;
+use super::label::{Folder, number, one_line, tool_name};
 use super::passage::{FENCE, Origin, Passage};
 use super::record::{Entry, Section};
-use super::story::{Folder, number, one_line, tool_name};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::arguments::patched_in;
 use crate::compaction::features::{Features, split_number};

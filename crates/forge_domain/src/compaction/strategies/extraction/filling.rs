@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use super::Material;
 use super::excerpt::{answer, write};
+use super::label::number;
 use super::leaving::{Answered, Asked};
 use super::passage::{Origin, Passage};
 use super::record::{Entry, Record, Section};
-use super::story::number;
 use crate::compaction::features::{TermHasher, hash, is_line_break};
 use crate::{ContextMessage, Tokens};
 

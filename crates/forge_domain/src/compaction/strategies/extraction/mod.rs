@@ -8,6 +8,7 @@
 //! a [`record`], which a later compaction reads again.
 
 mod announcements;
+mod candidates;
 mod choice;
 mod command_words;
 mod contents;
@@ -16,6 +17,7 @@ mod file_lines;
 mod filling;
 mod frames;
 mod imports;
+mod label;
 mod leaving;
 mod ledger;
 mod order;

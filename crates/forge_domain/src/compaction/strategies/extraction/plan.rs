@@ -5,9 +5,9 @@ use std::num::NonZeroUsize;
 use std::ops::{Add, Range};
 
 use super::Material;
+use super::label::number;
 use super::leaving::{Leaving, is_summary};
 use super::record::Record;
-use super::story::number;
 use super::worth::Worth;
 use crate::compaction::cut::{Cut, CutOf, Item, level, shorten};
 use crate::compaction::features::text_of;

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use super::label::Folder;
 use super::ledger::Ledger;
 use super::record::Record;
-use super::story::Folder;
 use super::tasks::{TaskList, tasks};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::record_tag::is_record;
