@@ -89,15 +89,22 @@ fn keys_of_lines(features: &Features) -> Option<Vec<&str>> {
     is_table.then_some(keys)
 }
 
-/// Returns the key of a line that is a key and its value, as configurations and listings have it.
+/// Returns the key of a line that is a key and its value, as configurations and listings have it. A hash
+/// tells nothing.
 fn key(line: &str) -> Option<&str> {
-    let line = line.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '→' | '|' | '-'));
+    let rest = line.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '→' | '|' | '-'));
+    // Digits before a letter are no number of a line.
+    let is_cut = rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+    let cut = line[..line.len() - rest.len()].bytes().rev().take_while(u8::is_ascii_digit).count();
+    let line = if is_cut { &line[line.len() - rest.len() - cut..] } else { rest };
     let end = line.find(['=', ':', '\t'])?;
     let value = line[end + 1..].trim_end_matches(',').trim();
     let key = line[..end].trim().trim_matches(['"', '\'', '`']);
     let is_key = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let is_short = (2..=NAME_CHARS).contains(&key.chars().count()) && value.split_whitespace().count() <= 3;
-    (is_short && !value.is_empty() && key.chars().all(is_key)).then_some(key)
+    let is_told =
+        is_short && !value.is_empty() && !(is_hash(key) && key.contains(|c: char| c.is_ascii_digit()));
+    (is_told && key.chars().all(is_key)).then_some(key)
 }
 
 /// Returns names that hardly another message has, for a result that is not a table: those at the outermost
@@ -258,6 +265,22 @@ mod tests {
     use super::*;
     use crate::Message;
     use crate::compaction::fixture::Characters;
+
+    #[test]
+    fn a_key_is_a_whole_word() {
+        for (line, expected) in [
+            ("port = 80", Some("port")),
+            ("12→port = 80", Some("port")),
+            ("- port: 80,", Some("port")),
+            ("3d_model: cube", Some("3d_model")),
+            ("12\t3d_model: cube", None),
+            ("5bb2d02df61ff63c036d87d5d537d841fc522f7a\tHEAD", None),
+            ("2024-01-01: closed", None),
+            ("port", None),
+        ] {
+            assert_eq!(key(line), expected, "{line}");
+        }
+    }
 
     #[test]
     fn a_table_is_named_by_its_keys_and_other_text_by_what_only_it_has() {

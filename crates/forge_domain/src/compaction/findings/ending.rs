@@ -173,6 +173,21 @@ pub(crate) fn tells_commit(line: &str) -> bool {
     made.is_some_and(is_hash)
 }
 
+/// Checks whether a line tells what was sent to which branch: `1a2b3c4..5d6e7f8  main -> main`.
+pub(crate) fn tells_push(line: &str) -> bool {
+    let Some((what, to)) = line.trim().split_once(" -> ") else { return false };
+    let words: Vec<&str> = what.trim_start_matches(['*', '+', ' ']).split_whitespace().collect();
+    let is_range = |word: &str| word.split_once("..").is_some_and(|(from, to)| is_hash(from) && is_hash(to));
+    let is_new = what.contains("[new branch]") || what.contains("[new tag]");
+    !to.contains(' ') && (is_new || words.len() == 2 && is_range(&words[0].replace("...", "..")))
+}
+
+/// Checks whether a line is one of a log of commits: `1a2b3c4 Correct the price`.
+pub(crate) fn is_of_log(line: &str) -> bool {
+    let hash = line.split_once(' ').filter(|(_, subject)| subject.contains(char::is_alphabetic));
+    hash.is_some_and(|(hash, _)| is_hash(hash) && hash.contains(|c: char| c.is_ascii_digit()))
+}
+
 /// Checks whether a line tells what was made: `✓ Created issue: av-12`.
 pub(crate) fn tells_what_was_made(line: &str) -> bool {
     matches(&MADE, line)
@@ -242,13 +257,14 @@ static WAITS: Pattern = LazyLock::new(|| {
 static NO_TESTS: Pattern = LazyLock::new(|| {
     let forms = [
         r"\bno tests? (?:to run|ran|found|were (?:run|found|executed)|collected|executed)\b",
-        r"\bcollected 0 items\b|\b0 passed\b|\bran 0 tests\b",
+        r"\bcollected 0 items\b|\b0 passed\b|\bran 0 tests\b|\b0 (?:runs|examples|specs|test cases), 0\b",
+        r"\btests?(?: run)?: 0\b|\b0 tests?(?:,| ran| run| executed| found|[ \t\r]*$)",
     ];
-    any_of("(?i)", &forms)
+    any_of("(?im)", &forms)
 });
 static SOME_TESTS: Pattern = LazyLock::new(|| {
     let forms = [
-        r"\b[1-9]\d* (?:\w+ )?(?:passed|passing|tests?|pass)\b",
+        r"\b[1-9]\d* (?:\w+ )?(?:passed|passing|tests?|pass|runs|examples|specs)\b|\btests?(?: run)?: [1-9]",
         r"^ok\s+\S+\s+(?:[\d.]+s|\(cached\))[ \t\r]*$",
     ];
     any_of("(?im)", &forms)

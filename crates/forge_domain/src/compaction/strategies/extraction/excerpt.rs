@@ -126,8 +126,15 @@ pub(super) fn write(
         let entry = match passage.origin {
             Origin::Person => (Section::Said, place, Entry::quote(text.trim())),
             Origin::Agent => {
+                // One entry stands for all that is told of a message.
+                let is_told_with = |other: &&Passage| is_of_one_text(passage, other);
+                if joined[..nth].last().as_ref().is_some_and(is_told_with) {
+                    return None;
+                }
+                let told = joined[nth..].iter().take_while(is_told_with);
+                let told: Vec<&str> = told.map(|passage| passage.text(sources).trim()).collect();
                 let (number, label) = place_of(sources, passage.message as usize, &team);
-                (Section::Story, (number, place.1), Entry::labelled(&label, text.trim(), false))
+                (Section::Story, (number, place.1), Entry::labelled(&label, &told.join(GAP), false))
             }
             Origin::Code => {
                 let label = format!("{} {}", source.label(), team.author(source));
@@ -183,6 +190,14 @@ fn place_of(sources: &[ContextMessage], position: usize, team: &Team) -> (u64, S
         Some(after) if after > first + 1 => (first, format!("m{first}–m{} {SUMMARY}", after - 1)),
         _ => (first, format!("m{first} {SUMMARY}")),
     }
+}
+
+/// The mark between two passages of a text if others between them are not told.
+const GAP: &str = " […]\n";
+
+/// Checks whether two passages are what the agent says in one message.
+fn is_of_one_text(one: &Passage, other: &Passage) -> bool {
+    one.message == other.message && one.origin == Origin::Agent && other.origin == Origin::Agent
 }
 
 /// Checks whether nothing but blanks, brackets and marks of code stands between two passages.

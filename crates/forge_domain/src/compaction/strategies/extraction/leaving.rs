@@ -259,7 +259,7 @@ impl Leaving<'_> {
             let is_newest = newest.contains(&position);
             if is_newest {
                 let code = found.iter_mut().filter(|passage| passage.origin == Origin::Code);
-                code.for_each(|passage| passage.origin = Origin::Agent);
+                code.for_each(|passage| (passage.origin, passage.is_code) = (Origin::Agent, true));
             }
             move_introductions(&mut found, source.features(), is_newest);
             if let Some(end) = self.material.announcements.end_before(source).filter(|_| !is_newest) {

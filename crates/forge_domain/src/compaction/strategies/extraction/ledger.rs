@@ -288,7 +288,7 @@ impl<'a> Ledger<'a> {
     /// Writes the files in the order in which they were last touched, the last check, and the newest
     /// unresolved errors, oldest first.
     pub(super) fn write_into(mut self, record: &mut Record) {
-        record.files = self.files.into_list();
+        record.files = self.files.into_list(record.folder.as_deref());
         (record.last_test, record.last_check) = (self.last_test, self.last_check);
         // Work that is done without it does not wait for it to be mended.
         let last = self.n_exchanges;

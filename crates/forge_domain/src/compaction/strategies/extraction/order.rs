@@ -141,7 +141,7 @@ impl Highlights<'_> {
         let origin = passage.origin;
         let is_told = || match origin {
             Origin::Record(Section::Story) => is_statement(text()),
-            _ => origin == Origin::Agent,
+            _ => origin == Origin::Agent && !passage.is_code,
         };
         let is_said = matches!(origin, Origin::Person | Origin::Record(Section::Said));
         match which {
@@ -159,7 +159,9 @@ impl Highlights<'_> {
             },
             Which::Stated => is_said || is_told(),
             Which::StatedWhole => is_told() || is_said_whole(passage, sources),
-            Which::Story => matches!(origin, Origin::Agent | Origin::Record(Section::Story)),
+            Which::Story => {
+                origin == Origin::Record(Section::Story) || origin == Origin::Agent && !passage.is_code
+            }
             Which::ActInRecord => origin == Origin::Record(Section::Story) && tells_act(text()),
             Which::AnsweredInRecord => {
                 let is_it =
@@ -168,7 +170,8 @@ impl Highlights<'_> {
             }
             Which::Written => self.leaving.is_written(passage),
             Which::Work => {
-                matches!(origin, Origin::Work | Origin::Code | Origin::Record(Section::Excerpts))
+                passage.is_code
+                    || matches!(origin, Origin::Work | Origin::Code | Origin::Record(Section::Excerpts))
             }
             Which::LeftOutInRecord => origin == Origin::Record(Section::LeftOut),
         }

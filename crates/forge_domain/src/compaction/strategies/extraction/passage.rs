@@ -26,6 +26,8 @@ pub(super) struct Passage {
     pub(super) is_outdated: bool,
     /// True if it only names things: what a file uses, or one below the other.
     pub(super) only_names: bool,
+    /// True if it is code in one of the agent's newest texts: it is told with them, and states nothing.
+    pub(super) is_code: bool,
 }
 
 /// The author of a passage.
@@ -156,7 +158,7 @@ pub(super) fn passages(
             continue;
         }
         let in_code = origin == Origin::Agent && !line.is_call && fence.pass(&features.text, line);
-        if fence.is_at(line) {
+        if fence.is_at(line) || fence.is_in_old {
             continue;
         }
         let origin = match origin {
@@ -196,6 +198,7 @@ pub(super) fn passages(
                 origin,
                 is_outdated: false,
                 only_names: is_import,
+                is_code: false,
             }),
         }
     }
@@ -369,7 +372,9 @@ const DONE_WITH: [&str; 6] = [
 /// The mark before and after a block of code.
 pub(super) const FENCE: &str = "```";
 /// The marks around a call, or a change of a file, that a model writes into its text.
-const CALLS: [[&str; 2]; 2] = [["<function=", "</function>"], ["<<<<<<< SEARCH", ">>>>>>> "]];
+const CALLS: [[&str; 2]; 2] = [["<function=", "</function>"], [REPLACES[0], REPLACES[2]]];
+/// The marks before what a written change replaces, before what takes its place, and after that.
+const REPLACES: [&str; 3] = ["<<<<<<< SEARCH", "=======", ">>>>>>> "];
 
 /// The blocks of code and the written calls in a text, as far as it was passed.
 #[derive(Default)]
@@ -379,7 +384,9 @@ struct Fence {
     is_open: bool,
     /// The mark that ends the written call in which it is.
     call_end: Option<&'static str>,
-    /// The start of the last line that is a mark with the name of a language.
+    /// True if it is in what a written change replaces.
+    is_in_old: bool,
+    /// The start of the last line that is a mark, of the language or of a change.
     mark: Option<u32>,
 }
 
@@ -397,13 +404,16 @@ impl Fence {
         self.call_end = self.call_end.filter(|_| self.is_open || n_marks == 0);
         let was_in_call = self.call_end.is_some();
         let begun = || CALLS.iter().find(|[begin, _]| here.starts_with(begin)).map(|[_, end]| *end);
+        let is_of_change = here.starts_with(REPLACES[0]) || was_in_call && here.starts_with(REPLACES[2]);
+        let has_new = between.clone().chain([here]).any(|line| line.starts_with(REPLACES[1]));
+        self.is_in_old = !has_new && (self.is_in_old && was_in_call || here.starts_with(REPLACES[0]));
         self.call_end = self.call_end.or_else(begun).filter(|end| !here.starts_with(end));
         self.passed = line.end;
-        self.mark = is_mark.then_some(line.start);
+        self.mark = (is_mark || is_of_change).then_some(line.start);
         self.is_open || self.call_end.is_some() || was_in_call
     }
 
-    /// Checks whether a line is a mark itself.
+    /// Checks whether the last line is a mark itself.
     fn is_at(&self, line: &Line) -> bool {
         self.mark == Some(line.start)
     }
@@ -430,6 +440,7 @@ pub(super) fn passages_of_record(record: &ContextMessage, position: usize) -> Ve
                 origin: Origin::Record(section),
                 is_outdated: false,
                 only_names: false,
+                is_code: false,
             }
         })
         .collect()
@@ -549,6 +560,11 @@ mod tests {
             let said: String = said.map(|passage| passage.text(std::slice::from_ref(&message))).collect();
             assert_eq!(said.matches(long).count(), 2, "{said}");
             assert!(!said.contains("let a"), "{said}");
+            // What is replaced is gone.
+            let told: String =
+                found.iter().map(|passage| passage.text(std::slice::from_ref(&message))).collect();
+            let has_new = told.contains("read_once") && !told.contains("read_settings");
+            assert!(has_new && !told.contains("SEARCH"), "{told}");
         }
     }
 

@@ -16,8 +16,8 @@ use crate::compaction::arguments::{patched_in, text_or_number};
 use crate::compaction::envelope::{OwnCommand, without_notes};
 use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::{
-    Deed, Failure, Outcome, is_marked_failed, is_of_the_person, is_refused, only_says_success,
-    says_nothing_written, tells_commit, tells_outcome, tells_what_was_made,
+    Deed, Failure, Outcome, is_marked_failed, is_of_log, is_of_the_person, is_refused, only_says_success,
+    says_nothing_written, tells_commit, tells_outcome, tells_push, tells_what_was_made,
 };
 use crate::compaction::names::{call_lines, is_outermost, names_written};
 use crate::{CallPlace, ContextMessage, ToolCall, find_secrets, quantity, tool_twin, user_words};
@@ -355,12 +355,12 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
         let why = one_line(&result.message().text(), ENDING_CHARS).filter(|line| !is_of_the_person(line));
         return Some(why.map_or_else(|| REFUSED.to_owned(), |why| format!("{REFUSED}: {why}")));
     }
-    let commit = || result.features().text.lines().find(|line| tells_commit(line));
+    let told_by_git = || commit_and_push(&result.features().text);
     if asked.deed.runs
         && failure.is_none()
-        && let Some(commit) = commit().and_then(|line| one_line(line, ENDING_CHARS))
+        && let Some(told) = told_by_git()
     {
-        return Some(commit);
+        return Some(told);
     }
     let stopped = asked.deed.unfinished(result).filter(|_| failure.is_none_or(|failure| failure.is_stated));
     let ending = match failure {
@@ -379,6 +379,11 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
         {
             Outcome::Passed.word().to_owned()
         }
+        None if asked.deed.runs
+            && let Some(newest) = newest_of_log(&result.features().text) =>
+        {
+            one_line(newest, ENDING_CHARS).unwrap_or_else(n_lines)
+        }
         // The last line of a page, or of an answer of many lines, does not tell how the call ended.
         None if !asked.deed.runs && result.features().n_text_lines > LONG_ANSWER => n_lines(),
         None if last.is_none() => only_line(result, ENDING_CHARS).unwrap_or_else(|| NO_OUTPUT.to_owned()),
@@ -392,6 +397,21 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
     // A key that a command printed is in no need of being told.
     let is_secret = !find_secrets(&ending).is_empty();
     Some(if is_secret { n_lines() } else { ending.trim_end().to_owned() })
+}
+
+/// Returns the commit that a command made and the branch that it sent, by what git says of both.
+fn commit_and_push(text: &str) -> Option<String> {
+    let line = |is_it: fn(&str) -> bool| text.lines().find(|line| is_it(line));
+    let told = [line(tells_commit), text.lines().rfind(|line| tells_push(line))];
+    let told: Vec<String> =
+        told.into_iter().flatten().filter_map(|line| one_line(line, ENDING_CHARS)).collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+/// Returns the newest commit of a log at the end of a text: its lines begin with it.
+fn newest_of_log(text: &str) -> Option<&str> {
+    let lines = text.trim_end().lines().rev();
+    lines.take_while(|line| is_of_log(line.trim_start_matches(['*', ' ']))).last()
 }
 
 /// Checks whether the result of a check shows that it passed.
@@ -560,6 +580,16 @@ mod tests {
                 "[main (root-commit) 3696270f] Begin",
             ),
             (format!("[lint] nothing found\n{files}"), "2 files changed, 124 insertions(+)"),
+            (
+                "[main 3696270] Begin\nTo github.com:a/b.git\n   663452c..3696270  main -> main\n".to_owned(),
+                "[main 3696270] Begin; 663452c..3696270  main -> main",
+            ),
+            (
+                "To github.com:a/b.git\n * [new branch]      main -> main\nbranch 'main' set up\n".to_owned(),
+                "* [new branch]      main -> main",
+            ),
+            // A log begins with the newest.
+            ("staged\nb7d9cc8 Tell more\nab5eb56 Begin\n".to_owned(), "b7d9cc8 Tell more"),
         ] {
             let context = context("Bash", &json!({"command": "git commit -m x"}), &result);
             let line = "2 files changed, 124 insertions(+)";

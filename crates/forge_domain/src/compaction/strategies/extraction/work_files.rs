@@ -31,8 +31,9 @@ impl Root {
             folder.match_indices('/').map(|(at, _)| at).chain([folder.len()]).collect::<Vec<_>>()
         };
         let above = absolute.flat_map(|folder| ends(folder).into_iter().map(|end| &folder[..end]));
-        // A part of a drive's name is no folder.
-        let root = deepest(above.filter(|above| above.contains('/')), is_most);
+        // A part of a drive's name is no folder. One command of many may run elsewhere.
+        let least = if base.is_some() { LEAST_USUAL } else { 1 };
+        let root = deepest(above.filter(|above| above.contains('/')), |n| n >= least && is_most(n));
         let is_above = |base: &&str| root.is_none_or(|root| is_in(root, base));
         Self {
             root: base.filter(is_above).or(root).map(str::to_owned),
@@ -46,6 +47,13 @@ impl Root {
         let whole = join(folder, name);
         let path = self.root.as_deref().and_then(|root| below(&whole, root)).unwrap_or(&whole);
         if path.is_empty() { ALL.to_owned() } else { path.to_owned() }
+    }
+
+    /// Returns the whole path of a file with a name from the root, if that is the `folder` of the record's
+    /// paths.
+    fn whole(&self, name: &str, folder: Option<&str>) -> String {
+        let is_below = folder.is_some() && folder == self.root.as_deref() && !is_absolute(name);
+        if is_below { join(folder, name) } else { name.to_owned() }
     }
 
     /// Returns the folder of a file as it is told; `None` if paths begin there, or if it is not known.
@@ -141,12 +149,18 @@ impl WorkFiles {
     }
 
     /// Returns the files with their states, in the order in which they were last touched, after those that
-    /// were made and removed again.
-    pub(super) fn into_list(self) -> Vec<(String, FileState)> {
-        let Self { changed, mut told, .. } = self;
+    /// were made and removed again. The record's paths are below `folder`.
+    pub(super) fn into_list(self, folder: Option<&str>) -> Vec<(String, FileState)> {
+        let Self { changed, told, root, .. } = self;
         let mut files: Vec<_> = changed.into_iter().collect();
         files.sort_unstable_by(|(one, (_, at)), (other, (_, later))| (at, one).cmp(&(later, other)));
-        files.into_iter().map(|(path, (state, _))| (told.remove(&path).unwrap_or(path), state)).collect()
+        let told = |path: &String| told.get(path).unwrap_or(path).clone();
+        let mut files: Vec<_> = files.iter().map(|(path, (state, _))| (told(path), *state)).collect();
+        // Names from the folder of the record's paths stand there as those do that are below it.
+        if files.iter().all(|(told, _)| out_of_folder(told).1.is_none()) {
+            files.iter_mut().for_each(|(told, _)| *told = root.whole(told, folder));
+        }
+        files
     }
 
     /// Takes a file of an earlier record.
@@ -483,6 +497,22 @@ mod tests {
     }
 
     #[test]
+    fn a_file_has_its_whole_path_if_all_stand_below_the_folder() {
+        let root = Root { root: Some("/w".to_owned()), base: Some("/w".to_owned()), usual: None };
+        for (names, expected) in [
+            (vec![("/w/a.rs", None), ("b.rs", None)], vec!["/w/a.rs", "/w/b.rs"]),
+            (vec![("/w/a.rs", None), ("b.rs", Some("/w/api"))], vec!["/w/a.rs", "b.rs (in api)"]),
+        ] {
+            let mut files = WorkFiles::new(root.clone());
+            for (name, folder) in names {
+                files.touch(name, folder, Touch::Writes, false);
+            }
+            let told: Vec<String> = files.into_list(Some("/w")).into_iter().map(|(told, _)| told).collect();
+            assert_eq!(told, expected);
+        }
+    }
+
+    #[test]
     fn what_a_command_does_is_done_in_its_folder() {
         let removes = |name: &str| ShellChange::Removes(name.to_owned());
         let moves = |from: &str, to: &str| ShellChange::Moves { from: from.to_owned(), to: to.to_owned() };
@@ -540,7 +570,7 @@ mod tests {
             changes.iter().for_each(|(change, folder)| files.take_change(change, *folder, ""));
             let expected: Vec<_> =
                 expected.into_iter().map(|(told, state)| (told.to_owned(), state)).collect();
-            assert_eq!(files.into_list(), expected, "{changes:?}");
+            assert_eq!(files.into_list(None), expected, "{changes:?}");
         }
     }
 
@@ -550,6 +580,6 @@ mod tests {
         files.touch(r"C:\proj\src\a.cs", None, Touch::Writes, false);
         files.touch("C:/proj/src/a.cs", None, Touch::Leaves(Modified), false);
         files.take_change(&ShellChange::Removes(r"src\a.cs".to_owned()), Some("C:/proj"), "");
-        assert_eq!(files.into_list(), [(r"C:\proj\src\a.cs".to_owned(), Deleted)]);
+        assert_eq!(files.into_list(None), [(r"C:\proj\src\a.cs".to_owned(), Deleted)]);
     }
 }

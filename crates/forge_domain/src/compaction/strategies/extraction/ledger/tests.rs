@@ -697,11 +697,15 @@ fn a_check_of_something_else_mends_no_error() {
     }
     // A filter that no test passes shows nothing.
     let run = |command: &str, result| ("Bash", json!({"command": command}), result);
-    let record = ledger(&[
-        run("cargo test", "error: it broke\nExit code 101"),
-        run("cargo test typo", "test result: ok. 0 passed; 0 failed; 34 filtered out"),
-    ]);
-    assert_eq!((last_outcome(&record), record.errors.len()), (Some(Outcome::Unclear), 1));
+    for (command, nothing) in [
+        ("cargo test typo", "test result: ok. 0 passed; 0 failed; 34 filtered out"),
+        ("bin/rails test", "Running 0 tests in a single process\n0 runs, 0 assertions, 0 failures, 0 errors"),
+        ("dotnet test", "Total tests: 0\nTest Run Successful."),
+        ("bundle exec rspec", "Finished in 0.1 seconds\n0 examples, 0 failures"),
+    ] {
+        let record = ledger(&[run("cargo test", "error: it broke\nExit code 101"), run(command, nothing)]);
+        assert_eq!((last_outcome(&record), record.errors.len()), (Some(Outcome::Unclear), 1), "{command}");
+    }
 }
 
 #[test]
