@@ -154,13 +154,13 @@ impl WorkFiles {
         let Self { changed, told, root, .. } = self;
         let mut files: Vec<_> = changed.into_iter().collect();
         files.sort_unstable_by(|(one, (_, at)), (other, (_, later))| (at, one).cmp(&(later, other)));
-        let told = |path: &String| told.get(path).unwrap_or(path).clone();
-        let mut files: Vec<_> = files.iter().map(|(path, (state, _))| (told(path), *state)).collect();
-        // Names from the folder of the record's paths stand there as those do that are below it.
-        if files.iter().all(|(told, _)| out_of_folder(told).1.is_none()) {
-            files.iter_mut().for_each(|(told, _)| *told = root.whole(told, folder));
-        }
-        files
+        let told: Vec<String> =
+            files.iter().map(|(path, _)| told.get(path).unwrap_or(path).clone()).collect();
+        // Names from the folder of the record's paths stand there as those do that are below it, if all can.
+        let whole: Vec<String> = told.iter().map(|told| root.whole(told, folder)).collect();
+        let are_whole = whole.iter().all(|path| path.starts_with('/') && out_of_folder(path).1.is_none());
+        let names = if are_whole { whole } else { told };
+        names.into_iter().zip(files).map(|(name, (_, (state, _)))| (name, state)).collect()
     }
 
     /// Takes a file of an earlier record.
