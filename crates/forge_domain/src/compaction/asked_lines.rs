@@ -154,8 +154,8 @@ impl Asking {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::fixture::Characters;
-    use crate::{ContextMessage, Conversation, ToolCall, ToolName, ToolResult};
+    use crate::Conversation;
+    use crate::compaction::fixture::tool_call;
 
     fn log_text() -> String {
         let line = |n: usize| {
@@ -174,7 +174,7 @@ mod tests {
         ] {
             let mut conversation = Conversation::new();
             for text in &said {
-                conversation.append(ContextMessage::count(Message::user(*text), &Characters));
+                conversation.user(*text);
             }
             let short = AskedLines::of(&conversation.view(), position, said[position]).shortened(2_000);
             assert!(short.chars().count() < 2_300, "{}", short.chars().count());
@@ -191,21 +191,14 @@ mod tests {
 
     #[test]
     fn a_result_answers_its_own_call_with_all_that_it_says() {
-        let call = |pattern: &str| ToolCall {
-            id: "c".into(),
-            name: ToolName::new("grep").unwrap(),
-            arguments: format!(r#"{{"pattern":"{pattern}"}}"#),
-        };
+        let sought = |pattern: &str| format!(r#"{{"pattern":"{pattern}"}}"#);
         let log = log_text();
         for (own, later, expected) in [("ZK-77120", None, false), ("import", Some("ZK-77120"), true)] {
             let mut conversation = Conversation::new();
-            let mut add = |message: Message| {
-                conversation.append(ContextMessage::count(message, &Characters));
-            };
-            add(Message::user("Find out what is wrong."));
-            add(Message::calling(vec![call(own)]));
-            add(Message::tool(ToolResult::answer(&call(own), log.as_str())));
-            later.into_iter().for_each(|later| add(Message::calling(vec![call(later)])));
+            conversation.user("Find out what is wrong.").call("grep", sought(own), log.as_str());
+            if let Some(later) = later {
+                conversation.add(Message::calling(vec![tool_call("grep", sought(later))]));
+            }
             let short = AskedLines::of(&conversation.view(), 2, &log).shortened(2_000);
             assert_eq!(short.contains("\n10:00 chunk ZK-77120"), expected, "{own}: {short}");
         }
@@ -216,7 +209,7 @@ mod tests {
         let log = log_text();
         let mut conversation = Conversation::new();
         for text in [log.as_str(), "Thanks!"] {
-            conversation.append(ContextMessage::count(Message::user(text), &Characters));
+            conversation.user(text);
         }
         let short = AskedLines::of(&conversation.view(), 0, &log).shortened(2_000);
         let label = conversation.view().messages()[0].id();

@@ -180,12 +180,12 @@ fn says_any(sentence: &str, words: &[&str]) -> bool {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::Characters;
+    use super::super::fixture::{Characters, tool_call};
     use super::*;
-    use crate::{ToolCall, ToolName, ToolResult};
+    use crate::{ToolCall, ToolResult};
 
     fn call(id: &str, arguments: &str) -> ToolCall {
-        ToolCall { id: id.to_owned(), name: ToolName::new("edit").unwrap(), arguments: arguments.to_owned() }
+        ToolCall { id: id.to_owned(), ..tool_call("edit", arguments) }
     }
 
     fn in_words<const N: usize>(words: [&str; N]) -> Vec<String> {

@@ -72,22 +72,17 @@ fn excerpt(text: &str, keep: usize, label: &str, tokens: Tokens) -> String {
 mod tests {
     use pretty_assertions::assert_eq;
 
+    use super::super::fixture::{Characters, tool_call};
     use super::*;
-    use crate::Characters;
-    use crate::{Conversation, Message, ToolCall, ToolName, ToolResult};
-
-    fn call(id: &str) -> ToolCall {
-        ToolCall { id: id.into(), name: ToolName::new("read").unwrap(), arguments: "{}".into() }
-    }
+    use crate::{Conversation, Message, ToolCall, ToolResult};
 
     fn conversation(results: &[&str]) -> Conversation {
-        let calls: Vec<ToolCall> = (0..results.len()).map(|n| call(&n.to_string())).collect();
+        let call = |n: usize| ToolCall { id: n.to_string(), ..tool_call("read", "{}") };
+        let calls: Vec<ToolCall> = (0..results.len()).map(call).collect();
         let mut log = Conversation::new();
-        let mut append = |message| log.append(ContextMessage::count(message, &Characters));
-        append(Message::user("Read."));
-        append(Message::calling(calls.clone()));
+        log.user("Read.").add(Message::calling(calls.clone()));
         for (call, text) in calls.iter().zip(results) {
-            append(Message::tool(ToolResult::answer(call, *text)));
+            log.add(Message::tool(ToolResult::answer(call, *text)));
         }
         log
     }
@@ -124,7 +119,7 @@ mod tests {
         assert_eq!(log.messages().nth(3).unwrap().message().to_text(), long);
         // Once is enough, and what was seen before stays as it was seen.
         assert_eq!(cap(&log.view(), most, &Characters), None);
-        log.append(ContextMessage::count(Message::assistant("done"), &Characters));
+        log.agent("done");
         assert_eq!(cap(&log.view(), Tokens::new(10), &Characters), None);
         log.undo();
         assert_eq!(log.view().messages()[..5], before.messages()[..]);

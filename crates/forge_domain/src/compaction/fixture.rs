@@ -1,10 +1,11 @@
-//! The notation of the tests, and services that answer by script.
+//! The notation of the tests, logs that are written message by message, and services that answer by script.
 //!
 //! A letter per message: `s` system, `u` user, `n` a note by a harness, `k` a summary by another program,
 //! `a` assistant, `t` assistant with calls, `r` result. Each costs 100 tokens, a capital 1,000. In expected
 //! values, `[…]` has left the view and `r~` was shortened.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
@@ -44,7 +45,7 @@ pub(super) fn conversation(notation: &str) -> Conversation {
             }
             other => panic!("`{other}` stands for no message"),
         };
-        conversation.append(ContextMessage::count(message, &Characters));
+        conversation.add(message);
     }
     conversation
 }
@@ -60,7 +61,78 @@ fn calls_of(letters: &[char], position: usize, size: usize) -> Vec<ToolCall> {
 
 /// Ids repeat over the conversation on purpose: calls and results pair by position.
 fn call(n: usize, n_chars: usize) -> ToolCall {
-    ToolCall { id: format!("call_{n}"), name: ToolName::new("run").unwrap(), arguments: "x".repeat(n_chars) }
+    ToolCall { id: format!("call_{n}"), ..tool_call("run", "x".repeat(n_chars)) }
+}
+
+/// Returns a call of `tool`. All have the same id.
+pub(super) fn tool_call(tool: &str, arguments: impl Display) -> ToolCall {
+    ToolCall { id: "c".to_owned(), name: ToolName::new(tool).unwrap(), arguments: arguments.to_string() }
+}
+
+/// Each appends to the log, and returns it for more.
+impl Conversation {
+    /// Appends a message.
+    pub(crate) fn add(&mut self, message: Message) -> &mut Self {
+        self.append(ContextMessage::count(message, &Characters));
+        self
+    }
+
+    /// Appends a message of the user.
+    pub(crate) fn user(&mut self, text: impl Into<Content>) -> &mut Self {
+        self.add(Message::user(text))
+    }
+
+    /// Appends a message of the agent.
+    pub(crate) fn agent(&mut self, text: impl Into<Content>) -> &mut Self {
+        self.add(Message::assistant(text))
+    }
+
+    /// Appends a call of `tool` and its result.
+    pub(crate) fn call(
+        &mut self,
+        tool: &str,
+        arguments: impl Display,
+        result: impl Into<Content>,
+    ) -> &mut Self {
+        let call = tool_call(tool, arguments);
+        let result = ToolResult::answer(&call, result);
+        self.add(Message::calling(vec![call])).add(Message::tool(result))
+    }
+
+    /// Appends a call of `tool` that the agent announces in `words`, and its result.
+    pub(crate) fn announced_call(
+        &mut self,
+        words: impl Into<Content>,
+        tool: &str,
+        arguments: impl Display,
+        result: impl Into<Content>,
+    ) -> &mut Self {
+        let call = tool_call(tool, arguments);
+        let result = ToolResult::answer(&call, result);
+        self.add(Message::calling(vec![call]).with_content(words)).add(Message::tool(result))
+    }
+
+    /// Appends a call of `tool` that fails, and the reason.
+    pub(crate) fn failed_call(
+        &mut self,
+        tool: &str,
+        arguments: impl Display,
+        why: impl Into<Content>,
+    ) -> &mut Self {
+        let call = tool_call(tool, arguments);
+        let result = ToolResult::error(&call, why);
+        self.add(Message::calling(vec![call])).add(Message::tool(result))
+    }
+}
+
+/// Returns the texts that the model sees, a message each.
+pub(super) fn texts(log: &Conversation) -> Vec<String> {
+    log.view().plain().map(Message::to_text).collect()
+}
+
+/// Returns the texts that compactions wrote and that the model sees.
+pub(super) fn written_texts(log: &Conversation) -> Vec<String> {
+    log.view().plain().filter(|message| message.is_compacted).map(Message::to_text).collect()
 }
 
 /// Returns the state of the conversation, in the notation of the tests.

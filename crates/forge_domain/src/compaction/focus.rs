@@ -62,9 +62,9 @@ impl From<Focus> for String {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::{Characters, Script, fit_again};
+    use super::super::fixture::{Script, fit_again};
     use super::*;
-    use crate::{ContextMessage, Conversation, Role};
+    use crate::{Conversation, Role};
 
     #[test]
     fn a_focus_says_something() {
@@ -102,13 +102,12 @@ mod tests {
     fn lines_of_the_focus_stand_in_a_record_that_else_lacks_them() {
         let record = |focus: &str| {
             let mut log = Conversation::new();
-            let mut add = |message: Message| log.append(ContextMessage::count(message, &Characters));
-            add(Message::user("Look around and tell what you find"));
+            log.user("Look around and tell what you find");
             for n in 0..40 {
-                add(Message::assistant(format!("the load_table_{n} of part_{n}.rs is as it should be")));
-                add(Message::assistant(format!("another remark about weather and the harbour, number {n}")));
+                log.agent(format!("the load_table_{n} of part_{n}.rs is as it should be"))
+                    .agent(format!("another remark about weather and the harbour, number {n}"));
             }
-            add(Message::user("Go on with the work"));
+            log.user("Go on with the work");
             let yaml = format!("{{ strategies: [extraction]{focus}, retention_window: 0 }}");
             let fit = fit_again(&yaml, 4_000, &mut log, &Script::new(Vec::new()));
             assert!(fit.result.is_ok(), "{:?}", fit.report);

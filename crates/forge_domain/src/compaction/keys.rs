@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use futures::FutureExt;
 use pretty_assertions::assert_eq;
 
-use super::fixture::{Characters, Script, budget, conversation, fit_again, settings};
+use super::fixture::{Script, budget, conversation, fit_again, settings};
 use super::{Compact, ContextCompactor};
-use crate::{ContextMessage, Conversation, Message};
+use crate::Conversation;
 
 /// A pair of blocks that differ in one key alone, and the conversation on which their results differ.
 struct Row {
@@ -157,21 +157,12 @@ const fn row(
 
 fn conversation_with_orders() -> Conversation {
     let mut log = Conversation::new();
-    let mut append = |message: Message| log.append(ContextMessage::count(message, &Characters));
-    append(Message::user("Mend the parser."));
-    for (nth, order) in
-        ["You must never touch generated.rs.", "Always run the tests first.", "Keep the names."]
-            .into_iter()
-            .enumerate()
-    {
-        append(Message::assistant(format!(
-            "parse_item_{nth} calls next_token_{nth}. {}",
-            "Well. ".repeat(40)
-        )));
-        append(Message::user(order));
+    log.user("Mend the parser.");
+    let orders = ["You must never touch generated.rs.", "Always run the tests first.", "Keep the names."];
+    for (nth, order) in orders.into_iter().enumerate() {
+        log.agent(format!("parse_item_{nth} calls next_token_{nth}. {}", "Well. ".repeat(40))).user(order);
     }
-    append(Message::assistant("Working on it. ".repeat(20)));
-    append(Message::assistant("Done."));
+    log.agent("Working on it. ".repeat(20)).agent("Done.");
     log
 }
 

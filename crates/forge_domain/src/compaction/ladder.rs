@@ -325,8 +325,7 @@ mod tests {
         CompactionReport, CompactionStrategy, ContextCompactor, Outcome, Rung, StrategyError,
     };
     use super::*;
-    use crate::Characters;
-    use crate::{ContextMessage, Conversation, Edit, Message};
+    use crate::{Conversation, Edit, Message};
 
     /// A strategy that drops the given groups, whatever that breaks.
     struct Drops(&'static str, Vec<usize>);
@@ -522,11 +521,9 @@ mod tests {
     /// Builds eight messages of the agent, each of which names a thing of its own.
     fn naming() -> Conversation {
         let mut log = Conversation::new();
-        let mut append = |message: Message| log.append(ContextMessage::count(message, &Characters));
-        append(Message::system("s".repeat(96)));
-        append(Message::user("u".repeat(96)));
+        log.add(Message::system("s".repeat(96))).user("u".repeat(96));
         for nth in 0..8 {
-            append(Message::assistant(format!("{:.<96}", format!("thing_number_{nth} "))));
+            log.agent(format!("{:.<96}", format!("thing_number_{nth} ")));
         }
         log
     }

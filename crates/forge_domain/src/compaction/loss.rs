@@ -210,7 +210,7 @@ mod tests {
     fn log(messages: &[Message]) -> Conversation {
         let mut log = Conversation::new();
         for message in messages {
-            log.append(ContextMessage::count(message.clone(), &Characters));
+            log.add(message.clone());
         }
         log
     }

@@ -4,27 +4,18 @@
 use futures::FutureExt;
 use pretty_assertions::assert_eq;
 
-use super::fixture::{Characters, SUMMARY, Script, budget, conversation, fit, fit_again, settings};
+use super::fixture::{
+    SUMMARY, Script, budget, conversation, fit, fit_again, settings, texts, tool_call, written_texts,
+};
 use super::{AttemptVerdict, CompactionReport, ContextCompactor, Outcome};
 use crate::{
-    ContextMessage, Conversation, Message, ProviderError, Role, Size, Tokens, ToolCall, ToolName, ToolResult,
-    openai_breaches,
+    Conversation, Message, ProviderError, Role, Size, Tokens, ToolCall, ToolResult, openai_breaches,
 };
-
-fn append(log: &mut Conversation, message: Message) {
-    log.append(ContextMessage::count(message, &Characters));
-}
 
 /// Appends a call and its result of `n_chars` characters, with a name that appears nowhere else.
 fn append_exchange(log: &mut Conversation, nth: usize, n_chars: usize) {
-    let call = ToolCall {
-        id: "call".into(),
-        name: ToolName::new("Bash").unwrap(),
-        arguments: format!(r#"{{"command":"step {nth}"}}"#),
-    };
     let result = format!("{:.<n_chars$}", format!("fact_number_{nth} "));
-    append(log, Message::calling(vec![call.clone()]));
-    append(log, Message::tool(ToolResult::answer(&call, result)));
+    log.call("Bash", format!(r#"{{"command":"step {nth}"}}"#), result);
 }
 
 /// A life of `n` iterations: the context is fitted before each, and each adds an exchange.
@@ -38,8 +29,7 @@ struct Life {
 
 fn live(yaml: &str, room: u64, n: usize, n_chars: usize, script: &Script) -> Life {
     let mut log = Conversation::new();
-    append(&mut log, Message::system("You work."));
-    append(&mut log, Message::user("The goal: mend the parser, and never touch generated.rs."));
+    log.add(Message::system("You work.")).user("The goal: mend the parser, and never touch generated.rs.");
     let mut life = Life { log, compactions: Vec::new(), sizes: Vec::new() };
     for nth in 0..n {
         let fit = fit_again(yaml, room, &mut life.log, script);
@@ -54,11 +44,11 @@ fn live(yaml: &str, room: u64, n: usize, n_chars: usize, script: &Script) -> Lif
 }
 
 fn n_compacted(log: &Conversation) -> usize {
-    log.view().plain().filter(|message| message.is_compacted).count()
+    written_texts(log).len()
 }
 
 fn says(log: &Conversation, what: &str) -> bool {
-    log.view().plain().any(|message| message.to_text().contains(what))
+    texts(log).iter().any(|text| text.contains(what))
 }
 
 const LADDERS: [&str; 5] = [
@@ -118,7 +108,7 @@ fn the_goal_survives_two_hundred_calls() {
 fn the_summariser_sees_every_fact_that_leaves() {
     let script = Script::summarizing();
     let mut log = Conversation::new();
-    append(&mut log, Message::user("Remember."));
+    log.user("Remember.");
     for nth in 0..200 {
         append_exchange(&mut log, nth, 100);
     }
@@ -189,8 +179,8 @@ fn no_result_is_parted_from_its_call_at_any_cut() {
 #[test]
 fn an_orphan_does_not_take_others_along() {
     let mut log = conversation("suaaaa");
-    let orphan = ToolCall { id: "lost".into(), name: ToolName::new("Bash").unwrap(), arguments: "{}".into() };
-    append(&mut log, Message::tool(ToolResult::answer(&orphan, "x".repeat(96))));
+    let orphan = ToolCall { id: "lost".into(), ..tool_call("Bash", "{}") };
+    log.add(Message::tool(ToolResult::answer(&orphan, "x".repeat(96))));
     append_exchange(&mut log, 0, 96);
     append_exchange(&mut log, 1, 96);
     let before = openai_breaches(log.view().messages()).len();
@@ -228,10 +218,10 @@ fn alternating_turns_are_compacted() {
 fn what_people_said_one_after_the_other_is_not_lost() {
     for yaml in ["{}", "{ model: m }", "{ selection: best }"] {
         let mut log = Conversation::new();
-        append(&mut log, Message::user("Mend it."));
-        append(&mut log, Message::assistant("How?"));
-        append(&mut log, Message::user("You must never touch prod."));
-        append(&mut log, Message::user("Always use the staging cluster."));
+        log.user("Mend it.")
+            .agent("How?")
+            .user("You must never touch prod.")
+            .user("Always use the staging cluster.");
         for nth in 0..12 {
             append_exchange(&mut log, nth, 600);
         }
@@ -287,16 +277,10 @@ fn a_summary_longer_than_what_it_replaces_is_refused() {
 #[test]
 fn a_file_read_three_times_with_words_between_is_there_once() {
     let mut log = Conversation::new();
-    append(&mut log, Message::user("Look."));
+    log.user("Look.");
     for nth in 0..3 {
-        let call = ToolCall {
-            id: "same id".into(),
-            name: ToolName::new("Read").unwrap(),
-            arguments: r#"{"path":"a.rs"}"#.into(),
-        };
-        append(&mut log, Message::calling(vec![call.clone()]));
-        append(&mut log, Message::tool(ToolResult::answer(&call, format!("{:.<900}", "the file "))));
-        append(&mut log, Message::assistant(format!("I see {nth}.")));
+        log.call("Read", r#"{"path":"a.rs"}"#, format!("{:.<900}", "the file "))
+            .agent(format!("I see {nth}."));
         append_exchange(&mut log, nth, 900);
     }
     let yaml = "{ strategies: [clear_tool_results: { keep: 0 }], retention_window: 2, max_tokens: 4500 }";

@@ -246,7 +246,7 @@ fn open_line(text: &mut String) {
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::super::fixture::{Characters, Script, conversation, fit, fit_again};
+    use super::super::fixture::{Script, conversation, fit, fit_again};
     use super::super::{Outcome, Yield};
     use super::*;
     use crate::{Conversation, Role};
@@ -294,7 +294,7 @@ mod tests {
     /// Builds a session whose early messages are ordinary except for one.
     fn session(pinned: &str) -> Conversation {
         let mut conversation = conversation("suaa");
-        conversation.append(ContextMessage::count(Message::user(pinned), &Characters));
+        conversation.user(pinned);
         for message in super::super::fixture::conversation("auaauauaaauaaa").messages() {
             conversation.append(message.clone());
         }

@@ -218,9 +218,8 @@ fn n_messages(named: &[Vec<u64>]) -> HashMap<u64, usize, TermHasher> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Conversation;
     use crate::compaction::features::hash;
-    use crate::compaction::fixture::Characters;
-    use crate::{Conversation, Message};
 
     #[test]
     fn a_remark_asks_for_nothing() {
@@ -232,20 +231,19 @@ mod tests {
             ("Tomorrow it will rain cats and dogs", false),
         ] {
             let mut log = Conversation::new();
-            let mut add = |message: Message| log.append(ContextMessage::count(message, &Characters));
-            add(Message::user("Hello Clara"));
-            add(Message::assistant("We saw a flat in Lisbon, near the river. 里斯本的公寓在河边。"));
-            add(Message::user("tide_gauge = 12"));
+            log.user("Hello Clara")
+                .agent("We saw a flat in Lisbon, near the river. 里斯本的公寓在河边。")
+                .user("tide_gauge = 12");
             for n in 0..4 {
-                add(Message::assistant(format!("What a sight, {n}")));
-                add(Message::user(format!("It is well worth its value, {n}")));
-                add(Message::assistant(format!("Again a pleasure, {n}")));
+                log.agent(format!("What a sight, {n}"))
+                    .user(format!("It is well worth its value, {n}"))
+                    .agent(format!("Again a pleasure, {n}"));
             }
             for n in 0..40 {
-                add(Message::user(format!("Thanks, Clara! That was good, number {n}")));
-                add(Message::assistant(format!("Good night, sleep well, {n}")));
+                log.user(format!("Thanks, Clara! That was good, number {n}"))
+                    .agent(format!("Good night, sleep well, {n}"));
             }
-            add(Message::user(last));
+            log.user(last);
             let context = log.view();
             let question = Question::of(&context, None).without_remarks(&context);
             let of_last = question.0.iter().any(|asked| asked.position == context.latest_user());

@@ -184,18 +184,16 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::super::answered_call::answered_call;
-    use super::super::fixture::Characters;
+    use super::super::fixture::tool_call;
     use super::*;
-    use crate::{Conversation, Message, ToolCall};
+    use crate::{Conversation, Message};
 
     fn stub(name: &str, arguments: &str, content: &str) -> String {
-        let call =
-            ToolCall { id: "c".into(), name: ToolName::new(name).unwrap(), arguments: arguments.into() };
-        let mut conversation = Conversation::new();
-        conversation.append(ContextMessage::count(Message::calling(vec![call.clone()]), &Characters));
+        let call = tool_call(name, arguments);
         let result = ToolResult::answer(&call, content);
-        conversation.append(ContextMessage::count(Message::tool(result.clone()), &Characters));
-        let view = conversation.view();
+        let mut log = Conversation::new();
+        log.add(Message::calling(vec![call])).add(Message::tool(result.clone()));
+        let view = log.view();
         Stub::of(&view.messages()[1], &result, answered_call(&view, 1)).to_string()
     }
 

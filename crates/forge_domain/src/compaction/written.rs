@@ -117,10 +117,11 @@ fn summary_length(text: &str) -> Option<usize> {
 mod tests {
     use pretty_assertions::assert_eq;
 
+    use super::super::fixture::tool_call;
     use super::super::n_omitted;
     use super::super::strategies::{Entry, Record};
     use super::*;
-    use crate::{Body, Content, Part, ToolCall, ToolName, ToolResult};
+    use crate::{Body, Content, Part, ToolResult};
 
     #[test]
     fn a_record_without_a_word_of_the_messages_is_bare() {
@@ -154,8 +155,8 @@ mod tests {
     fn what_compaction_wrote_is_recognized_and_nothing_else() {
         let record = Record { said: vec![Entry::quote("fix it")], ..Record::default() }.to_text();
         let summary = "<forge_context_summary>\nDone.\n</forge_context_summary>";
-        let call = ToolCall { id: "c".into(), name: ToolName::new("f").unwrap(), arguments: "{}".into() };
-        let calling = Message::new(Body::Assistant { content: Some(summary.into()), calls: vec![call] });
+        let calls = vec![tool_call("f", "{}")];
+        let calling = Message::new(Body::Assistant { content: Some(summary.into()), calls });
         for (message, expected) in [
             (Message::user(record.as_str()), true),
             (Message::user(NO_RECORD), true),
@@ -192,7 +193,7 @@ mod tests {
         let story = entries.map(Entry::carry).to_vec();
         let record = Message::user(Record { story, ..Record::default() }.to_text());
         let marker = Message::user("[... 47 messages omitted: m3–m49 ...]");
-        let call = ToolCall { id: "c".into(), name: ToolName::new("f").unwrap(), arguments: "{}".into() };
+        let call = tool_call("f", "{}");
         let result = |text: &str| Message::tool(ToolResult::answer(&call, text));
         for (message, expected) in [
             (record.clone().compacted(), Some(12)),

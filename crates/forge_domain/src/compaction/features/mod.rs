@@ -599,7 +599,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::ToolName;
+    use crate::compaction::fixture::tool_call;
 
     const UUID: &str = "\"id\":\"45a00cf6-3a37-45ab-a508-d9da7f9d514c\"";
 
@@ -667,11 +667,7 @@ mod tests {
 
     #[test]
     fn lines_are_ranges_of_what_is_said_and_called() {
-        let call = ToolCall {
-            id: "c".into(),
-            name: ToolName::new("Edit").unwrap(),
-            arguments: r#"{"path":"a/b.rs","new":"first line\nsecond line"}"#.into(),
-        };
+        let call = tool_call("Edit", r#"{"path":"a/b.rs","new":"first line\nsecond line"}"#);
         let message = Message::new(Body::Assistant { content: Some("Some words".into()), calls: vec![call] });
         let features = Features::of(&message);
         let actual: Vec<(&str, bool)> =
@@ -699,9 +695,7 @@ mod tests {
                 &["Edit insert a.rs 9", "if is_open(door) { close_it(door) }"],
             ),
         ] {
-            let name = ToolName::new("Edit").unwrap();
-            let call = ToolCall { id: "c".into(), name, arguments: arguments.to_string() };
-            let features = Features::of(&Message::calling(vec![call]));
+            let features = Features::of(&Message::calling(vec![tool_call("Edit", &arguments)]));
             for (is_old, expected) in [(true, old), (false, new)] {
                 let lines = features.lines.iter().filter(|line| line.is_old == is_old);
                 let mut actual: Vec<&str> = lines.map(|line| features.line(line)).collect();
@@ -723,12 +717,7 @@ mod tests {
             json!({"command": ["bash", "-lc", shell], "workdir": ".", "timeout": 120_000}),
             json!({"cmd": shell, "workdir": "/home/me/w", "yield_time": 120_000}),
         ] {
-            let call = ToolCall {
-                id: "c".into(),
-                name: ToolName::new("shell").unwrap(),
-                arguments: arguments.to_string(),
-            };
-            let features = Features::of(&Message::calling(vec![call]));
+            let features = Features::of(&Message::calling(vec![tool_call("shell", &arguments)]));
             let told = |is_old: bool| {
                 let lines = features.lines.iter().filter(|line| line.is_old == is_old);
                 lines.map(|line| features.line(line)).collect::<Vec<_>>()

@@ -368,7 +368,7 @@ mod tests {
 
     use super::*;
     use crate::compaction::fixture::{Characters, Script, apply, fit, fit_again, settings};
-    use crate::{Conversation, Image, ToolResult};
+    use crate::{Conversation, Image};
 
     const CLEAR: &str = "strategies: [clear_tool_results]";
     const HALF: &str = "{ strategies: [clear_tool_results], max_tokens: 50% }";
@@ -391,20 +391,13 @@ mod tests {
 
     /// Builds a session of calls, each a tool, its arguments and its result.
     fn session(calls: &[(&str, Value, String)]) -> Conversation {
-        let mut conversation = Conversation::new();
-        let mut append = |message: Message| conversation.append(ContextMessage::count(message, &Characters));
-        append(Message::user("Do it."));
-        for (nth, (name, arguments, result)) in calls.iter().enumerate() {
-            let call = ToolCall {
-                id: format!("call_{}", nth % 3),
-                name: ToolName::new(*name).unwrap(),
-                arguments: arguments.to_string(),
-            };
-            append(Message::calling(vec![call.clone()]));
-            append(Message::tool(ToolResult::answer(&call, result.clone())));
+        let mut log = Conversation::new();
+        log.user("Do it.");
+        for (name, arguments, result) in calls {
+            log.call(name, arguments, result.as_str());
         }
-        append(Message::assistant("Done."));
-        conversation
+        log.agent("Done.");
+        log
     }
 
     /// Returns prose of about a thousand characters whose words no other number shares.
@@ -463,13 +456,7 @@ mod tests {
     #[test]
     fn a_call_that_failed_supersedes_nothing() {
         let mut log = session(&[("Bash", run("make"), prose(0))]);
-        let call = ToolCall {
-            id: "again".into(),
-            name: ToolName::new("Bash").unwrap(),
-            arguments: run("make").to_string(),
-        };
-        log.append(ContextMessage::count(Message::calling(vec![call.clone()]), &Characters));
-        log.append(ContextMessage::count(Message::tool(ToolResult::error(&call, "no")), &Characters));
+        log.failed_call("Bash", run("make"), "no");
         let messages = log.view();
         assert_eq!(superseded_results(&messages), vec![None; 6]);
     }
@@ -549,7 +536,7 @@ mod tests {
             let quotes = message.role() == Role::Tool && message.text().contains(&prose(1));
             let message =
                 if quotes { crate::quoting_user(message.clone(), "alpha") } else { message.clone() };
-            log.append(ContextMessage::count(message, &Characters));
+            log.add(message);
         }
         let options = ClearToolResults { keep: Some(0), ..ClearToolResults::default() };
         apply(&options, "{ max_tokens: 1000, retention_window: 0 }", &mut log, &Script::new(Vec::new()))
@@ -623,10 +610,10 @@ mod tests {
         png.resize(200, 0);
         let image = Image::read("shot.png", &png).unwrap();
         let mut log = Conversation::new();
-        let mut append = |message: Message| log.append(ContextMessage::count(message, &Characters));
         for turn in 0..6 {
-            append(Message::showing(format!("What is in picture {turn}?"), std::slice::from_ref(&image)));
-            append(Message::assistant(format!("A cat, number {turn}.")));
+            let asked = format!("What is in picture {turn}?");
+            log.add(Message::showing(asked, std::slice::from_ref(&image)))
+                .agent(format!("A cat, number {turn}."));
         }
         let yaml = "{ max_tokens: 5000, retention_window: 2 }";
         apply(&ClearToolResults::default(), yaml, &mut log, &Script::new(Vec::new())).unwrap();
@@ -654,15 +641,15 @@ mod tests {
     #[test]
     fn notes_that_a_harness_repeats_leave_but_for_the_newest() {
         let mut log = Conversation::new();
-        let mut append = |message: Message| log.append(ContextMessage::count(message, &Characters));
-        append(Message::user("Find the fault."));
+        log.user("Find the fault.");
         for turn in 0..5 {
-            append(Message::assistant(format!("I looked at part {turn}.")));
-            append(Message::user(format!("Go on with part {}.", turn + 1)));
-            append(Message::note("pi", format!("You are a careful reader. It is turn {turn}. {}", prose(1))));
-            append(Message::note("pi", format!("Of turn {turn} alone: {}", prose(turn + 40))));
+            let repeated = format!("You are a careful reader. It is turn {turn}. {}", prose(1));
+            log.agent(format!("I looked at part {turn}."))
+                .user(format!("Go on with part {}.", turn + 1))
+                .add(Message::note("pi", repeated))
+                .add(Message::note("pi", format!("Of turn {turn} alone: {}", prose(turn + 40))));
         }
-        append(Message::assistant("It is in part 5."));
+        log.agent("It is in part 5.");
         let yaml = "{ max_tokens: 100, retention_window: 1 }";
         apply(&ClearToolResults::default(), yaml, &mut log, &Script::new(Vec::new())).unwrap();
         let view = log.view();

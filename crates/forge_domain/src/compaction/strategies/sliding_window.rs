@@ -208,8 +208,8 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::compaction::fixture::{Characters, Script, apply, conversation, fit, fit_again, picture};
-    use crate::{Message, Role};
+    use crate::Role;
+    use crate::compaction::fixture::{Script, apply, conversation, fit, fit_again, picture};
 
     const SLIDE: &str = "strategies: [sliding_window]";
 
@@ -252,9 +252,7 @@ mod tests {
     fn what_the_person_says_again_stays_once() {
         let mut log = conversation("s");
         for said in ["Build the parser.", "go on", "Use tabs.", "go on", "go on", "Now the tests."] {
-            for message in [Message::user(said), Message::assistant("so it is ".repeat(12))] {
-                log.append(ContextMessage::count(message, &Characters));
-            }
+            log.user(said).agent("so it is ".repeat(12));
         }
         let yaml = "{ strategies: [sliding_window], retention_window: 1, user_share: 60% }";
         let fit = fit_again(yaml, 700, &mut log, &Script::new(Vec::new()));

@@ -358,7 +358,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::compaction::fixture::{Characters, Script, conversation, fit, fit_again};
+    use crate::compaction::fixture::{Script, conversation, fit, fit_again};
     use crate::compaction::short_text::head_and_tail;
     use crate::compaction::{AttemptVerdict, Outcome};
 
@@ -451,10 +451,10 @@ mod tests {
         for _ in 0..5 {
             let mut message = Message::assistant("x".repeat(300));
             message.extra.insert("thought".into(), "y".repeat(600).into());
-            log.append(ContextMessage::count(message, &Characters));
+            log.add(message);
             let mut message = Message::assistant("x".repeat(300));
             message.metadata.insert(HIDDEN_TOKENS.into(), 600.into());
-            log.append(ContextMessage::count(message, &Characters));
+            log.add(message);
         }
         let fit = fit_again(
             "{ strategies: [truncation], retention_window: 0 }",

@@ -136,13 +136,12 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::compaction::fixture::Characters;
-    use crate::{Message, ToolCall, ToolName};
+    use crate::Message;
+    use crate::compaction::fixture::{Characters, tool_call};
 
     /// Builds a message in which an agent says something and calls `search` with an argument.
     fn before_call(said: &str, sought: &str) -> ContextMessage {
-        let arguments = serde_json::json!({ "text": sought }).to_string();
-        let call = ToolCall { id: "call_1".into(), name: ToolName::new("search").unwrap(), arguments };
+        let call = tool_call("search", serde_json::json!({ "text": sought }));
         ContextMessage::count(Message::calling(vec![call]).with_content(said), &Characters)
     }
 

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::compaction::fixture::{Characters, Script, fit_again};
-use crate::{ContextMessage, Conversation, Message, ToolCall, ToolName, ToolResult};
+use crate::Conversation;
+use crate::compaction::fixture::{Script, fit_again};
 
 /// Pieces of command lines that the reading of commands looks for.
 const COMMANDS: &[&str] = &[
@@ -158,26 +158,19 @@ proptest! {
         room in 900_u64..2_500,
     ) {
         let mut log = Conversation::new();
-        let mut add = |message: Message| {
-            log.append(ContextMessage::count(message, &Characters));
-        };
-        add(Message::user("Исправь ошибку в é.py"));
+        log.user("Исправь ошибку в é.py");
         for (nth, (command, output, by_agent, by_user)) in steps.into_iter().enumerate() {
             let arguments = match nth % 3 {
                 0 => json!({ "command": command }),
                 1 => json!({ "command": ["bash", "-lc", command] }),
                 _ => json!({ "cmd": command, "workdir": "/ä" }),
             };
-            let name = ToolName::new(["Bash", "exec_command", "shell"][nth % 3]).unwrap();
-            let call = ToolCall { id: format!("c{nth}"), name, arguments: arguments.to_string() };
-            let result = ToolResult::answer(&call, output);
-            add(Message::calling(vec![call]));
-            add(Message::tool(result));
+            log.call(["Bash", "exec_command", "shell"][nth % 3], arguments, output);
             if !by_agent.is_empty() {
-                add(Message::assistant(by_agent));
+                log.agent(by_agent);
             }
             if nth % 4 == 3 {
-                add(Message::user(if by_user.is_empty() { "ж" } else { by_user }));
+                log.user(if by_user.is_empty() { "ж" } else { by_user });
             }
         }
         for room in [room, room / 2] {

@@ -118,8 +118,8 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::compaction::fixture::Characters;
-    use crate::{Message, ToolCall, ToolName};
+    use crate::Message;
+    use crate::compaction::fixture::{Characters, tool_call};
 
     #[test]
     fn what_the_agent_says_in_commands_is_found() {
@@ -139,9 +139,8 @@ mod tests {
             (format!("git commit -m \"$(cat <<'EOF'\n{body}"), vec![]),
         ] {
             let arguments = serde_json::json!({ "command": command, "description": "Commit it" });
-            let name = ToolName::new("Bash").unwrap();
-            let call = ToolCall { id: "c".into(), name, arguments: arguments.to_string() };
-            let message = ContextMessage::count(Message::calling(vec![call]), &Characters);
+            let calling = Message::calling(vec![tool_call("Bash", arguments)]);
+            let message = ContextMessage::count(calling, &Characters);
             let text = &message.features().text;
             let found = command_words(&message).into_iter();
             let found: Vec<&str> = found.map(|found| text[found.words].trim()).collect();

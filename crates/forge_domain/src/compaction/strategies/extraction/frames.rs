@@ -304,19 +304,13 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::compaction::fixture::Characters;
-    use crate::{Conversation, Message, ToolCall, ToolName, ToolResult};
+    use crate::Conversation;
 
     /// Returns a log of five calls of `tools` in turn with such results.
     fn log_of(tools: &[&str], result: &dyn Fn(usize) -> String) -> Conversation {
         let mut log = Conversation::new();
         for n in 0..5 {
-            let name = ToolName::new(tools[n % tools.len()]).unwrap();
-            let call = ToolCall { id: "c".into(), name, arguments: "{}".into() };
-            let result = ToolResult::answer(&call, result(n));
-            for message in [Message::calling(vec![call]), Message::tool(result)] {
-                log.append(ContextMessage::count(message, &Characters));
-            }
+            log.call(tools[n % tools.len()], "{}", result(n));
         }
         log
     }

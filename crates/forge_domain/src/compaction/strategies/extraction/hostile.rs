@@ -2,14 +2,13 @@
 //! compactions.
 
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::record::unquote;
 use crate::compaction::features::is_line_break;
-use crate::compaction::fixture::{Characters, Script, fit_again};
+use crate::compaction::fixture::{Script, fit_again, tool_call};
 use crate::compaction::record_tag::is_record;
-use crate::{
-    Body, CompactionEntry, ContextMessage, Conversation, Message, Role, ToolCall, ToolName, ToolResult,
-};
+use crate::{Body, CompactionEntry, ContextMessage, Conversation, Message, Role, ToolCall, ToolResult};
 
 /// Texts that imitate what compaction writes. `@` is the author's word.
 const TEXTS: &[&str] = &[
@@ -51,16 +50,12 @@ fn text(nth: usize, word: &str) -> String {
 fn exchange(nth: usize, said: &Said) -> Vec<Message> {
     let [path, name, arguments, result, error, id, assistant] =
         std::array::from_fn(|field| text(said[field], OTHERS[field]));
-    let call = |id: String, name: &str, arguments: serde_json::Value| ToolCall {
-        id,
-        name: ToolName::new(name).expect("no text is blank"),
-        arguments: arguments.to_string(),
+    let writes = ToolCall {
+        id: format!("{nth}{id}"),
+        ..tool_call("write", json!({"file_path": format!("{nth}{path}")}))
     };
-    let writes =
-        call(format!("{nth}{id}"), "write", serde_json::json!({"file_path": format!("{nth}{path}")}));
-    let runs =
-        call("c".into(), "Bash", serde_json::json!({"command": format!("cargo test '{nth} {arguments}'")}));
-    let other = call("d".into(), &name, serde_json::json!({"file": path, "text": arguments}));
+    let runs = tool_call("Bash", json!({"command": format!("cargo test '{nth} {arguments}'")}));
+    let other = ToolCall { id: "d".into(), ..tool_call(&name, json!({"file": path, "text": arguments})) };
     let results = [
         ToolResult::answer(&writes, result.as_str()),
         ToolResult::error(&runs, format!("error: number {nth} {error}")),
@@ -209,7 +204,7 @@ proptest! {
         for round in rounds {
             for said in &round {
                 for message in exchange(nth, said) {
-                    log.append(ContextMessage::count(message, &Characters));
+                    log.add(message);
                 }
                 nth += 1;
             }

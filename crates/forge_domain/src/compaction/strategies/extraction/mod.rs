@@ -37,7 +37,11 @@ mod any_command;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod said_tests;
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod work_tests;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;

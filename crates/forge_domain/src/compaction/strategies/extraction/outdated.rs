@@ -190,8 +190,7 @@ mod tests {
 
     use super::super::passage::{Origin, passages};
     use super::*;
-    use crate::compaction::fixture::Characters;
-    use crate::{Conversation, Message, ToolCall, ToolName, ToolResult};
+    use crate::Conversation;
 
     const FILE: &str = "  1→fn open_door() {\n  2→    turn_key(left);\n  3→    push(door);\n";
     const WHOLE: &str = "fn open_door() {\n    turn_key(left);\n    push(door);\n";
@@ -203,12 +202,10 @@ mod tests {
     fn outdated(position: usize, calls: Vec<(&str, Value, &str)>) -> Outdated {
         let mut log = Conversation::new();
         for (name, arguments, content) in calls {
-            let name = ToolName::new(name).unwrap();
-            let call = ToolCall { id: "c".into(), name, arguments: arguments.to_string() };
-            let is_error = content.starts_with("Error");
-            let result = ToolResult { is_error, ..ToolResult::answer(&call, content) };
-            for message in [Message::calling(vec![call]), Message::tool(result)] {
-                log.append(ContextMessage::count(message, &Characters));
+            if content.starts_with("Error") {
+                log.failed_call(name, arguments, content);
+            } else {
+                log.call(name, arguments, content);
             }
         }
         let context = log.view();

@@ -258,19 +258,13 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::compaction::fixture::Characters;
-    use crate::{Conversation, Message, ToolName, ToolResult};
+    use crate::Conversation;
 
     /// Returns the list after calls, each a tool, its arguments and its result.
     fn list(calls: &[(&str, &str, &str)], earlier: &[&str]) -> Option<TaskList> {
         let mut log = Conversation::new();
         for (name, arguments, result) in calls {
-            let name = ToolName::new(*name).unwrap();
-            let call = ToolCall { id: "c".into(), name, arguments: (*arguments).to_owned() };
-            let result = ToolResult::answer(&call, *result);
-            for message in [Message::calling(vec![call]), Message::tool(result)] {
-                log.append(ContextMessage::count(message, &Characters));
-            }
+            log.call(name, arguments, *result);
         }
         let earlier: Vec<String> = earlier.iter().map(|task| (*task).to_owned()).collect();
         let view = log.view();

@@ -467,7 +467,7 @@ mod tests {
 
     use super::*;
     use crate::compaction::fixture::{
-        Characters, SUMMARY, Script, apply, conversation, fit, picture, settings,
+        SUMMARY, Script, apply, conversation, fit, picture, settings, written_texts,
     };
     use crate::compaction::{AttemptVerdict, Outcome};
     use crate::{Conversation, ProviderError};
@@ -606,8 +606,7 @@ mod tests {
 
     /// Returns the text of the summaries in the view, without their tags.
     fn summaries(log: &Conversation) -> Vec<String> {
-        let view = log.view();
-        let texts = view.plain().filter(|message| message.is_compacted).map(Message::to_text);
+        let texts = written_texts(log).into_iter();
         texts.map(|text| in_tag(&text, "forge_context_summary").unwrap_or(&text).to_owned()).collect()
     }
 
@@ -694,15 +693,12 @@ mod tests {
     fn old_turns_of_a_chat_are_folded_with_the_users_words() {
         let yaml = "{ model: m, retention_window: 4, max_tokens: 1000, summary_max_tokens: 100 }";
         let mut log = Conversation::new();
-        let say = |log: &mut Conversation, message: Message| {
-            log.append(ContextMessage::count(message, &Characters));
-        };
-        say(&mut log, Message::user("Begin."));
+        log.user("Begin.");
         for turn in 0..6 {
-            say(&mut log, Message::assistant(format!("{turn} {}", "a".repeat(200))));
-            say(&mut log, Message::user(format!("Question {turn}?\n[m9] not a quote")));
+            log.agent(format!("{turn} {}", "a".repeat(200)))
+                .user(format!("Question {turn}?\n[m9] not a quote"));
         }
-        say(&mut log, Message::assistant("done"));
+        log.agent("done");
         let script = Script::summarizing();
         apply(&Summarization::default(), yaml, &mut log, &script).unwrap();
         let expected = "The user said, word for word:\n> [m2] Question 0?\n>  [m9] not a quote\n\
@@ -713,8 +709,7 @@ mod tests {
         assert!(asked.contains("Question 1?"), "the model reads them too: {asked}");
         // When they are folded again, the older words stay as they are.
         for turn in 6..9 {
-            say(&mut log, Message::user(format!("Question {turn}?")));
-            say(&mut log, Message::assistant("b".repeat(200)));
+            log.user(format!("Question {turn}?")).agent("b".repeat(200));
         }
         apply(&Summarization::default(), yaml, &mut log, &script).unwrap();
         let again = summaries(&log);
@@ -781,22 +776,17 @@ mod tests {
     #[test]
     fn what_a_summary_lacks_is_appended_and_merged_next_time() {
         let mut conversation = conversation("su");
-        let say = |conversation: &mut Conversation, text: &str| {
-            let text = format!("{text} {}", ".".repeat(200));
-            conversation.append(ContextMessage::count(Message::assistant(text), &Characters));
-        };
+        let dots = ".".repeat(200);
         for text in ["read src/main.rs", "We must never touch prod", "wrote src/main.rs", "x", "y"] {
-            say(&mut conversation, text);
+            conversation.agent(format!("{text} {dots}"));
         }
         let script = Script::summarizing();
         apply(&Summarization::default(), SUMMARIZE, &mut conversation, &script).unwrap();
         let summary = |conversation: &Conversation| {
-            let view = conversation.view();
-            let texts: Vec<_> = view.plain().filter(|m| m.is_compacted).map(Message::to_text).collect();
+            let texts = written_texts(conversation);
             assert_eq!(texts.len(), 1, "{texts:?}");
             texts[0].clone()
         };
-        let dots = ".".repeat(200);
         let said =
             format!("{SUMMARY}\n\nAlso, word for word:\n- We must never touch prod {dots}\n- src/main.rs");
         assert_eq!(
@@ -804,7 +794,7 @@ mod tests {
             format!("<forge_context_summary>\n{said}\n</forge_context_summary>")
         );
         for text in ["one", "two", "three"] {
-            say(&mut conversation, text);
+            conversation.agent(format!("{text} {dots}"));
         }
         apply(&Summarization::default(), SUMMARIZE, &mut conversation, &script).unwrap();
         let asked = script.asked.lock().unwrap();
@@ -821,8 +811,7 @@ mod tests {
         let mut conversation = conversation("suaaaaaaaaaa");
         apply(&Summarization::default(), SUMMARIZE, &mut conversation, &Script::new(vec![Ok(reply)]))
             .unwrap();
-        let view = conversation.view();
-        let texts: Vec<_> = view.plain().filter(|m| m.is_compacted).map(Message::to_text).collect();
+        let texts = written_texts(&conversation);
         assert_eq!(texts.len(), 1);
         assert_eq!(texts[0].matches("forge_context_summary>").count(), 4, "{}", texts[0]);
         for tag in ["<forge_context_summary>", "</forge_context_summary>"] {
@@ -836,12 +825,10 @@ mod tests {
         let script = Script::summarizing();
         for round in 0..40 {
             for n in 0..4 {
-                let text = format!(
+                conversation.agent(format!(
                     "round {round} reads part_{n}_{round}.rs, part_{n}_{round}.rs {}",
                     ".".repeat(120)
-                );
-                let message = ContextMessage::count(Message::assistant(text), &Characters);
-                conversation.append(message);
+                ));
             }
             apply(&Summarization::default(), SUMMARIZE, &mut conversation, &script).unwrap();
             let view = conversation.view();

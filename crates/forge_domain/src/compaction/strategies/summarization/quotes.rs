@@ -122,15 +122,15 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use crate::Conversation;
     use crate::compaction::fixture::Characters;
-    use crate::{Conversation, Message};
 
     #[test]
     fn what_a_summary_quotes_is_read_again() {
         let mut log = Conversation::new();
         let said = ["Use tabs.", "one\n\n[m7] is mine\n> so is this", "Third."];
         for text in said {
-            log.append(ContextMessage::count(Message::user(text), &Characters));
+            log.user(text);
         }
         let quotes: Vec<String> = log.messages().map(quote).collect();
         let expected: Vec<(&str, String)> =

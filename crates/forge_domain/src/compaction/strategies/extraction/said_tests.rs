@@ -1,0 +1,211 @@
+//! Tests of what a record retains of what the person and the agent said to each other.
+
+use pretty_assertions::assert_eq;
+
+use super::tests::{append_results, extract, record_in};
+use crate::compaction::fixture::{texts, tool_call};
+use crate::{Conversation, Message, Role, ToolResult};
+
+#[test]
+fn in_talk_of_two_what_tells_something_stays_however_old_it_is() {
+    let mut log = Conversation::new();
+    log.user("Hello, how are you today?")
+        .agent("Fine. Last week I moved to Lisbon with my sister Marta, near the Tejo.")
+        .user("Lovely! My new job at Osram in Augsburg begins on 14 June.");
+    let remarks = ["that sounds great", "how nice to hear", "what do you think", "really well done"];
+    for n in 0..60 {
+        let (one, other) = (remarks[n % 4], remarks[(n + n / 4) % 4]);
+        log.agent(format!("Oh yes, {one}! And {other}, as always. Shall we talk more?"))
+            .user(format!("Thank you, {other}! And {one}, of course. Shall we go on?"));
+    }
+    let fit = extract(&mut log, 4_000);
+    assert!(fit.result.is_ok(), "{:?}", fit.report);
+    let record = record_in(&log);
+    for told in ["moved to Lisbon with my sister Marta", "at Osram in Augsburg begins on 14 June"] {
+        assert!(record.contains(told), "{told}: {record}");
+    }
+}
+
+#[test]
+fn in_talk_what_only_tells_comes_before_what_ends_with_a_question() {
+    let [told, asked] = [
+        ["Lisbon", "Ulm", "Bonn", "Graz", "Turku", "Porto", "Ghent", "Kyoto"],
+        ["Osaka", "Cork", "Lyon", "Brno", "Malmo", "Gdynia", "Basel", "Leeds"],
+    ];
+    let mut log = Conversation::new();
+    log.user("Hello, let us talk.");
+    for (told, asked) in told.iter().zip(asked) {
+        log.agent("That sounds good, as always.")
+            .user(format!("Years ago I had a small flat in {told}."))
+            .agent("That sounds good, as always.")
+            .user(format!("Years ago I saw {asked}. Did you, too?"));
+    }
+    for n in 0..30 {
+        log.agent("That sounds good, as always. ".repeat(1 + n % 2))
+            .user("Yes, very good, as always. ".repeat(1 + n % 3));
+    }
+    extract(&mut log, 1_500);
+    let record = record_in(&log);
+    let n_in = |towns: [&str; 8]| towns.iter().filter(|town| record.contains(**town)).count();
+    assert!(n_in(told) > 0, "{record}");
+    assert!(n_in(asked) == 0 || n_in(told) == told.len(), "{record}");
+}
+
+#[test]
+fn what_the_person_says_comes_before_calls_that_only_looked_and_what_is_lost_is_counted() {
+    let mut log = Conversation::new();
+    log.user("Build the billing service as I describe.");
+    let mut n_said = 0;
+    for round in 0..6 {
+        for n in 0..8 {
+            n_said += 1;
+            let command = serde_json::json!({"command": format!("ls desk_{round}_{n}")});
+            log.user(format!("Decision {n_said}: the port of desk_{round}_{n} must be {}.", 4_000 + n_said))
+                .call("shell", command, "a line of a listing\n".repeat(12));
+        }
+        extract(&mut log, 2_200);
+    }
+    let view = texts(&log).join("\n");
+    let kept = (1..=n_said).filter(|n| view.contains(&format!("Decision {n}: "))).count();
+    let record = record_in(&log);
+    assert!(kept < n_said, "{record}");
+    let counted = format!("{} of the user\n", crate::quantity(n_said - kept, "message"));
+    assert!(record.contains(&counted), "{kept} of {n_said} stay: {record}");
+    let (looks, _) = record.split_once("# Left out").unwrap();
+    // They fit where one more of the person's messages does not.
+    assert!(looks.matches(": 12 lines").count() <= 2, "{record}");
+}
+
+#[test]
+fn what_the_person_answered_to_a_question_is_told_whole() {
+    let mut log = Conversation::new();
+    log.user("Plan the move.").call(
+        "AskUserQuestion",
+        r#"{"questions":[{"question":"Which town?"}]}"#,
+        "Which town?\n\"Porto, near the river\"\nGo on.",
+    );
+    for n in 0..60 {
+        let result = format!("part {n} is well and good\n").repeat(4);
+        log.call("Bash", format!(r#"{{"command":"look {n}"}}"#), result);
+    }
+    extract(&mut log, 3_000);
+    let record = record_in(&log);
+    assert!(record.contains("AskUserQuestion: Which town? \"Porto, near the river\" Go on."), "{record}");
+}
+
+#[test]
+fn what_the_person_said_while_refusing_a_call_is_told_with_it() {
+    let words = "Keep the two types apart, please.\nAnd rename the second.";
+    let mut log = Conversation::new();
+    log.user("Add the new type.");
+    for n in 0..60 {
+        let arguments = format!(r#"{{"command":"look {n}"}}"#);
+        if n == 20 {
+            let call = tool_call("Bash", arguments);
+            let refused = ToolResult::answer(&call, format!("Refused. The user said:\n{words}"));
+            log.add(Message::calling(vec![call])).add(crate::quoting_user(Message::tool(refused), words));
+        } else {
+            log.call("Bash", arguments, format!("part {n} is well\n").repeat(9));
+        }
+    }
+    extract(&mut log, 3_000);
+    let record = record_in(&log);
+    let told =
+        "m41 Bash look 20: refused; the user said: Keep the two types apart, please. And rename the second.";
+    assert!(record.contains(told), "{record}");
+    assert_eq!(record.matches("Keep the two types").count(), 1, "{record}");
+}
+
+#[test]
+fn short_messages_come_before_pieces_of_what_the_person_pasted() {
+    let towns = ["Lisbon", "Ulm", "Bonn", "Graz", "Turku", "Porto", "Ghent", "Kyoto"];
+    let mut log = Conversation::new();
+    log.user("Help me with the tables of our offices.");
+    for (n, town) in towns.iter().enumerate() {
+        let trace = (0..30).map(|line| format!("  at load_{town}_{line} (parser_{line}.{town}:{line})\n"));
+        log.agent("Which one?")
+            .user(format!("The desk in {town} moved to floor {n}."))
+            .agent("And what does it print?")
+            .user(trace.collect::<String>());
+    }
+    for n in 0..30 {
+        log.agent(format!("I see, and what is next, after {n}? {}", "Well. ".repeat(20)))
+            .user(format!("Wait a moment {n}"));
+    }
+    extract(&mut log, 2_600);
+    let view = texts(&log).join("\n");
+    for town in towns {
+        assert!(view.contains(&format!("The desk in {town} moved to floor")), "{town}: {view}");
+    }
+}
+
+#[test]
+fn what_the_person_pasted_comes_after_what_is_said_about_it() {
+    let towns = ["Lisbon", "Ulm", "Bonn", "Graz"];
+    let mut log = Conversation::new();
+    log.user("Help me with the tables of our offices.");
+    for town in towns {
+        let lines = (0..60).map(|line| format!("  at load_{town}_{line} (parser_{line}.{town}:{line})\n\n"));
+        let pasted: String = lines.collect();
+        log.agent("I look at it now.")
+            .user(format!("{pasted}So the desk in {town} is the only one that fails."));
+    }
+    for n in 0..30 {
+        log.agent(format!("I see, and what is next, after {n}? {}", "Well. ".repeat(20))).user("Go on.");
+    }
+    extract(&mut log, 5_500);
+    let view = texts(&log).join("\n");
+    for town in towns {
+        assert!(view.contains(&format!("So the desk in {town} is the only one")), "{town}: {view}");
+    }
+}
+
+#[test]
+fn the_answer_that_the_person_answers_to_stays_in_one_piece_with_its_head_and_tail() {
+    let mut log = Conversation::new();
+    log.user("Count the lines.");
+    for n in 0..20 {
+        log.agent(format!("answer {n} is about item_{n} {}", "and more ".repeat(10)))
+            .user(format!("and then number {n}?"));
+    }
+    log.agent(format!("I count them so: {} and that is how.", "one line and ".repeat(40)))
+        .user("I mean those that are not blank.");
+    extract(&mut log, 1_600);
+    let view = log.view();
+    let [.., antecedent, _] = view.messages() else { panic!("too few messages") };
+    let text = antecedent.message().to_text();
+    assert_eq!(antecedent.role(), Role::Assistant);
+    assert!(text.starts_with("I count them so: ") && text.ends_with(" and that is how."), "{text}");
+    assert!(text.contains("omitted"), "{text}");
+}
+
+#[test]
+fn a_short_answer_stands_beside_what_it_agrees_to() {
+    let other: Vec<String> = (0..8)
+        .map(|n| format!("Pier {n} belongs to harbour_{n} and has crane_{n}, says registry_{n}."))
+        .collect();
+    let proposed = "Ferry 9 could leave at noon, as the tide is high then.";
+    for (question, answer) in [
+        ("Shall I enter that into the timetable?", "Yes, please."),
+        ("これでよろしいですか？", "はい"),
+        ("Do you want **that**?**", "all right, tell them so"),
+    ] {
+        let mut log = Conversation::new();
+        log.user("Look after the harbour.")
+            .agent(format!("{}\n\n{proposed}\n\n{question}", other.join("\n\n")))
+            .user(answer);
+        let line = |n: usize, k: usize| format!("boat_{n}_{k} lies at mooring {k} of pier_{n}\n");
+        append_results(&mut log, (0..12).map(|n| (0..9).map(|k| line(n, k)).collect()));
+        log.user("Now count the boats.");
+        extract(&mut log, 3_600);
+        let record = record_in(&log);
+        assert!(record.contains(&format!("{question}\nm2 user: {answer}\n")), "{question}: {record}");
+        assert!(record.contains(proposed), "{question}: {record}");
+        // The record of a record has both as well.
+        append_results(&mut log, (12..24).map(|n| (0..9).map(|k| line(n, k)).collect()));
+        log.user("And count them once more.");
+        extract(&mut log, 6_400);
+        let record = record_in(&log);
+        assert!(record.contains(&format!("{question}\nm2 user: {answer}\n")), "{question}: {record}");
+    }
+}
