@@ -9,8 +9,7 @@ use super::named_strategy::NamedStrategy;
 use super::pinned_text::PinnedText;
 use super::rule_check::broken_rule;
 use super::{
-    Attempt, AttemptVerdict, ClearToolResults, CompactionImpact, CompactionRules, CompactionServices,
-    Extraction, Selection, Trigger, Truncation,
+    Attempt, AttemptVerdict, CompactionImpact, CompactionRules, CompactionServices, Selection, Trigger,
 };
 use crate::{Context, Cost, StrategyId, Tokens, Usage, added_breach};
 
@@ -54,7 +53,7 @@ impl Ladder<'_> {
     ) -> Option<Candidate> {
         if let Some(base) = self.base.clone() {
             let attempt = Attempt {
-                strategy: StrategyId::new(Truncation::ID).ok()?,
+                strategy: base.strategies.last()?.clone(),
                 after: Vec::new(),
                 verdict: self.judge(&base, base.impact.clone()),
                 loss: None,
@@ -130,12 +129,11 @@ impl Ladder<'_> {
         if !is_over || self.fills(&satisfying) {
             return satisfying;
         }
-        let is_extraction = |strategy: &&NamedStrategy| strategy.id.as_str() == Extraction::ID;
         let (before, rest) = (&strategies[..nth], &strategies[nth + 1..]);
-        let extraction = before.iter().find(is_extraction);
-        let is_clearing = strategies[nth].id.as_str() == ClearToolResults::ID;
+        let extraction = before.iter().find(|before| before.is_extraction());
+        let is_clearing = strategies[nth].is_clearing();
         // Dropping is a fallback where extraction was to come first; elsewhere it is what was asked for.
-        let rest = rest.iter().filter(|rest| extraction.is_some() || is_clearing && is_extraction(rest));
+        let rest = rest.iter().filter(|rest| extraction.is_some() || is_clearing && rest.is_extraction());
         let is_paid = reached.is_some_and(|reached| reached.impact.model_calls > 0);
         let again = extraction.filter(|_| !is_paid).map(|extraction| (extraction, self.base.as_ref()));
         let mut fullest = satisfying;
@@ -315,14 +313,14 @@ fn is_kept(verdict: &AttemptVerdict) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use async_trait::async_trait;
     use pretty_assertions::assert_eq;
 
     use super::super::fixture::{Script, budget, conversation, fit, fit_again, picture, settings};
-    use std::sync::Arc;
-
     use super::super::{
-        CompactionReport, CompactionStrategy, ContextCompactor, Outcome, Rung, StrategyError,
+        CompactionReport, CompactionStrategy, ContextCompactor, Outcome, Rung, StrategyError, Truncation,
     };
     use super::*;
     use crate::{Conversation, Edit, Message};
