@@ -379,16 +379,12 @@ mod tests {
         let mut log = Conversation::new();
         let mut at = Vec::new();
         for turn in 1..=n_turns {
-            for message in conversation("u").messages() {
-                log.append(message.clone());
-            }
+            log.add_all("u");
             let fit = fit_again(yaml, 1_000_000, &mut log, &Script::summarizing());
             if matches!(fit.report.outcome, Outcome::Applied { .. }) {
                 at.push(turn);
             }
-            for message in conversation("tra").messages() {
-                log.append(message.clone());
-            }
+            log.add_all("tra");
         }
         at
     }
@@ -486,9 +482,7 @@ mod tests {
         // What follows fits as well, and the first message is not cut again.
         let cut = first.clone();
         for _ in 0..6 {
-            for message in conversation("tr").messages() {
-                log.append(message.clone());
-            }
+            log.add_all("tr");
             let fit = fit_again("{}", 900, &mut log, &Script::new(Vec::new()));
             assert!(fit.result.is_ok(), "{:?}", fit.report);
         }

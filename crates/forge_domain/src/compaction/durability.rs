@@ -66,9 +66,7 @@ proptest! {
         let mut again = read(&lines_of(&log)).unwrap();
         prop_assert_eq!(&again, &log);
         for log in [&mut log, &mut again] {
-            for message in conversation("utrtrutr").messages() {
-                log.append(message.clone());
-            }
+            log.add_all("utrtrutr");
             fit_again(BLOCKS[after], 1_500, log, &Script::summarizing());
         }
         prop_assert_eq!(again, log);
@@ -129,9 +127,7 @@ fn one_compaction_is_undone_at_a_time() {
     fit_again("strategies: [extraction]", 2_000, &mut log, &Script::summarizing());
     assert!(log.view().messages().iter().any(|message| message.message().is_compacted));
     let first = log.view();
-    for message in conversation("trtrtrtr").messages() {
-        log.append(message.clone());
-    }
+    log.add_all("trtrtrtr");
     log.clear().unwrap();
     let notation = "suaaaaaaaaaaaaaaaaaatrtrtrtr";
     assert_eq!(log.live_entries().len(), 1, "the second absorbed the first");

@@ -20,34 +20,9 @@ use crate::*;
 
 /// Builds the conversation that `notation` describes.
 pub(super) fn conversation(notation: &str) -> Conversation {
-    let letters: Vec<char> = notation.chars().collect();
-    let mut conversation = Conversation::new();
-    let mut unanswered: Vec<VecDeque<ToolCall>> = Vec::new();
-    for (position, letter) in letters.iter().enumerate() {
-        let size = if letter.is_uppercase() { 1_000 } else { 100 };
-        let text = format!("{position:<width$}", width = size - 4).replace(' ', ".");
-        let message = match letter.to_ascii_lowercase() {
-            's' => Message::system(text),
-            'u' => Message::user(text),
-            'n' => Message::user(text).noted_by("harness"),
-            'k' => Message::user(text).compacted(),
-            'a' => Message::assistant(text),
-            't' => {
-                let calls = calls_of(&letters, position, size);
-                unanswered.push(calls.clone().into());
-                Message::calling(calls)
-            }
-            'r' => {
-                let open = unanswered.iter_mut().rev().find_map(VecDeque::pop_front);
-                // Without a call before it, it answers one that was never made.
-                let call = open.unwrap_or_else(|| call(0, 0));
-                Message::tool(ToolResult::answer(&call, text))
-            }
-            other => panic!("`{other}` stands for no message"),
-        };
-        conversation.add(message);
-    }
-    conversation
+    let mut log = Conversation::new();
+    log.add_all(notation);
+    log
 }
 
 /// Returns a call for each result before the next calling message, at least one; together they cost what the
@@ -74,6 +49,36 @@ impl Conversation {
     /// Appends a message.
     pub(crate) fn add(&mut self, message: Message) -> &mut Self {
         self.append(ContextMessage::count(message, &Characters));
+        self
+    }
+
+    /// Appends the messages that `notation` describes.
+    pub(crate) fn add_all(&mut self, notation: &str) -> &mut Self {
+        let letters: Vec<char> = notation.chars().collect();
+        let mut unanswered: Vec<VecDeque<ToolCall>> = Vec::new();
+        for (position, letter) in letters.iter().enumerate() {
+            let size = if letter.is_uppercase() { 1_000 } else { 100 };
+            let text = format!("{position:<width$}", width = size - 4).replace(' ', ".");
+            self.add(match letter.to_ascii_lowercase() {
+                's' => Message::system(text),
+                'u' => Message::user(text),
+                'n' => Message::user(text).noted_by("harness"),
+                'k' => Message::user(text).compacted(),
+                'a' => Message::assistant(text),
+                't' => {
+                    let calls = calls_of(&letters, position, size);
+                    unanswered.push(calls.clone().into());
+                    Message::calling(calls)
+                }
+                'r' => {
+                    let open = unanswered.iter_mut().rev().find_map(VecDeque::pop_front);
+                    // Without a call before it, it answers one that was never made.
+                    let call = open.unwrap_or_else(|| call(0, 0));
+                    Message::tool(ToolResult::answer(&call, text))
+                }
+                other => panic!("`{other}` stands for no message"),
+            });
+        }
         self
     }
 

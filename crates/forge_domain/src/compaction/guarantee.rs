@@ -101,11 +101,8 @@ pub async fn fit_and_check(
             books.check_what_stays(settings, &impact.yielded, [&before, &after], counter);
             let marker = most_for_a_marker(counter);
             let asked = Asked { settings, strategies, marker };
-            let whole = sum(&Standing::of(&before, &settings.rules, 0).least(
-                &before,
-                First::Whole,
-                services.counter(),
-            ));
+            let standing = Standing::of(&before, &settings.rules, 0);
+            let whole = sum(&standing.least(&before, First::Whole, counter));
             books.hold(
                 Guarantee::Fixed,
                 whole > budget.room() || !impact.yielded.contains(&Yield::FirstUserText),

@@ -103,9 +103,7 @@ proptest! {
     ) {
         let mut log = Conversation::new();
         for round in rounds {
-            for message in conversation(&round).messages() {
-                log.append(message.clone());
-            }
+            log.add_all(&round);
             prop_assert_eq!(fit(&yaml, room, &mut log), []);
         }
     }
@@ -184,9 +182,7 @@ fn several_compactions_keep_every_guarantee() {
     ] {
         let mut log = Conversation::new();
         for round in rounds {
-            for message in conversation(round).messages() {
-                log.append(message.clone());
-            }
+            log.add_all(round);
             assert_eq!(fit(yaml, room, &mut log), [], "{rounds:?} of {yaml} in {room}");
         }
     }

@@ -56,9 +56,7 @@ mod tests {
         apply(&SlidingWindow::default(), "{ max_tokens: 3500 }", &mut log, &script).unwrap();
         let clear = "{ retention_window: 2, max_tokens: 500 }";
         apply(&ClearToolResults::default(), clear, &mut log, &script).unwrap();
-        for message in conversation("aa").messages() {
-            log.append(message.clone());
-        }
+        log.add_all("aa");
         let services = LoggedServices { services: &script, log: &log };
         let view = log.view();
         for message in log.messages() {

@@ -295,9 +295,7 @@ mod tests {
     fn session(pinned: &str) -> Conversation {
         let mut conversation = conversation("suaa");
         conversation.user(pinned);
-        for message in super::super::fixture::conversation("auaauauaaauaaa").messages() {
-            conversation.append(message.clone());
-        }
+        conversation.add_all("auaauauaaauaaa");
         conversation
     }
 
@@ -329,9 +327,7 @@ mod tests {
                     for _ in 0..5 {
                         let fit = fit_again(&yaml, 1_400, &mut log, &Script::summarizing());
                         assert!(fit.result.is_ok(), "{yaml}: {:?}", fit.report);
-                        for message in conversation("uaaaaaa").messages() {
-                            log.append(message.clone());
-                        }
+                        log.add_all("uaaaaaa");
                     }
                     assert!(log.compactions().count() > 2, "{yaml}");
                     lost.push(!says(&log, short));

@@ -127,9 +127,7 @@ mod tests {
         let yaml = "{ model: m, strategies: [summarization, sliding_window], retention_window: 2, token_threshold: 600, max_tokens: 500 }";
         for script in [Script::new(Vec::new()), Script::summarizing()] {
             statistics.take(&fit_again(yaml, 100_000, &mut log, &script).report);
-            for message in conversation("aaaaaa").messages() {
-                log.append(message.clone());
-            }
+            log.add_all("aaaaaa");
         }
         let record = |tokens_saved: u64, record: StrategyRecord| StrategyRecord {
             tokens_saved: Tokens::new(tokens_saved),

@@ -20,15 +20,8 @@ pub(super) struct Stub {
     subject: Option<String>,
     tokens: Tokens,
     n_lines: usize,
-    failed: Failed,
+    has_failed: bool,
     names: Vec<String>,
-}
-
-/// The tool's report that it failed, or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Failed {
-    Yes,
-    No,
 }
 
 /// Most characters of a path or a command in a stub.
@@ -48,11 +41,10 @@ impl Stub {
     pub(super) fn of(message: &ContextMessage, result: &ToolResult, asked: Option<AnsweredCall<'_>>) -> Self {
         let failure =
             asked.filter(|asked| !asked.deed.only_looks).and_then(|asked| asked.deed.failure(message));
-        let failed = result.is_error || failure.is_some();
         let tool = result.name.clone().or_else(|| asked.map(|asked| asked.call.name.clone()));
         Self {
             subject: asked.and_then(|asked| asked.deed.subject.clone()).filter(|subject| is_plain(subject)),
-            failed: if failed { Failed::Yes } else { Failed::No },
+            has_failed: result.is_error || failure.is_some(),
             ..Self::by(tool.filter(|tool| is_one_line(tool.as_str())), message)
         }
     }
@@ -81,7 +73,7 @@ impl Stub {
             subject: None,
             tokens: message.tokens(),
             n_lines: message.features().n_text_lines as usize,
-            failed: Failed::No,
+            has_failed: false,
             names: Vec::new(),
         }
     }
@@ -116,7 +108,7 @@ impl fmt::Display for Stub {
         if let Some(subject) = &self.subject {
             write!(f, " {subject}")?;
         }
-        if self.failed == Failed::Yes {
+        if self.has_failed {
             f.write_str(", failed")?;
         }
         let lines = if self.n_lines == 1 { "line" } else { "lines" };
@@ -235,7 +227,7 @@ mod tests {
             subject: None,
             tokens: Tokens::new(9),
             n_lines: 2,
-            failed: Failed::No,
+            has_failed: false,
             names: Vec::new(),
         };
         let long = "a".repeat(70);

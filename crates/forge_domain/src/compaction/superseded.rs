@@ -1,4 +1,4 @@
-//! Which tool results and notes say nothing that a later one does not say again, or better.
+//! Tool results and notes that say nothing which a later one does not say again, or better.
 
 use std::collections::{HashMap, HashSet};
 
@@ -42,21 +42,16 @@ pub(super) fn superseded_results(context: &Context) -> Vec<Option<Superseded>> {
         let failed = asked.is_some_and(|asked| asked.deed.failure(message).is_some());
         if !failed {
             if let Some(asked) = asked {
-                let says = if is_stub(&result.content.text()) { Says::Nothing } else { Says::This };
-                later.take_call(asked.call, asked.deed, says);
+                later.take_changes(asked.deed);
+                // Of a result that was cleared, the effect counts and the text does not.
+                if !is_stub(&result.content.text()) {
+                    later.take_call(asked.call, asked.deed);
+                }
             }
             later.take_said(features);
         }
     }
     found
-}
-
-/// The state of a call's answer: still there or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Says {
-    This,
-    /// It was cleared: its effect counts, its text does not.
-    Nothing,
 }
 
 /// The effects of later calls and the text of later results.
@@ -84,13 +79,14 @@ impl<'a> Later<'a> {
         self.calls.get(&deed.call_hash).is_some_and(is_same).then_some(Superseded::Repeated)
     }
 
-    fn take_call(&mut self, call: &'a ToolCall, deed: &'a Deed, says: Says) {
+    fn take_changes(&mut self, deed: &'a Deed) {
         self.changed.extend(deed.changes().map(|(path, _)| path));
-        if says == Says::This {
-            let whole = deed.read().filter(|(_, extent)| *extent == Extent::Whole);
-            self.read.extend(whole.map(|(path, _)| (call.name.as_str(), path)));
-            self.calls.insert(deed.call_hash, call);
-        }
+    }
+
+    fn take_call(&mut self, call: &'a ToolCall, deed: &'a Deed) {
+        let whole = deed.read().filter(|(_, extent)| *extent == Extent::Whole);
+        self.read.extend(whole.map(|(path, _)| (call.name.as_str(), path)));
+        self.calls.insert(deed.call_hash, call);
     }
 
     fn says_again(&self, features: &Features) -> bool {

@@ -326,9 +326,7 @@ mod tests {
         };
         keeping(1, 2, &mut conversation);
         assert_eq!(markers(&conversation), ["[... 7 messages omitted: m2–m8 ...]"]);
-        for message in crate::compaction::fixture::conversation("aaaaa").messages() {
-            conversation.append(message.clone());
-        }
+        conversation.add_all("aaaaa");
         keeping(1, 2, &mut conversation);
         assert_eq!(markers(&conversation), ["[... 12 messages omitted: m2–m14 ...]"]);
     }

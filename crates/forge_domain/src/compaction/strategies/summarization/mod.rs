@@ -521,9 +521,7 @@ mod tests {
         let expected =
             (Role::Assistant, format!("<forge_context_summary>\n{SUMMARY}\n</forge_context_summary>"));
         assert_eq!(summaries(&conversation), std::slice::from_ref(&expected));
-        for message in crate::compaction::fixture::conversation("aaaa").messages() {
-            conversation.append(message.clone());
-        }
+        conversation.add_all("aaaa");
         apply(&Summarization::default(), SUMMARIZE, &mut conversation, &script).unwrap();
         assert_eq!((summaries(&conversation), script.n_asked()), (vec![expected], 2));
         let absorbed: Vec<_> = conversation.compactions().map(|entry| entry.absorbs().len()).collect();
