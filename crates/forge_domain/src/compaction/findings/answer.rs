@@ -1,6 +1,10 @@
 //! Answers in JSON that say that their call failed.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value};
+
+use super::pattern::{Pattern, any_of, matches};
 
 /// An answer in JSON that says that its call failed.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,6 +31,19 @@ impl FailedAnswer {
         says_so.then(|| Self { why: why(&value) })
     }
 }
+
+/// Checks whether a text begins as an answer that says that its call failed: its end may be cut off, or
+/// another text may follow it.
+pub(super) fn begins_as_failed(text: &str) -> bool {
+    text.trim_start().starts_with('{') && matches(&FAILED_BEGINNING, text)
+}
+
+static FAILED_BEGINNING: Pattern = LazyLock::new(|| {
+    any_of(
+        "",
+        &[r#"\A\s*\{[^{}\[\]]{0,400}"(?:(?:success|ok)"\s*:\s*false\b|status"\s*:\s*"(?:error|fail))"#],
+    )
+});
 
 /// Checks for a field by which an answer says that it is a failure.
 fn denies_success(fields: &Map<String, Value>) -> bool {
@@ -96,6 +113,20 @@ mod tests {
             ("{error", None),
         ] {
             assert_eq!(FailedAnswer::of(text).map(|answer| answer.why), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_an_answer_says_that_its_call_failed() {
+        assert!(FAILED_BEGINNING.is_some());
+        for (text, expected) in [
+            (r#"{"success": false, "error": "la"#, true),
+            ("{\"status\":\"error\"}\nThat is all.", true),
+            (r#"{"ok":true}"#, false),
+            (r#"{"rows":[{"ok":false}]}"#, false),
+            (r#"[{"ok":false}]"#, false),
+        ] {
+            assert_eq!(begins_as_failed(text), expected, "{text}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::MAX_CHARS;
-use super::answer::FailedAnswer;
+use super::answer::{FailedAnswer, begins_as_failed};
 use super::pattern::{Pattern, any_of, matches};
 use crate::compaction::envelope::{output, without_command};
 use crate::{Body, Message, ToolResult, user_words};
@@ -35,7 +35,7 @@ impl Failure {
     /// Reads the failure of a call that runs no command: what it found or was sent may speak of failures, so
     /// only its first line counts.
     pub(super) fn of_call(result: &ToolResult) -> Option<Self> {
-        Self::read(result, |edges| is_named(&[first_line(edges[0]), ""]) || matches(&UNSUCCESSFUL, edges[0]))
+        Self::read(result, |edges| is_named(&[first_line(edges[0]), ""]) || begins_as_failed(edges[0]))
     }
 
     /// Reads the failure of a test, a build or another check, which is known by more: a summary with counts
@@ -65,7 +65,7 @@ impl Failure {
             if matches(&SUCCESSES, first) {
                 return matches(&CONDITIONS, first);
             }
-            is_named(&[first, ""]) || matches(&UNSUCCESSFUL, edges[0]) || refusal(first).is_some()
+            is_named(&[first, ""]) || begins_as_failed(edges[0]) || refusal(first).is_some()
         })?;
         let line = failure.line.or_else(|| {
             let whole = result.content.text();
@@ -245,7 +245,7 @@ pub(super) fn stated_status(text: &str) -> Option<Status> {
         Some(if is_well { Status::Passed } else { Status::Failed })
     };
     let mut foot = foot(text);
-    if text.trim_start().starts_with('{') && matches(&UNSUCCESSFUL, text) {
+    if begins_as_failed(text) {
         return Some(Status::Failed);
     }
     match head(text).find_map(status) {
@@ -267,14 +267,6 @@ static STATUS: Pattern = LazyLock::new(|| {
         r"<status>\s*(completed|passed|success|failed|error)\s*</status>",
     ];
     any_of("(?i)", &forms)
-});
-
-/// The beginning of an answer in JSON that says that it has failed.
-static UNSUCCESSFUL: Pattern = LazyLock::new(|| {
-    any_of(
-        "",
-        &[r#"\A\s*\{[^{}\[\]]{0,400}"(?:(?:success|ok)"\s*:\s*false\b|status"\s*:\s*"(?:error|fail))"#],
-    )
 });
 
 /// Texts of which at least one is in every text that names a failure: most results have none, which one quick
@@ -556,7 +548,7 @@ fn error_line(text: &str) -> Option<String> {
             line.trim_start().starts_with("Traceback").then(|| text.lines().skip(nth + 1).find(is_below));
         Some(exception.flatten().unwrap_or(line))
     };
-    let is_all = matches(&ONLY_ERROR, text) || matches(&UNSUCCESSFUL, text);
+    let is_all = matches(&ONLY_ERROR, text) || begins_as_failed(text);
     let tells = |line: &&str| line.split_once(':').is_none_or(|(_, value)| !says_none(value));
     let first = || text.lines().find(|line| is_all && !line.trim().is_empty()).filter(tells);
     let says_something = |line: &&str| line.trim().chars().nth(LEAST_CHARS - 1).is_some();
@@ -588,7 +580,6 @@ mod tests {
         for (nth, pattern) in [
             &OPENINGS,
             &STATUS,
-            &UNSUCCESSFUL,
             &SIGNS,
             &FAILURES,
             &ONLY_ERROR,
