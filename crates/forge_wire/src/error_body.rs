@@ -9,7 +9,7 @@ use crate::wait;
 /// A server's description of an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorBody {
-    /// The server's message, at most about 500 characters; empty if there is none.
+    /// The server's message, at most about 500 characters; empty if it sent none.
     pub message: String,
     /// The server's word for the kind of error (`context_length_exceeded`), else the error's type, status or
     /// number.

@@ -1,4 +1,4 @@
-//! The lines of a long text that somebody asks about: they stay where the rest between head and tail leaves.
+//! The lines of a long text that are asked about: they stay where the rest between head and tail leaves.
 
 use std::collections::HashSet;
 use std::ops::Range;

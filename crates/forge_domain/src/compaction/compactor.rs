@@ -26,7 +26,7 @@ pub struct ContextCompactor {
 pub struct Fit {
     /// The report about it.
     pub report: CompactionReport,
-    /// The prompt, or the reason why there is none.
+    /// The prompt, or the reason why none fits.
     pub result: Result<Fitted, StillOver>,
 }
 
@@ -294,7 +294,7 @@ fn whole(context: &Context) -> Vec<Term> {
 /// least, and the room at most, and its target half-way between.
 fn within_reach(rules: &CompactionRules, least: Size, room: Tokens, reason: Trigger) -> CompactionRules {
     let mut reachable = rules.clone();
-    // Somebody who asks for a compaction expects one.
+    // A compaction that was asked for goes down to its target.
     if rules.is_default_target && reason != Trigger::Asked {
         let beside = least.tokens + (rules.trigger.tokens - least.tokens).share(1, LEAST_BESIDE);
         let most = most_default_target(rules.trigger.tokens);
@@ -321,8 +321,8 @@ fn within_reach(rules: &CompactionRules, least: Size, room: Tokens, reason: Trig
     reachable
 }
 
-/// A target that nobody set leaves at least one of so many parts of what the trigger leaves beside what must
-/// stay: else a long system prompt would leave nothing of the work in a small window.
+/// A default target leaves at least one of so many parts of what the trigger leaves beside what must stay:
+/// else a long system prompt would leave nothing of the work in a small window.
 const LEAST_BESIDE: u64 = 5;
 
 /// Returns a target for turns that is at least two below its trigger, if there is such a number: a trigger

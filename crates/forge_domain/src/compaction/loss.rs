@@ -13,7 +13,7 @@ use crate::{Context, ContextMessage, MessageId, Role};
 /// A compaction's loss, in hundredths of a percent: 0 is nothing, 10,000 everything.
 ///
 /// The mean of three shares, each weighted by rarity: of the places that name what the task is about now, of
-/// the user's sentences, and of the agent's. If there are none of one kind, the others count alone.
+/// the user's sentences, and of the agent's. If one kind is missing, the others count alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Loss(pub(super) u64);

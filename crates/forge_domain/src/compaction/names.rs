@@ -198,7 +198,7 @@ impl<'a, 's> Search<'a, 's> {
         let text = self.features.line(line);
         for (nth, place) in self.features.places(line).iter().enumerate() {
             let is_open = &mut self.is_open[*place as usize];
-            // Most words are none.
+            // Most words are no names.
             if *is_open == Some([false; 2]) {
                 continue;
             }

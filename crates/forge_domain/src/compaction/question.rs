@@ -7,7 +7,7 @@ use super::Focus;
 use super::features::{ByTerm, Features, Kind, Term, TermHasher};
 use crate::{Context, ContextMessage, Message, user_words};
 
-/// The questions that somebody asks now, the strongest first. The terms that they name are favoured wherever
+/// The questions that are asked now, the strongest first. The terms that they name are favoured wherever
 /// something is chosen, whatever else in the context names them.
 #[derive(Debug, Default)]
 pub(crate) struct Question(Vec<Asked>);

@@ -13,7 +13,7 @@ pub struct CompactionRules {
     pub trigger: SizeLimits,
     /// The limits within which its result should be.
     pub target: SizeLimits,
-    /// True if nobody set the target in tokens: it then is above what must stay in any case.
+    /// True if the target in tokens is the default one: it then is above what must stay in any case.
     pub is_default_target: bool,
     /// Least saving: an attempt that saves less than this share of both messages and tokens is left out,
     /// unless it reaches the target.

@@ -54,8 +54,8 @@ pub struct ChatOptions {
     pub request: RequestOptions,
     /// A name that all calls of a run share, by which a provider can find its cache of their prompts.
     pub cache_key: Option<String>,
-    /// True if the caller can go on without a reply, as compaction can: a failing server is not waited for as
-    /// long.
+    /// True if the caller can continue without a reply, as compaction can: a failing server is not waited for
+    /// as long.
     pub is_dispensable: bool,
 }
 

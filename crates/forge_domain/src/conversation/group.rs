@@ -215,7 +215,7 @@ impl GroupTally {
         }
     }
 
-    /// Returns the numbers of groups by kind. A kind of which there are none is left out.
+    /// Returns the numbers of groups by kind. A kind without groups is left out.
     pub fn finish(mut self) -> HashMap<GroupKind, usize> {
         self.complete_all();
         self.complete

@@ -124,7 +124,7 @@ pub enum Sweep {
 pub struct RunInfo {
     /// The run.
     pub run: RunId,
-    /// The holder that is writing it; `None` if there is none.
+    /// The holder that is writing it, if one is.
     pub holder: Option<Holding>,
 }
 
@@ -235,7 +235,7 @@ pub enum StoreError {
         /// The token that a take-over must name.
         token: FencingToken,
     },
-    /// The lease of the claim has run out. Nobody else has claimed the run yet: a renewal makes it valid
+    /// The lease of the claim has run out. No other process has claimed the run yet: a renewal makes it valid
     /// again.
     #[error("the lease of run `{run}` ran out at {at}: nothing is saved until it is renewed")]
     Lapsed {
@@ -365,7 +365,7 @@ pub trait CheckpointStore: Send + Sync {
     ) -> Result<Claim, StoreError>;
 
     /// Lets the claim last for the time of `lease` from now on. A lease that has run out can be renewed as
-    /// long as nobody else has claimed the run: nobody can have written it since.
+    /// long as no other process has claimed the run: none can have written it since.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] if the run was taken over, [`StoreError::NotFound`] if it was deleted.

@@ -23,7 +23,7 @@ pub trait Person: Send + Sync {
     /// Asks for consent to a call that needs it.
     ///
     /// # Errors
-    /// [`Unanswered`]; that nobody is there counts as a refusal.
+    /// [`Unanswered`]; that no one is there counts as a refusal.
     async fn consent(&self, request: &ConsentRequest<'_>) -> Result<Consent, Unanswered>;
 
     /// Returns the editor in which they work, if tools should use its files. The default knows of none.

@@ -70,13 +70,13 @@ pub trait ToolService: Send + Sync {
         Ok(0)
     }
 
-    /// Returns the text of the resource `uri` of the server named `server`, or why there is none. `None` if
+    /// Returns the text of the resource `uri` of the server named `server`, or why it is missing. `None` if
     /// there is no such server.
     async fn resource(&self, _server: &str, _uri: &str) -> Option<Result<String, String>> {
         None
     }
 
-    /// Returns the text of the prompt `name` of the server named `server`, or why there is none. `None` if
+    /// Returns the text of the prompt `name` of the server named `server`, or why it is missing. `None` if
     /// there is no such server.
     async fn prompt(&self, _server: &str, _name: &str, _arguments: &str) -> Option<Result<String, String>> {
         None

@@ -305,7 +305,7 @@ impl Agents {
         Some(Agent { id: id.clone(), ..agent.clone() })
     }
 
-    /// Checks whether there is none.
+    /// Checks whether it has no agent.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

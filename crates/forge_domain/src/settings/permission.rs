@@ -554,7 +554,7 @@ impl CallScope {
         self.expected.as_deref()
     }
 
-    /// Returns the scope of a call that no rules are about. Its secrets are nobody's concern.
+    /// Returns the scope of a call that no rules are about: everything is allowed, secrets too.
     pub fn unlimited() -> Self {
         let anything = RuleEntry {
             tool: SECRETS.to_owned(),
@@ -595,7 +595,7 @@ impl CallScope {
         of_secret(&self.rules.0, tool, path).0
     }
 
-    /// Checks whether a call of `tool` may go on to something that it comes upon: the rules say nothing
+    /// Checks whether a call of `tool` may continue to something that it comes upon: the rules say nothing
     /// stricter of that than of what was granted.
     pub fn goes_on_to(&self, tool: &str, subject: &Subject) -> bool {
         let layers = self.rules.0.iter().map(|layer| layer.about(tool));

@@ -23,7 +23,7 @@ pub enum Transform {
         input: String,
         /// Name of the summary's tag.
         output: String,
-        /// The agent that sums up.
+        /// The agent that writes the summary.
         agent_id: AgentId,
         /// More tokens than this trigger it, at least 1.
         token_limit: u64,

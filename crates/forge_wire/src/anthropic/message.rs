@@ -43,7 +43,7 @@ pub fn read_system(value: Value) -> Result<Message, WireError> {
     }
 }
 
-/// Returns the `system` of a request that starts with `messages`; `None` if there is none.
+/// Returns the `system` of a request that starts with `messages`, if it has one.
 pub fn system_json(messages: &[&Message]) -> Option<Value> {
     let texts: Vec<String> =
         messages.iter().filter_map(|message| message.content()).map(Content::to_text).collect();

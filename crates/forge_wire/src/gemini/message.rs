@@ -84,7 +84,7 @@ pub fn read_system(value: &Value) -> Result<Message, WireError> {
     Ok(Message::system(content.unwrap_or_else(|| Content::Text(String::new()))))
 }
 
-/// Returns the `systemInstruction` of a request that starts with `texts`; `None` if there is none.
+/// Returns the `systemInstruction` of a request that starts with `texts`, if it has one.
 pub(super) fn system_json(texts: &[String]) -> Option<Value> {
     let parts: Vec<Value> =
         texts.iter().filter(|text| !text.trim().is_empty()).map(|text| json!({"text": text})).collect();

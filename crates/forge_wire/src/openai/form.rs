@@ -79,7 +79,7 @@ pub(super) fn peculiar(mut call: Value) -> Value {
     }
 }
 
-/// Returns a call with only its special parts: `extra`, the foreign keys; null if there are none.
+/// Returns a call with only its special parts: `extra`, the foreign keys; null without any.
 pub(super) fn call(extra: &Map<String, Value>) -> Value {
     if extra.is_empty() {
         return Value::Null;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 /// The author of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Author {
-    /// Whoever set up the conversation. Tools that are added in its course count as theirs.
+    /// The party that set up the conversation. Tools that are added in its course count as its own.
     System,
     User,
     /// The model. Its reply is a sequence of items, of which a message is one.
@@ -149,7 +149,7 @@ fn is_bare(part: &Value) -> bool {
     kind(part) == "output_text" && part.as_object().is_some_and(|fields| fields.iter().all(says_nothing))
 }
 
-/// Drops the probabilities of each token, which nobody asks for and some servers send: they are many times
+/// Drops the probabilities of each token, which are not asked for and some servers send: they are many times
 /// as long as the text.
 pub(super) fn drop_probabilities(item: &mut Value) {
     let parts = item.get_mut("content").and_then(Value::as_array_mut).into_iter().flatten();

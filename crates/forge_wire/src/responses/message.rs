@@ -44,7 +44,7 @@ pub fn read_items(items: Vec<Value>) -> Result<Vec<Message>, WireError> {
     Ok(messages)
 }
 
-/// Returns the items that `message` is sent as. The model's may be several; one that says nothing is none.
+/// Returns the items that `message` is sent as. The model's may be several, or no item if it says nothing.
 pub fn message_items(message: &Message) -> Vec<Value> {
     form::items(message).unwrap_or_else(|| plain_items(message))
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::openai::effort_word;
 
-/// The options of a request, as its fields. There are none for `stop`, `seed` and the lifetime of a cache.
+/// The options of a request, as its fields. It has no fields for `stop`, `seed` and the lifetime of a cache.
 #[derive(Serialize)]
 pub(super) struct Options<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]

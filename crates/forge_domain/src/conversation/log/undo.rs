@@ -7,9 +7,9 @@ use super::{CompactionEntry, Conversation, Entry, RecordError};
 use crate::{Context, ContextMessage, EntryId, Role};
 
 impl Conversation {
-    /// Undoes the latest compaction in force and returns it; `None` if there is none. What it had absorbed is
-    /// in force again, so that undoing step by step removes layer after layer, down to the messages as they
-    /// were appended. Later messages stay.
+    /// Undoes the latest compaction in force and returns it, if there is one. What it had absorbed is in
+    /// force again, so that undoing step by step removes layer after layer, down to the messages as they were
+    /// appended. Later messages stay.
     pub fn undo(&mut self) -> Option<EntryId> {
         let undone = self.live.pop_last()?;
         let absorbed = self.compaction(undone).map(|entry| entry.absorbs.clone()).unwrap_or_default();

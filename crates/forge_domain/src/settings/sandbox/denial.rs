@@ -269,7 +269,7 @@ mod tests {
                 "Error: listen EPERM: operation not permitted 127.0.0.1",
                 vec!["the sandbox denies the network; `sandbox: { network: [HOST] }`".to_owned()],
             ),
-            // What the sandbox allows was denied by somebody else.
+            // What the sandbox allows was denied by something else.
             ("sh: /w/locked: Permission denied", vec![]),
             ("sh: /tmp/t/x: Permission denied", vec![]),
             ("error: expected `;`\n  --> /etc/x.rs:1:1", vec![]),

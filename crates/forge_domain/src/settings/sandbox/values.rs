@@ -15,12 +15,12 @@ pub enum SandboxValueError {
     /// A path that is relative or has detours.
     #[error("invalid path '{0}' (it must begin with `/` or `~/` and must not contain `..`)")]
     Path(String),
-    /// A host that is none.
+    /// An invalid host.
     #[error(
         "invalid host '{0}' (expected a name or address, such as crates.io, *.npmjs.org or localhost:5432)"
     )]
     Host(String),
-    /// A size that is none.
+    /// An invalid size.
     #[error("invalid size '{0}' (expected a number with M or G, such as 512M or 4G)")]
     Size(String),
 }

@@ -49,7 +49,7 @@ fn code(line: &str) -> &str {
 }
 
 /// Checks whether a line of code begins an import. What a file passes on to others is its content. Sentences
-/// begin with the same words, but do not go on in the same way.
+/// begin with the same words, but do not continue in the same way.
 fn is_import(code: &str) -> bool {
     let (first, rest) = code.split_once(char::is_whitespace).unwrap_or((code, ""));
     let rest = rest.trim_start();

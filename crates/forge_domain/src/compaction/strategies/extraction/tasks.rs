@@ -65,8 +65,8 @@ enum Change {
     Of { id: String, status: Option<String>, text: Option<String> },
 }
 
-/// The tools by which Claude Code keeps its list. Tools of other names may be those of somebody's tracker,
-/// whose answers are what the work is about.
+/// The tools by which Claude Code keeps its list. Tools of other names may be those of a tracker, whose
+/// answers are what the work is about.
 const CREATE: &str = "TaskCreate";
 const UPDATE: &str = "TaskUpdate";
 

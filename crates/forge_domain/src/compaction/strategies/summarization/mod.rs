@@ -677,7 +677,7 @@ mod tests {
             (1_710, "su[aaa]aaauaaauaaaaaa"),
             (1_410, "su[aaaaaa]uaaauaaaaaa"),
             (1_210, "su[aaaaaa]u[aaa]uaaaaaa"),
-            // All runs are not enough: the oldest turns are folded as well.
+            // All runs are not enough: the oldest turns are summarized as well.
             (800, "su[aaaaaauaaa]uaaaaaa"),
         ] {
             let yaml =
@@ -705,7 +705,7 @@ mod tests {
         assert_eq!(script.shown.lock().unwrap()[0].0.as_deref(), Some("Begin."));
         let asked = script.asked.lock().unwrap()[0].messages()[0].message().to_text();
         assert!(asked.contains("Question 1?"), "the model reads them too: {asked}");
-        // When they are folded again, the older words stay as they are.
+        // When they are summarized again, the older words stay as they are.
         for turn in 6..9 {
             log.user(format!("Question {turn}?")).agent("b".repeat(200));
         }

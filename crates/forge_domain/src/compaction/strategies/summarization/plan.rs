@@ -1,4 +1,4 @@
-//! The choice of what a model sums up: as little as the target demands, oldest first.
+//! The choice of what a model summarizes: as little as the target demands, oldest first.
 
 use std::ops::Range;
 
@@ -86,7 +86,7 @@ impl Choice<'_> {
     fn runs(&self) -> Vec<Run> {
         let n_groups = self.groups.len();
         let all = self.whole_runs(0..n_groups);
-        // A context within its target is summed up only by somebody who wants just that.
+        // A context within its target is summarized only if just that was asked for.
         if self.rules.is_satisfied_by(self.context.size()) {
             return all;
         }

@@ -1,4 +1,4 @@
-//! The relation of a summary to what it sums up: a refusal or a question back says nothing of it.
+//! The relation of a summary to what it summarizes: a refusal or a question back says nothing of it.
 
 use crate::compaction::features::{ByTerm, Features, Kind, Term};
 use crate::{ContextMessage, Message};
