@@ -53,10 +53,10 @@ impl<'a> AskedLines<'a> {
     /// Returns the text shortened to head, tail and the lines between them, with at most about `keep`
     /// characters.
     pub(crate) fn shortened(&self, keep: usize) -> String {
-        let room = keep / PART;
-        let mut left = room;
+        let share = keep / PART;
+        let mut left = share;
         let mut lines: Vec<&Range<usize>> = Vec::new();
-        let (head, tail) = ends(self.text, (keep - room) / 2);
+        let (head, tail) = ends(self.text, (keep - share) / 2);
         for line in self.lines.iter().filter(|line| line.start >= head && line.end <= tail) {
             let n_chars = self.text[line.clone()].chars().count();
             if n_chars <= left && !lines.contains(&line) {
@@ -64,8 +64,8 @@ impl<'a> AskedLines<'a> {
                 lines.push(line);
             }
         }
-        // Head and tail share the room that the lines do not need.
-        let (head, tail) = ends(self.text, (keep - room + left) / 2);
+        // Head and tail have the characters that the lines do not need.
+        let (head, tail) = ends(self.text, (keep - share + left) / 2);
         lines.retain(|line| line.start >= head && line.end <= tail);
         if lines.is_empty() {
             return head_and_tail_of(self.label, self.text, keep);

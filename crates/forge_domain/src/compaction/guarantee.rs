@@ -258,7 +258,7 @@ impl Books {
             "the last group is not as it was",
         );
         let is_smaller = is_smaller || is_given_up(Yield::RetentionAge);
-        // A message that replaces others already may be replaced by one that replaces more. The person's
+        // A message that replaces others already may be replaced by one that replaces more. The user's
         // words beyond their share yield as such, also among the newest messages.
         let is_kept = |message: &ContextMessage| {
             let yields = message.starts_turn() && is_given_up(Yield::UserMessages);

@@ -21,7 +21,7 @@ pub(super) struct Candidate {
     pub(super) impact: CompactionImpact,
 }
 
-/// A ladder, which tries strategies on one context and keeps the record of the attempts.
+/// A ladder, which tries strategies on one context and notes every attempt.
 pub(super) struct Ladder<'a> {
     pub(super) rules: &'a CompactionRules,
     /// The method of choosing one of the strategies.

@@ -71,7 +71,7 @@ impl Question {
         question
     }
 
-    /// Returns the question without remarks. Most messages of the person's in a talk are remarks: they ask
+    /// Returns the question without remarks. Most messages of the user's in a talk are remarks: they ask
     /// for nothing. A message asks for something if a few others have half of its terms, weighted by how rare
     /// they are, and more than the rest.
     pub(crate) fn without_remarks(mut self, context: &Context) -> Self {

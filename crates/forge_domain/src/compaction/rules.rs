@@ -18,7 +18,7 @@ pub struct CompactionRules {
     /// Least saving: an attempt that saves less than this share of both messages and tokens is left out,
     /// unless it reaches the target.
     pub min_reduction: Percent,
-    /// Share of the target for the person's words, which stay verbatim.
+    /// Share of the target for the user's words, which stay verbatim.
     pub user_share: Percent,
     /// Number of newest messages that stay verbatim, rounded outwards to whole groups.
     pub retention_window: usize,

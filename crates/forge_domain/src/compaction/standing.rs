@@ -30,7 +30,7 @@ pub(crate) enum Hold {
     System,
     /// Something in it is pinned, or it belongs to the opening: yields after everything else.
     Pinned,
-    /// The person's words, within their share of the target: they stay, a long text with head and tail.
+    /// The user's words, within their share of the target: they stay, a long text with head and tail.
     Person,
     /// One of the newest messages: its age yields first.
     Retained,
@@ -69,8 +69,8 @@ pub(crate) struct Standing {
     retained_from: usize,
     first_user: Option<usize>,
     latest_user: Option<usize>,
-    /// The most tokens that one message of the person's words has.
-    person_most: Tokens,
+    /// The most tokens that one message of the user's words has.
+    user_most: Tokens,
     /// The notes of the opening that may be shortened, by position, and the most tokens that one has.
     notes: Vec<usize>,
     note_most: Tokens,
@@ -116,7 +116,7 @@ impl Standing {
             })
             .collect();
         let note_most = notes_share(rules, context, opening, &mut notes);
-        let person_most = Tokens::MAX;
+        let user_most = Tokens::MAX;
         let mut standing = Self {
             groups,
             holds,
@@ -125,17 +125,17 @@ impl Standing {
             retained_from,
             first_user,
             latest_user,
-            person_most,
+            user_most,
             notes,
             note_most,
         };
-        standing.hold_person(context, rules);
+        standing.hold_user_messages(context, rules);
         standing
     }
 
-    /// Holds the person's words, the newest first, up to their share of the target. What is larger than what
+    /// Holds the user's words, the newest first, up to their share of the target. What is larger than what
     /// each may have is shortened; what does not fit even so may leave, and so may a text that comes again.
-    fn hold_person(&mut self, context: &Context, rules: &CompactionRules) {
+    fn hold_user_messages(&mut self, context: &Context, rules: &CompactionRules) {
         let mut said: Vec<(usize, Tokens)> = Vec::new();
         let mut later: HashMap<Cow<'_, str>, &Body> = HashMap::new();
         for (index, group) in self.groups.iter().enumerate().rev() {
@@ -149,11 +149,11 @@ impl Standing {
                 said.push((index, message.tokens()));
             }
         }
-        said.truncate(self.most_of_person(rules));
-        let room = self.room_for_person(context, rules);
+        said.truncate(self.most_user_messages(rules));
+        let share = self.tokens_for_user(context, rules);
         let sizes = said.iter().map(|(_, tokens)| *tokens).collect();
-        let most = level_of(sizes, room).max(LEAST_OF_PERSON);
-        let mut left = room;
+        let most = level_of(sizes, share).max(LEAST_OF_USER);
+        let mut left = share;
         for (index, tokens) in said {
             let kept = tokens.min(most);
             let is_retained_whole = self.holds[index] == Hold::Retained && kept < tokens;
@@ -165,12 +165,12 @@ impl Standing {
                 self.holds[index] = Hold::Person;
             }
         }
-        self.person_most = most;
+        self.user_most = most;
     }
 
-    /// Returns the most messages of the person's that stay beside the first and the latest: half of what a
+    /// Returns the most messages of the user's that stay beside the first and the latest: half of what a
     /// target for messages or turns leaves them.
-    fn most_of_person(&self, rules: &CompactionRules) -> usize {
+    fn most_user_messages(&self, rules: &CompactionRules) -> usize {
         let held = self.holds.iter().filter(|hold| !hold.may_go()).count();
         let turns = usize::from(self.first_user.is_some())
             + usize::from(self.latest_user.is_some_and(|latest| Some(latest) != self.first_user));
@@ -180,10 +180,10 @@ impl Standing {
         messages.unwrap_or(usize::MAX).min(turns.unwrap_or(usize::MAX))
     }
 
-    /// Returns the tokens for the person's words: their share of the target, and half of what is left beside
+    /// Returns the tokens for the user's words: their share of the target, and half of what is left beside
     /// the parts that stay, of which the newest can be shortened. Where both sides say about as much, the
     /// newest of it alone would leave little for the rest of the talk, so it has a part of that.
-    fn room_for_person(&self, context: &Context, rules: &CompactionRules) -> Tokens {
+    fn tokens_for_user(&self, context: &Context, rules: &CompactionRules) -> Tokens {
         let tokens = |(group, hold): (&crate::Group, &Hold)| -> Tokens {
             let tokens = context.messages()[group.range()].iter().map(ContextMessage::tokens).sum::<Tokens>();
             if self.notes.contains(&group.range().start) {
@@ -197,11 +197,11 @@ impl Standing {
         };
         let stays: Tokens = self.groups.iter().zip(&self.holds).map(tokens).sum();
         let free = rules.target.tokens - REQUEST_TOKENS - stays;
-        let room = rules.user_share.of(rules.target.tokens).min(free.share(1, 2));
-        if is_even_talk(context) && said(context) > room {
-            room.share(PERSON_PERCENT_OF_TALK, 100)
+        let most = rules.user_share.of(rules.target.tokens).min(free.share(1, 2));
+        if is_even_talk(context) && said(context) > most {
+            most.share(USER_PERCENT_OF_TALK, 100)
         } else {
-            room
+            most
         }
     }
 
@@ -219,11 +219,11 @@ impl Standing {
         (if edits.is_empty() { context } else { context.edit(edits) }, standing)
     }
 
-    /// Returns the cuts of the long messages of which only a share stays: the person's, and the notes of the
+    /// Returns the cuts of the long messages of which only a share stays: the user's, and the notes of the
     /// opening.
     pub(crate) fn share_cuts(&self, context: &Context) -> Vec<Cut> {
         let held = self.groups.iter().zip(&self.holds).filter(|(_, hold)| **hold == Hold::Person);
-        let said = held.map(|(group, _)| (group.range().start, self.person_most));
+        let said = held.map(|(group, _)| (group.range().start, self.user_most));
         let noted = self.notes.iter().map(|position| (*position, self.note_most));
         noted
             .chain(said)
@@ -309,7 +309,7 @@ impl Standing {
                 | Hold::Pinned
                 | Hold::Retained
         );
-        // The person's words among the newest messages are both: they stay.
+        // The user's words among the newest messages are both: they stay.
         let is_retained = index >= self.retained_from;
         self.may_be_summed_up(context, index)
             || (!is_kept && !is_retained && context.messages()[group.range().start].starts_turn())
@@ -400,7 +400,7 @@ fn notes_share(rules: &CompactionRules, context: &Context, opening: usize, notes
     let sizes: Vec<Tokens> = notes.iter().map(tokens_of).collect();
     // If everything else fits, the notes may take the rest of the target.
     let noted: Tokens = sizes.iter().copied().sum();
-    level_of(sizes, share.max(target + noted - context.size().tokens)).max(LEAST_OF_PERSON)
+    level_of(sizes, share.max(target + noted - context.size().tokens)).max(LEAST_OF_USER)
 }
 
 /// Checks whether the work rests on a message of the opening that is not the user's.
@@ -429,14 +429,14 @@ pub(crate) fn is_even_talk(context: &Context) -> bool {
     is_talk(context) && said(context) > context.size().tokens.share(EVEN_PERCENT, 100)
 }
 
-/// Returns the tokens of all that the person says.
+/// Returns the tokens of all that the user says.
 fn said(context: &Context) -> Tokens {
     context.messages().iter().filter(|message| message.starts_turn()).map(ContextMessage::tokens).sum()
 }
 
 /// At work, one of so many of its groups at least is an exchange with a tool.
 const WORK: usize = 8;
-/// The least part of a talk that the person says if both sides say about as much, in percent.
+/// The least part of a talk that the user says if both sides say about as much, in percent.
 const EVEN_PERCENT: u64 = 30;
 /// The least that the first message leaves for the newest messages and the record where it stays whole: one
 /// of so many parts of the target, and so many tokens.
@@ -448,17 +448,18 @@ const LEAST_OF_WORK: Tokens = Tokens::new(384);
 const NOTES_PERCENT: u64 = 33;
 /// The share of what the system messages leave that they may take if no request is beside them, in percent.
 const GOAL_PERCENT: u64 = 50;
-/// The part of their share that the person's words have in such talk, in percent.
-const PERSON_PERCENT_OF_TALK: u64 = 30;
-/// A message of the person's is shortened to no less than this: older ones leave first.
-const LEAST_OF_PERSON: Tokens = Tokens::new(180);
+/// The part of their share that the user's words have in such talk, in percent.
+const USER_PERCENT_OF_TALK: u64 = 30;
+/// A message of the user's is shortened to no less than this: older ones leave first.
+const LEAST_OF_USER: Tokens = Tokens::new(180);
 /// The tokens of the newest messages if their texts have to be shortened, about.
 pub(crate) const SHORTENED: Tokens = Tokens::new(64);
 
-/// Returns the most tokens that each of the messages of such `sizes` may have so that all of them fit `room`.
-fn level_of(mut sizes: Vec<Tokens>, room: Tokens) -> Tokens {
+/// Returns the most tokens that each of the messages of such `sizes` may have so that all of them have at
+/// most `total`.
+fn level_of(mut sizes: Vec<Tokens>, total: Tokens) -> Tokens {
     sizes.sort_unstable();
-    let mut left = room;
+    let mut left = total;
     for (nth, size) in sizes.iter().enumerate() {
         let share = left.share(1, (sizes.len() - nth) as u64);
         if *size > share {

@@ -140,7 +140,7 @@ pub enum Yield {
     Pins,
     /// The arguments of the newest calls: long values in them were shortened.
     CallArguments,
-    /// The person's words between the first and the latest message: they left. What else stays takes all of
+    /// The user's words between the first and the latest message: they left. What else stays takes all of
     /// the target.
     UserMessages,
     /// The text of the first user message: it was shortened. The last resort, if the room cannot hold it

@@ -80,10 +80,10 @@ impl Stub {
 
     /// Adds names of what was there, as many as a stub can hold.
     pub(super) fn with_names<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut room = MAX_STUB.saturating_sub(self.to_string().len());
+        let mut left = MAX_STUB.saturating_sub(self.to_string().len());
         for name in names.into_iter().filter(|name| is_plain(name)) {
-            let Some(rest) = room.checked_sub(name.len() + BETWEEN_NAMES.len()) else { break };
-            room = rest;
+            let Some(rest) = left.checked_sub(name.len() + BETWEEN_NAMES.len()) else { break };
+            left = rest;
             self.names.push(name.to_owned());
         }
         self

@@ -99,7 +99,7 @@ pub(crate) fn is_marked_failed(message: &Message) -> bool {
     matches!(&message.body, Body::Tool(result) if result.is_error)
 }
 
-/// Checks whether a message is the result of a call that was refused: by the person's words, or by a sentence
+/// Checks whether a message is the result of a call that was refused: by the user's words, or by a sentence
 /// that is all of it.
 pub(crate) fn is_refused(message: &Message) -> bool {
     let Body::Tool(result) = &message.body else { return false };
@@ -114,7 +114,7 @@ pub(crate) fn is_refused(message: &Message) -> bool {
         || is_sentence && matches(&REFUSED, text) && !matches(&SUCCESSES, text)
 }
 
-/// The words of Claude Code for a call that the person stopped before it ran.
+/// The words of Claude Code for a call that the user stopped before it ran.
 const INTERRUPTED: &str = "[Request interrupted by user";
 
 /// Checks whether the last line of a result says that it was a success: an attempt before it may have failed.
@@ -377,7 +377,7 @@ static REFUSALS: Pattern = LazyLock::new(|| {
     ];
     any_of("(?i)", &[&format!(r"\b(?:{})\b", forms.join("|"))])
 });
-/// Words for what a person or a rule did not allow.
+/// Words for what the user or a rule did not allow.
 static REFUSED: Pattern = LazyLock::new(|| {
     any_of(
         "(?i)",
@@ -459,7 +459,7 @@ fn place(text: &str) -> Option<&str> {
     places.find(|line| !matches(&LESS, line))
 }
 
-/// Checks whether a line of a harness says that the person refused a call, which is not an error, or stopped
+/// Checks whether a line of a harness says that the user refused a call, which is not an error, or stopped
 /// it before it ran.
 pub(crate) fn is_of_the_person(line: &str) -> bool {
     line.contains("doesn't want to proceed") || line.contains(INTERRUPTED)

@@ -63,7 +63,7 @@ const LEAST_OLD: Tokens = Tokens::new(64);
 const OLDEST: u64 = 4;
 
 /// The number of times that a table counts as smaller: nothing but its keys tells what is in it, and they are
-/// so large a part of it that a stub has no room for them.
+/// so large a part of it that a stub has no space for them.
 const TABLE: u64 = 4;
 
 /// A result that is cleared.
@@ -263,12 +263,12 @@ fn value_of_clearing(context: &Context, position: usize) -> u64 {
 /// Fewer tokens hold no name in a stub.
 const LEAST_NAME: Tokens = Tokens::new(3);
 
-/// Adds names of what was there to the stubs, in at most `room` tokens: the keys of tables first, the newest
+/// Adds names of what was there to the stubs, in at most `left` tokens: the keys of tables first, the newest
 /// first.
 fn name_contents(
     context: &Context,
     clearings: &mut [Clearing],
-    mut room: Tokens,
+    mut left: Tokens,
     counter: &dyn TokenCounter,
 ) {
     let mut spread: Option<Spread> = None;
@@ -278,7 +278,7 @@ fn name_contents(
     by_age.sort_by_key(|(keys, clearing)| Reverse((keys.is_some(), clearing.position)));
     for (keys, clearing) in by_age {
         // Names take time to find, so the search ends when no name fits.
-        if room < LEAST_NAME {
+        if left < LEAST_NAME {
             break;
         }
         let message = &context.messages()[clearing.position];
@@ -291,8 +291,8 @@ fn name_contents(
         let stub = Stub::of(message, result, answered_call(context, clearing.position)).with_names(names);
         let with = stub.in_place_of(message, counter);
         let more = with.tokens() - clearing.with.tokens();
-        if more <= room && with.tokens() + with.tokens() <= message.tokens() {
-            room = room - more;
+        if more <= left && with.tokens() + with.tokens() <= message.tokens() {
+            left = left - more;
             clearing.with = with;
         }
     }

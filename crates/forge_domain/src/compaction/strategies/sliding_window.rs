@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_person_says_again_stays_once() {
+    fn what_the_user_says_again_stays_once() {
         let mut log = conversation("s");
         for said in ["Build the parser.", "go on", "Use tabs.", "go on", "go on", "Now the tests."] {
             log.user(said).agent("so it is ".repeat(12));
@@ -302,7 +302,7 @@ mod tests {
             // Exactly first + last after the system message: nothing leaves. One more: the middle does.
             (2, 4, "suauaua", "suauaua"),
             (2, 3, "suaaaua", "sua[a]aua"),
-            // The person's words stay in any case.
+            // The user's words stay in any case.
             (2, 2, "suauaua", "suau[a]ua"),
             (1, 1, "suauaua", "su[a]u[a]ua"),
             // Rounded outwards to whole groups.

@@ -131,7 +131,7 @@ fn decide(
         left = left - plan.cut_arguments(&argument_items(context, standing, counter), left - target);
     }
     if left > target {
-        left = left - plan.drop_person(context, standing, left - target);
+        left = left - plan.drop_user_messages(context, standing, left - target);
     }
     if left > target && (!standing.pins.is_empty() || standing.holds.contains(&Hold::Pinned)) {
         yield_pins(context, standing, &mut plan, left - target, counter);
@@ -202,9 +202,9 @@ fn drop_system(context: &Context, standing: &Standing, drops: &mut Drops, excess
 }
 
 impl Plan {
-    /// Drops the person's words between the first and the latest message, oldest first, until `excess` is
+    /// Drops the user's words between the first and the latest message, oldest first, until `excess` is
     /// saved; returns what that saves.
-    fn drop_person(&mut self, context: &Context, standing: &Standing, excess: Tokens) -> Tokens {
+    fn drop_user_messages(&mut self, context: &Context, standing: &Standing, excess: Tokens) -> Tokens {
         let mut saved = Tokens::ZERO;
         for (index, group) in standing.groups.iter().enumerate() {
             if saved < excess && standing.holds[index] == Hold::Person {

@@ -27,7 +27,7 @@ pub(super) struct Contents<'a> {
     results: Vec<(usize, Option<Vec<&'a str>>)>,
 }
 
-/// The messages of the person that left and of which nothing is quoted: the numbers of the first and the last
+/// The messages of the user that left and of which nothing is quoted: the numbers of the first and the last
 /// one, and how many they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unquoted {
@@ -82,17 +82,17 @@ pub(super) struct Content<'a> {
 }
 
 impl Content<'_> {
-    /// Returns its entry in at most `room` tokens, with as many names as fit, and the tokens that it takes.
-    pub(super) fn entry(&self, room: Tokens, counter: &dyn TokenCounter) -> Option<(Entry, Tokens)> {
+    /// Returns its entry in at most `most` tokens, with as many names as fit, and the tokens that it takes.
+    pub(super) fn entry(&self, most: Tokens, counter: &dyn TokenCounter) -> Option<(Entry, Tokens)> {
         let mut n_names = self.names.len();
         while n_names >= LEAST_NAMES {
             // A name has no blank in it, so blanks are enough between names.
             let entry = Entry::labelled(&self.label, &self.names[..n_names].join(" "), false);
             let tokens = counter.count(entry.as_str()) + Tokens::new(1);
-            if tokens <= room {
+            if tokens <= most {
                 return Some((entry, tokens));
             }
-            let share = n_names as u64 * room.as_u64() / tokens.as_u64();
+            let share = n_names as u64 * most.as_u64() / tokens.as_u64();
             n_names = (share as usize).min(n_names - 1);
         }
         None
@@ -106,19 +106,20 @@ pub(super) fn keys_in(entry: &str) -> Option<&str> {
     label.ends_with(KEYS).then_some(keys)
 }
 
-/// Returns the entries of the first contents that fit `room`, each with its position and its tokens.
+/// Returns the entries of the first contents, in at most `left` tokens, each with its position and its
+/// tokens.
 pub(super) fn entries<'a>(
     contents: impl Iterator<Item = Content<'a>>,
-    mut room: Tokens,
+    mut left: Tokens,
     counter: &dyn TokenCounter,
 ) -> Vec<(usize, Entry, Tokens)> {
     let mut entries = Vec::new();
     for content in contents {
-        if room < LEAST_CONTENT {
+        if left < LEAST_CONTENT {
             break;
         }
-        if let Some((entry, tokens)) = content.entry(room, counter) {
-            room = room - tokens;
+        if let Some((entry, tokens)) = content.entry(left, counter) {
+            left = left - tokens;
             entries.push((content.position, entry, tokens));
         }
     }

@@ -1,4 +1,4 @@
-//! Tests of what a record retains of what the person and the agent said to each other.
+//! Tests of what a record retains of what the user and the agent said to each other.
 
 use pretty_assertions::assert_eq;
 
@@ -52,7 +52,7 @@ fn in_talk_what_only_tells_comes_before_what_ends_with_a_question() {
 }
 
 #[test]
-fn what_the_person_says_comes_before_calls_that_only_looked_and_what_is_lost_is_counted() {
+fn what_the_user_says_comes_before_calls_that_only_looked_and_what_is_lost_is_counted() {
     let mut log = Conversation::new();
     log.user("Build the billing service as I describe.");
     let mut n_said = 0;
@@ -72,12 +72,12 @@ fn what_the_person_says_comes_before_calls_that_only_looked_and_what_is_lost_is_
     let counted = format!("{} of the user\n", crate::quantity(n_said - kept, "message"));
     assert!(record.contains(&counted), "{kept} of {n_said} stay: {record}");
     let (looks, _) = record.split_once("# Left out").unwrap();
-    // They fit where one more of the person's messages does not.
+    // They fit where one more of the user's messages does not.
     assert!(looks.matches(": 12 lines").count() <= 2, "{record}");
 }
 
 #[test]
-fn what_the_person_answered_to_a_question_is_told_whole() {
+fn what_the_user_answered_to_a_question_is_told_whole() {
     let mut log = Conversation::new();
     log.user("Plan the move.").call(
         "AskUserQuestion",
@@ -94,7 +94,7 @@ fn what_the_person_answered_to_a_question_is_told_whole() {
 }
 
 #[test]
-fn what_the_person_said_while_refusing_a_call_is_told_with_it() {
+fn what_the_user_said_while_refusing_a_call_is_told_with_it() {
     let words = "Keep the two types apart, please.\nAnd rename the second.";
     let mut log = Conversation::new();
     log.user("Add the new type.");
@@ -117,7 +117,7 @@ fn what_the_person_said_while_refusing_a_call_is_told_with_it() {
 }
 
 #[test]
-fn short_messages_come_before_pieces_of_what_the_person_pasted() {
+fn short_messages_come_before_pieces_of_what_the_user_pasted() {
     let towns = ["Lisbon", "Ulm", "Bonn", "Graz", "Turku", "Porto", "Ghent", "Kyoto"];
     let mut log = Conversation::new();
     log.user("Help me with the tables of our offices.");
@@ -140,7 +140,7 @@ fn short_messages_come_before_pieces_of_what_the_person_pasted() {
 }
 
 #[test]
-fn what_the_person_pasted_comes_after_what_is_said_about_it() {
+fn what_the_user_pasted_comes_after_what_is_said_about_it() {
     let towns = ["Lisbon", "Ulm", "Bonn", "Graz"];
     let mut log = Conversation::new();
     log.user("Help me with the tables of our offices.");
@@ -161,7 +161,7 @@ fn what_the_person_pasted_comes_after_what_is_said_about_it() {
 }
 
 #[test]
-fn the_answer_that_the_person_answers_to_stays_in_one_piece_with_its_head_and_tail() {
+fn the_answer_that_the_user_answers_to_stays_in_one_piece_with_its_head_and_tail() {
     let mut log = Conversation::new();
     log.user("Count the lines.");
     for n in 0..20 {

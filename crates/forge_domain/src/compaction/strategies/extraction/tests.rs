@@ -70,7 +70,7 @@ fn the_record_holds_orders_files_checks_and_errors_and_survives_the_next_fold() 
             let n = records[0].lines().filter(|one| *one == line).count();
             assert_eq!(n, 1, "{line} in round {round}: {}", records[0]);
         }
-        // The person's words are a message of their own, or stand in the record.
+        // The user's words are a message of their own, or stand in the record.
         let said = texts(&log).iter().any(|text| text.contains("never touch generated.rs"));
         assert!(said, "in round {round}");
         for n in 0..8 {
@@ -236,7 +236,7 @@ fn a_target_for_messages_or_turns_folds_into_a_record_what_exceeds_it() {
 }
 
 #[test]
-fn the_newest_summaries_stay_beside_a_record_and_their_quotes_are_the_persons_words() {
+fn the_newest_summaries_stay_beside_a_record_and_their_quotes_are_the_users_words() {
     let mut log = Conversation::new();
     log.user("Build the parser of the query language.");
     for n in 0..8 {
@@ -264,7 +264,7 @@ fn the_newest_summaries_stay_beside_a_record_and_their_quotes_are_the_persons_wo
 }
 
 #[test]
-fn records_of_records_still_list_keys_and_quote_what_the_person_answered_to() {
+fn records_of_records_still_list_keys_and_quote_what_the_user_answered_to() {
     let mut log = Conversation::new();
     log.user("Let the server read its settings.");
     let keys = ["retries", "backoff", "port", "depth", "cache", "width", "proxy", "verbose"];

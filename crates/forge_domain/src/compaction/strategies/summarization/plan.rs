@@ -53,8 +53,8 @@ pub(super) fn shares(rules: &CompactionRules, context: &Context, runs: &[Run]) -
     let all: Tokens = runs.iter().map(|run| run.tokens).sum();
     let quotes: Tokens = runs.iter().map(|run| quotes(rules, context, &run.groups)).sum();
     // A model counts by its own vocabulary, which makes up to about a quarter more or fewer tokens of a text.
-    let room = (rules.target.tokens - (foreseeable_size(rules, context).tokens - all) - quotes).share(4, 5);
-    let share = |run: &Run| room.share(run.tokens.as_u64(), all.as_u64().max(1));
+    let free = (rules.target.tokens - (foreseeable_size(rules, context).tokens - all) - quotes).share(4, 5);
+    let share = |run: &Run| free.share(run.tokens.as_u64(), all.as_u64().max(1));
     runs.iter().map(|run| share(run).max(LEAST).min(rules.summary.max_tokens)).collect()
 }
 
