@@ -5,6 +5,7 @@ mod live;
 mod repeating;
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -103,8 +104,12 @@ impl Provider for Script {
     }
 }
 
-/// Tools that answer with their name; `big` says a lot, `broken` panics, `astray` answers another call.
+/// Tools that answer with their name; `big` says a lot, `broken` panics, `astray` answers another call, and clocks
+/// say another number each time.
 pub(crate) struct Echo;
+
+/// The seconds that the clocks have shown.
+static TICKS: AtomicUsize = AtomicUsize::new(0);
 
 #[async_trait]
 impl ToolService for Echo {
@@ -116,6 +121,9 @@ impl ToolService for Echo {
         match call.name.as_str() {
             "big" => ToolResult::answer(call, "many words ".repeat(400)),
             "stuck" => std::future::pending().await,
+            "clock" | "wait_for_clock" => {
+                ToolResult::answer(call, format!("{} s have passed", TICKS.fetch_add(1, Ordering::Relaxed)))
+            }
             "broken" => panic!("index out of bounds: {}", call.id),
             "astray" => {
                 let name = ToolName::new("other").ok();

@@ -223,6 +223,8 @@ pub enum StopReason {
         times: usize,
         /// The tools, separated by commas.
         tools: String,
+        /// True if the results differed in numbers, which five times as many repetitions may do.
+        do_numbers_differ: bool,
     },
     /// A hook denied the call of the model, or the whole run.
     Denied {
@@ -279,9 +281,10 @@ impl fmt::Display for StopReason {
                 quantity(limit, "event")
             ),
             Self::BudgetSpent(over) => write!(f, "stopped: {over}"),
-            Self::Repeating { times, tools } => write!(
+            Self::Repeating { times, tools, do_numbers_differ } => write!(
                 f,
-                "stopped: the same calls ({tools}) had the same results {} (max_repetitions)",
+                "stopped: the same calls ({tools}) had the same results{} {} (max_repetitions)",
+                if *do_numbers_differ { ", apart from numbers," } else { "" },
                 quantity(times, "time")
             ),
             Self::Paused => f.write_str("paused: the slice is over"),

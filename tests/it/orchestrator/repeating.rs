@@ -35,23 +35,31 @@ fn notes(orchestrator: &Orchestrator) -> Vec<String> {
     notes.map(Message::to_text).collect()
 }
 
+fn repeating(times: usize, tools: &str) -> StopReason {
+    StopReason::Repeating { times, tools: tools.to_owned(), do_numbers_differ: false }
+}
+
+fn ticking(times: usize, tools: &str) -> StopReason {
+    StopReason::Repeating { times, tools: tools.to_owned(), do_numbers_differ: true }
+}
+
 #[test]
 fn the_same_calls_are_noticed_told_and_ended() {
-    let (a, b) = (Reply::Calls(&["a"]), Reply::Calls(&["b", "b"]));
+    let (a, b, clock) = (Reply::Calls(&["a"]), Reply::Calls(&["b", "b"]), Reply::Calls(&["clock"]));
     for (limit, replies, stop, n_notes) in [
         ("", vec![a; 4], StopReason::Done, 0),
         ("", vec![a; 5], StopReason::Done, 1),
         ("", vec![a; 9], StopReason::Done, 2),
-        ("", vec![a; 30], StopReason::Repeating { times: 10, tools: "a".to_owned() }, 2),
-        ("max_repetitions: 4", vec![a; 9], StopReason::Repeating { times: 4, tools: "a".to_owned() }, 2),
+        ("", vec![a; 30], repeating(10, "a"), 2),
+        ("max_repetitions: 4", vec![a; 9], repeating(4, "a"), 2),
         ("max_repetitions: 4", [a, b].repeat(2), StopReason::Done, 1),
-        (
-            "max_repetitions: 3",
-            [a, b].repeat(9),
-            StopReason::Repeating { times: 3, tools: "a, b, b".to_owned() },
-            1,
-        ),
+        ("max_repetitions: 3", [a, b].repeat(9), repeating(3, "a, b, b"), 1),
         ("max_repetitions: 100", vec![a; 30], StopReason::Done, 0),
+        // The result of `clock` differs in a number each time. Calls that wait may be a poll.
+        ("max_repetitions: 2", vec![clock; 9], StopReason::Done, 2),
+        ("max_repetitions: 2", vec![clock; 30], ticking(10, "clock"), 2),
+        ("max_repetitions: 2", [clock, b].repeat(15), ticking(10, "clock, b, b"), 2),
+        ("max_repetitions: 2", vec![Reply::Calls(&["wait_for_clock"]); 30], StopReason::Done, 0),
     ] {
         let replies = [replies, vec![Reply::Says("done"); 2]].concat();
         let store: Arc<dyn CheckpointStore> = Arc::new(MemoryCheckpointStore::new());
@@ -67,7 +75,7 @@ fn the_same_calls_are_noticed_told_and_ended() {
 fn limits_hold_when_a_run_is_resumed() {
     // What a resumed run does is what it would have done: it is stopped at once, and nothing is said twice.
     for (limits, n_before, stop) in [
-        ("max_repetitions: 4", 4, StopReason::Repeating { times: 4, tools: "a".to_owned() }),
+        ("max_repetitions: 4", 4, repeating(4, "a")),
         ("max_iterations: 3", 3, StopReason::MaxIterations(NonZeroUsize::new(3).unwrap().get())),
     ] {
         let store: Arc<dyn CheckpointStore> = Arc::new(MemoryCheckpointStore::new());

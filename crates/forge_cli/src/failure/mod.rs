@@ -210,7 +210,8 @@ mod tests {
             last: None,
         };
         let denied = StopReason::Denied { hook: "h".to_owned(), reason: String::new() };
-        let repeating = StopReason::Repeating { times: 3, tools: "read".to_owned() };
+        let repeating =
+            StopReason::Repeating { times: 3, tools: "read".to_owned(), do_numbers_differ: false };
         for (stop, unsaved, expected) in [
             (StopReason::Done, None, 0),
             (StopReason::Done, Some("the disk is full"), 8),
