@@ -2,6 +2,7 @@
 
 pub(crate) mod helping;
 mod live;
+mod many_calls;
 mod repeating;
 
 use std::collections::VecDeque;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -31,6 +32,10 @@ pub(super) const NO_WAY_AROUND: &str =
 const UNSEEN: &str = "[the image itself is not shown: as far as is known, this model reads no images]";
 /// The reason why a call is denied in the mode `plan`, for the model.
 const PLAN_ONLY: &str = "the user wants a plan first, and nothing may be changed until they approve it";
+/// Most calls of one reply that run at once: each may be a process, or an agent with a conversation.
+const AT_ONCE: usize = 8;
+/// Most calls of one reply that are made. A reply with more is a model that repeats itself.
+const MOST_CALLS: usize = 128;
 /// Most characters of changed arguments that the model is shown.
 const SHOWN: usize = 1_000;
 /// Most tokens of an answer of `recall`, whatever the window.
@@ -76,8 +81,8 @@ pub(super) struct Permit {
 }
 
 impl ToolCalls<'_, '_> {
-    /// Runs the calls at once, except those that are in `finished`. Each result is put there when it comes:
-    /// if the run is interrupted while others still run, it is not lost. `notes` gets a note of each.
+    /// Runs the calls, a few at once, except those that are in `finished`. Each result is put there when it
+    /// comes: if the run is interrupted while others still run, it is not lost. `notes` gets a note of each.
     pub(super) async fn run_all(
         &self,
         calls: &[ToolCall],
@@ -88,9 +93,28 @@ impl ToolCalls<'_, '_> {
         for (_, call) in calls.iter().enumerate().filter(|(at, _)| !lock().contains_key(at)) {
             self.engine.events.emit(&RunEvent::ToolCall(call));
         }
-        let runs = calls.iter().enumerate().map(async |(at, call)| {
+        let next = AtomicUsize::new(0);
+        let lines = (0..AT_ONCE.min(calls.len())).map(|_| self.run_in_line(calls, &next, finished, notes));
+        join_all(lines).await;
+    }
+
+    /// Runs one call after the other, always the `next` that no other line has begun.
+    async fn run_in_line(
+        &self,
+        calls: &[ToolCall],
+        next: &AtomicUsize,
+        finished: &Mutex<BTreeMap<usize, ToolResult>>,
+        notes: &UnboundedSender<()>,
+    ) {
+        let lock = || finished.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(call) = calls.get(at) else { return };
             if !lock().contains_key(&at) {
-                match self.run(call).await {
+                // What was recorded was made.
+                let is_made = at < MOST_CALLS || self.engine.is_playback;
+                let end = if is_made { self.run(call).await } else { excess(call).into() };
+                match end {
                     CallEnd::Done(result) => {
                         lock().insert(at, result);
                         self.engine.events.emit(&RunEvent::ToolFinished(call));
@@ -100,8 +124,7 @@ impl ToolCalls<'_, '_> {
             }
             // There is no receiver only if no one waits for these calls any more.
             drop(notes.unbounded_send(()));
-        });
-        join_all(runs).await;
+        }
     }
 
     /// Notes that the call at the place `at` waits.
@@ -382,6 +405,12 @@ pub(super) fn consent(verdict: &Verdict, answer: &ActionConsent) -> ActionConsen
         (Permission::Allow, rules) => ActionConsent::Rule { rules: rules.to_vec() },
         _ => answer.clone(),
     }
+}
+
+/// Returns the result of a call after the most that one reply may make.
+fn excess(call: &ToolCall) -> ToolResult {
+    let why = format!("was not called: of one reply, the first {MOST_CALLS} calls are made");
+    ToolResult::error(call, format!("`{}` {why}. Nothing was done. Call it in your next reply", call.name))
 }
 
 /// Returns the result of a call that was not made.

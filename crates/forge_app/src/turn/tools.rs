@@ -1,4 +1,4 @@
-//! The tools that a reply calls. They run at once, while summaries for the next call are requested.
+//! The tools that a reply calls. They run while summaries for the next call are requested.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -22,8 +22,8 @@ const USUAL: Tokens = Tokens::new(16_000);
 const SHARE: (u64, u64) = (1, 2);
 
 impl<'a> Turn<'a, '_> {
-    /// Runs the calls at once, except those that have a result already, and appends the results in the order
-    /// of the calls. Summaries that the next call is likely to need are requested meanwhile; what is still to
+    /// Runs the calls, except those that have a result already, and appends the results in the order of the
+    /// calls. Summaries that the next call is likely to need are requested meanwhile; what is still to
     /// come of them is returned.
     ///
     /// # Errors
