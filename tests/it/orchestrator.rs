@@ -105,8 +105,8 @@ impl Provider for Script {
     }
 }
 
-/// Tools that answer with their name; `big` says a lot, `broken` panics, `astray` answers another call, and clocks
-/// say another number each time.
+/// Tools that answer with their name; `big` says a lot, `broken` panics, `astray` answers another call, and
+/// clocks say another number each time.
 pub(crate) struct Echo;
 
 /// The seconds that the clocks have shown.
