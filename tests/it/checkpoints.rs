@@ -291,6 +291,27 @@ async fn the_command_lists_shows_and_compares() {
     assert!(ambiguous.code == 1 && ambiguous.stderr.contains("#1 (a/writer-iteration-1"), "{ambiguous:?}");
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn runs_are_read_where_nothing_can_be_written() {
+    let forge = folder().await;
+    // SQLite cannot make its index there, as on a full disk.
+    std::os::unix::fs::symlink("no/such/place", forge.path("runs.db-shm")).unwrap();
+    for (arguments, expected) in [
+        (&["checkpoints", "list"][..], "FIRST MESSAGE"),
+        (&["checkpoints", "show", "a"], "#4 writer-end of run a"),
+        (&["checkpoints", "diff", "writer-iteration-2", "a"], "+ m5 user"),
+        (&["checkpoints", "export", "a", "--to", "openai"], "three"),
+        (&["log", "a"], "writer"),
+        (&["inspect", "--run", "a"], "a/writer-end"),
+    ] {
+        let actual = forge.run(&[arguments, &["--store", "sqlite:runs.db"]].concat());
+        assert!(actual.code == 0 && actual.stdout.contains(expected), "{arguments:?}: {actual:?}");
+    }
+    let refused = checkpoints(&forge, &["delete", "a", "--yes"]);
+    assert!(refused.code == 1 && refused.stderr.contains("runs.db cannot be reached"), "{refused:?}");
+}
+
 #[tokio::test]
 async fn the_command_undoes_forks_and_deletes() {
     let forge = folder().await;

@@ -55,6 +55,31 @@ async fn a_store_that_may_only_be_read_is_read() {
     assert!(matches!(SqliteCheckpointStore::open(&nothing).await, Err(StoreError::Unavailable { .. })));
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_store_beside_which_nothing_can_be_written_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, left) = (folder.path().join("runs.db"), folder.path().join("left.db"));
+    let beside = |path: &Path, end: &str| std::path::PathBuf::from(format!("{}{end}", path.display()));
+    let store = filled(&path).await;
+    // As a killed process leaves it: the last saves are in the write-ahead log.
+    std::fs::copy(&path, &left).unwrap();
+    std::fs::copy(beside(&path, "-wal"), beside(&left, "-wal")).unwrap();
+    assert!(std::fs::metadata(beside(&left, "-wal")).unwrap().len() > 0);
+    drop(store);
+    for path in [path, left] {
+        // The index for readers cannot be made, as on a full disk.
+        std::os::unix::fs::symlink("no/such/place", beside(&path, "-shm")).unwrap();
+        let refused = SqliteCheckpointStore::open(&SqlitePlace::new(&path)).await;
+        assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{}", path.display());
+        let read_only = SqlitePlace { access: Access::ReadOnly, ..SqlitePlace::new(&path) };
+        let store = SqliteCheckpointStore::open(&read_only).await.unwrap();
+        assert_eq!(n_checkpoints(&store).await, 2, "{}", path.display());
+        let refused = store.claim(&run("b"), "the test", Takeover::Never, None, hour(0)).await;
+        assert!(matches!(refused, Err(StoreError::ReadOnly { .. })), "{refused:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_store_that_is_locked_says_so_and_goes_on_later() {
     let folder = tempfile::tempdir().unwrap();

@@ -299,7 +299,7 @@ impl Server {
         let folder = params["cwd"].as_str().map(PathBuf::from).or_else(|| self.state().folder.clone());
         let store = self.store.as_ref().map(ToString::to_string);
         let url = store::named_or_of_runs(store.as_deref(), None)?;
-        let Ok(store) = store::open_existing(&url).await else { return Ok(json!({"sessions": []})) };
+        let Ok(store) = store::open_for_reading(&url).await else { return Ok(json!({"sessions": []})) };
         let cwd = folder.or_else(|| std::env::current_dir().ok()).unwrap_or_default().display().to_string();
         let cards = run_cards(&*store, Some(&cwd), usize::MAX).await;
         let cards = cards.map_err(|error| RpcError::new(error.to_string()))?;

@@ -40,7 +40,7 @@ impl ExportArguments {
 
     async fn write(self) -> anyhow::Result<ExitCode> {
         let url = store::named_or_of_runs(self.store.as_deref(), None)?;
-        let store = store::open_existing(&url).await?;
+        let store = store::open_for_reading(&url).await?;
         let run = match select_here(&*store, &self.run, None).await {
             Ok(selected) => selected.info.run,
             Err(error @ (CheckpointsError::Unknown { .. } | CheckpointsError::Ambiguous { .. })) => {

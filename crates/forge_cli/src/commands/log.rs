@@ -48,7 +48,7 @@ impl LogArguments {
         let none = "no run of this folder is kept (`checkpoint: { store: none }`), so there is no log of one: name a store with --store";
         let url =
             store::of_runs(self.store.as_deref(), None)?.ok_or_else(|| Misconfigured(none.to_owned()))?;
-        let store = store::open_existing(&url).await?;
+        let store = store::open_for_reading(&url).await?;
         let run = find_run(&*store, &self.run).await?;
         let place = url.to_string();
         if self.actions {

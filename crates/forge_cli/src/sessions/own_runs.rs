@@ -36,7 +36,7 @@ impl OwnRuns {
 
     async fn list(place: SqlitePlace) -> anyhow::Result<(Self, Vec<AgentSession>)> {
         let path = place.path.clone();
-        let store = store::open_existing(&StoreUrl::Sqlite(place)).await?;
+        let store = store::open_for_reading(&StoreUrl::Sqlite(place)).await?;
         let found = runs(&*store).await?;
         let session = |run: &forge_app::RunSummary| {
             let latest = run.latest.as_ref()?;
@@ -83,7 +83,7 @@ impl OwnRuns {
 pub(crate) fn view_of_run(word: &str) -> anyhow::Result<(Vec<Message>, Conversation)> {
     let load = async {
         let url = store::named_or_of_runs(None, None)?;
-        let store = store::open_existing(&url).await?;
+        let store = store::open_for_reading(&url).await?;
         let selected = select_here(&*store, word, None).await?;
         Ok::<_, anyhow::Error>(store.load(selected.info.key).await?.snapshot.conversation)
     };

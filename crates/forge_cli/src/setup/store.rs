@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forge_domain::{CheckpointStore, StoreSetting};
-use forge_infra::{OpeningCheckpointStore, SqlitePlace, StoreUrl, open_checkpoint_store};
+use forge_domain::{CheckpointStore, StoreError, StoreSetting};
+use forge_infra::{Access, OpeningCheckpointStore, SqlitePlace, StoreUrl, open_checkpoint_store};
 
 use super::configuration::configuration;
 use crate::arguments::ConfigFlag;
@@ -56,6 +56,26 @@ pub(crate) async fn open_existing(url: &StoreUrl) -> anyhow::Result<Arc<dyn Chec
         ))
         .into()),
         _ => Ok(open_checkpoint_store(url).await?),
+    }
+}
+
+/// Opens a store that must exist, for a command that only reads. A file that cannot be written, as on a full
+/// disk, is opened as it is.
+pub(crate) async fn open_for_reading(url: &StoreUrl) -> anyhow::Result<Arc<dyn CheckpointStore>> {
+    let error = match open_existing(url).await {
+        Ok(store) => return Ok(store),
+        Err(error) => error,
+    };
+    let is_unwritable = matches!(
+        error.downcast_ref::<StoreError>(),
+        Some(StoreError::Full { .. } | StoreError::ReadOnly { .. } | StoreError::Unavailable { .. })
+    );
+    match url {
+        StoreUrl::Sqlite(place) if is_unwritable => {
+            let place = SqlitePlace { access: Access::ReadOnly, ..place.clone() };
+            open_checkpoint_store(&StoreUrl::Sqlite(place)).await.map_err(|_| error)
+        }
+        _ => Err(error),
     }
 }
 

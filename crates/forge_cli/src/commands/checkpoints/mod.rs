@@ -96,6 +96,9 @@ impl StoreCommand {
         let url = store::named_or_of_runs(store.as_deref(), None)?;
         let store = match self {
             Self::Import(_) => store::open(&url).await?,
+            Self::List(_) | Self::Show(_) | Self::Diff(_) | Self::Export(_) => {
+                store::open_for_reading(&url).await?
+            }
             _ => store::open_existing(&url).await?,
         };
         let place = OpenStore { store, url, form: JsonFlag { json } };

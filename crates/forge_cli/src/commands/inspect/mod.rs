@@ -130,7 +130,7 @@ impl InspectedSession {
 /// Inspects what the model would see of the user's own run.
 fn of_run(word: &str, store: Option<&str>) -> anyhow::Result<InspectedSession> {
     let checkpoint = block_on(async {
-        let store = store::open_existing(&store::named_or_of_runs(store, None)?).await?;
+        let store = store::open_for_reading(&store::named_or_of_runs(store, None)?).await?;
         let selected = select_here(&*store, word, None).await?;
         Ok(store.load(selected.info.key).await?)
     })?;

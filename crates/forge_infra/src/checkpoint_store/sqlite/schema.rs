@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
@@ -54,41 +55,92 @@ pub(super) fn open(
     press: &mut Press,
     place: &StoreFileName,
 ) -> Result<Connection, StoreError> {
-    let flags = match at.access {
-        Access::ReadWrite => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
-        Access::ReadOnly => OpenFlags::SQLITE_OPEN_READ_ONLY,
-    };
-    if matches!(at.access, Access::ReadWrite) {
-        make_private(&at.path);
+    if matches!(at.access, Access::ReadOnly) {
+        return open_for_reading(at, place);
     }
-    let connection = Connection::open_with_flags(&at.path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
-    let mut connection = place.on(connection)?;
+    make_private(&at.path);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let mut connection = connect(&at.path, flags, at, place)?;
+    let version = current_version(&mut connection, place)?;
+    write_ahead(&connection, at.busy_timeout, place)?;
+    // The file survives the death of the process in any case; a loss of power may take the last saves with
+    // it.
+    place.on(connection.pragma_update(None, "synchronous", "normal"))?;
+    if version < SCHEMA {
+        migrate(&mut connection, press, place)?;
+    }
+    Ok(connection)
+}
+
+/// Opens the file to read it. Beside a file with a write-ahead log SQLite also makes an index for readers. If
+/// that fails, as on a full disk or in a folder of someone else, this function reads without it.
+fn open_for_reading(at: &SqlitePlace, place: &StoreFileName) -> Result<Connection, StoreError> {
+    let usual = connect(&at.path, OpenFlags::SQLITE_OPEN_READ_ONLY, at, place);
+    match usual.and_then(|connection| of_this_version(connection, place)) {
+        Err(
+            error @ (StoreError::Full { .. } | StoreError::ReadOnly { .. } | StoreError::Unavailable { .. }),
+        ) => open_alone(at, place).or_else(|_| open_unchanging(at, place)).map_err(|_| error),
+        opened => opened,
+    }
+}
+
+/// Opens the file with the index in memory, which SQLite does if no other process can use the file meanwhile.
+/// Nothing is written, nor is the log moved into the file at the end.
+fn open_alone(at: &SqlitePlace, place: &StoreFileName) -> Result<Connection, StoreError> {
+    let connection = connect(&at.path, OpenFlags::SQLITE_OPEN_READ_WRITE, at, place)?;
+    place.on(connection.pragma_update(None, "locking_mode", "exclusive"))?;
+    place.on(connection.pragma_update(None, "query_only", true))?;
+    place.on(connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true))?;
+    of_this_version(connection, place)
+}
+
+/// Opens the file without locks and without its log, which must be empty: a file that this process
+/// cannot lock.
+fn open_unchanging(at: &SqlitePlace, place: &StoreFileName) -> Result<Connection, StoreError> {
+    let unavailable =
+        |error: std::io::Error| StoreError::Unavailable { place: place.to_string(), source: error.into() };
+    let path = std::fs::canonicalize(&at.path).map_err(unavailable)?;
+    let mut log = path.clone().into_os_string();
+    log.push("-wal");
+    if std::fs::metadata(log).is_ok_and(|log| log.len() > 0) {
+        return Err(StoreError::ReadOnly { place: place.to_string() });
+    }
+    let escaped = percent_encode(path.as_os_str().as_encoded_bytes(), NON_ALPHANUMERIC);
+    let url = format!("file:{escaped}?immutable=1");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    of_this_version(connect(Path::new(&url), flags, at, place)?, place)
+}
+
+/// Opens a connection with the settings that all of ours have.
+fn connect(
+    path: &Path,
+    flags: OpenFlags,
+    at: &SqlitePlace,
+    place: &StoreFileName,
+) -> Result<Connection, StoreError> {
+    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
+    let connection = place.on(connection)?;
     place.on(connection.busy_timeout(at.busy_timeout))?;
     place.on(connection.pragma_update(None, "trusted_schema", false))?;
     connection.set_prepared_statement_cache_capacity(64);
     // Plans do not depend on bound values, so SQLite need not plan again at each save.
     place.on(connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true))?;
-    // In one look: another process may be making the tables.
-    let version = {
-        let look = place.on(connection.transaction_with_behavior(TransactionBehavior::Deferred))?;
-        version(&look, place)?
-    };
-    match at.access {
-        Access::ReadOnly if version < SCHEMA => {
-            Err(StoreError::ReadOnly { place: place.migration_needed(version) })
-        }
-        Access::ReadOnly => Ok(connection),
-        Access::ReadWrite => {
-            write_ahead(&connection, at.busy_timeout, place)?;
-            // The file survives the death of the process in any case; a loss of power may take the last saves
-            // with it.
-            place.on(connection.pragma_update(None, "synchronous", "normal"))?;
-            if version < SCHEMA {
-                migrate(&mut connection, press, place)?;
-            }
-            Ok(connection)
-        }
+    Ok(connection)
+}
+
+/// Returns the connection if its file has the version of this Forge.
+fn of_this_version(mut connection: Connection, place: &StoreFileName) -> Result<Connection, StoreError> {
+    let version = current_version(&mut connection, place)?;
+    if version < SCHEMA {
+        return Err(StoreError::ReadOnly { place: place.migration_needed(version) });
     }
+    Ok(connection)
+}
+
+/// Returns the version of the file in one look: another process may be making the tables.
+fn current_version(connection: &mut Connection, place: &StoreFileName) -> Result<u32, StoreError> {
+    let look = place.on(connection.transaction_with_behavior(TransactionBehavior::Deferred))?;
+    version(&look, place)
 }
 
 /// Switches the file to write-ahead logging. If another process does the same at that moment, SQLite reports
