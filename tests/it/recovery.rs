@@ -28,7 +28,7 @@ impl ToolService for Big {
     }
 }
 
-const YAML: &str = "agents: [{ id: one, model: 'p:m', system_prompt: Be brief. }]\n\
+const YAML: &str = "agents: [{ id: one, model: 'p:m', system_prompt: Be brief., max_repetitions: 100 }]\n\
                     models: { 'p:m': { window: 100000, max_output: 1000 } }\n\
                     providers: { p: {} }\n";
 
