@@ -218,6 +218,15 @@ async fn a_reply_that_breaks_off_is_asked_for_again() {
 }
 
 #[tokio::test]
+async fn a_reply_without_end_is_asked_for_once() {
+    let script = vec![Step::text("x".repeat(9 << 20)), Step::text("done")];
+    let (outcome, requests, notices) = run(ProviderKind::OpenAi, script).await;
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, RunError::Provider(ProviderError::OverLimit { .. })), "{error}");
+    assert_eq!((requests.len(), notices), (1, Vec::new()));
+}
+
+#[tokio::test]
 async fn other_refusals_end_the_run_at_once() {
     let body = json!({"error": {"message": "This request would exceed your limit of 20,000 input tokens per minute. \
         Please reduce the prompt length"}});

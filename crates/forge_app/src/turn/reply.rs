@@ -260,10 +260,11 @@ impl ReplyReader<'_> {
         Ok(reply)
     }
 
-    /// Returns the complete parts of a reply that broke off: its calls can be run, and the next reply
-    /// continues from there.
+    /// Returns the complete parts of a reply that broke off, or had no end: its calls can be run, and the
+    /// next reply continues from there.
     fn salvage(&self, parts: ReplyParts, error: ProviderError) -> Result<Reply, Unanswered> {
-        let kept = if error.retry() == Retry::Never { None } else { parts.salvage() };
+        let is_stopped = matches!(error, ProviderError::OverLimit { .. });
+        let kept = if is_stopped || error.retry() != Retry::Never { parts.salvage() } else { None };
         let Some(reply) = kept else { return Err(Unanswered::BrokeOff(error)) };
         let n_calls = reply.message.calls().len();
         self.engine.events.notice(&format!("{error}; its {n_calls} whole tool calls are kept"));

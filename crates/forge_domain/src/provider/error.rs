@@ -136,6 +136,8 @@ pub enum ProviderError {
         url: String,
         /// Which limit, such as "no content came for 600 s".
         what: String,
+        /// The kind of limit.
+        limit: AnswerLimit,
     },
     /// The stream ended before the reply did.
     #[error("the reply was interrupted before its end")]
@@ -149,6 +151,15 @@ pub enum ProviderError {
     /// A recording has no further reply.
     #[error("the recording has no further reply")]
     RecordingEnded,
+}
+
+/// The kind of a limit at which an answer is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerLimit {
+    /// The time without content: the server may have hung.
+    Time,
+    /// The size: the server answered, and without end. It would do so again, and each answer has its price.
+    Size,
 }
 
 /// The chance of success of another try after an error.
@@ -198,7 +209,7 @@ impl ProviderError {
             },
             Self::Network { .. }
             | Self::Interrupted { .. }
-            | Self::OverLimit { .. }
+            | Self::OverLimit { limit: AnswerLimit::Time, .. }
             | Self::Truncated
             | Self::Malformed { .. } => Retry::Soon,
             Self::UnknownProvider { .. }
@@ -212,6 +223,7 @@ impl ProviderError {
             | Self::InvalidRequest { .. }
             | Self::Unsendable { .. }
             | Self::WrongProtocol { .. }
+            | Self::OverLimit { limit: AnswerLimit::Size, .. }
             | Self::RecordingEnded => Retry::Never,
         }
     }
@@ -267,6 +279,11 @@ mod tests {
             (ProviderError::InvalidRequest { status: 400, message: words() }, Retry::Never),
             (ProviderError::ContextTooLong { need: None, window: None, message: words() }, Retry::Never),
             (ProviderError::RecordingEnded, Retry::Never),
+            (ProviderError::OverLimit { url: words(), what: words(), limit: AnswerLimit::Time }, Retry::Soon),
+            (
+                ProviderError::OverLimit { url: words(), what: words(), limit: AnswerLimit::Size },
+                Retry::Never,
+            ),
         ] {
             assert_eq!(error.retry(), expected, "{error}");
         }

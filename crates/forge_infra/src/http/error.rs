@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forge_domain::{ModelId, ProviderError};
+use forge_domain::{AnswerLimit, ModelId, ProviderError};
 use forge_wire::{HttpRefusal, WireError, provider_error, read_error};
 use jiff::Timestamp;
 use reqwest::StatusCode;
@@ -34,7 +34,8 @@ impl RequestContext {
         // It was reached, and then said nothing.
         if source.is_timeout() && !source.is_connect() {
             let is_list = self.model.is_none();
-            return self.over_limit(if is_list { silence_of(LIST_TIMEOUT) } else { silence() });
+            let what = if is_list { silence_of(LIST_TIMEOUT) } else { silence() };
+            return self.over_limit(AnswerLimit::Time, what);
         }
         // Its own words would repeat the address with the query.
         self.broken_stream(source.without_url().into())
@@ -73,13 +74,13 @@ impl RequestContext {
     pub(crate) fn broke(&self, broken: Broken) -> ProviderError {
         match broken {
             Broken::Connection(source) => self.interruption(source.without_url().into()),
-            Broken::OverLimit(what) => self.over_limit(what),
+            Broken::OverLimit(what) => self.over_limit(AnswerLimit::Size, what),
         }
     }
 
     /// Returns the error for an answer that was stopped at one of our limits.
-    pub(crate) fn over_limit(&self, what: String) -> ProviderError {
-        ProviderError::OverLimit { url: self.url.clone(), what }
+    pub(crate) fn over_limit(&self, limit: AnswerLimit, what: String) -> ProviderError {
+        ProviderError::OverLimit { url: self.url.clone(), what, limit }
     }
 
     fn interruption(&self, source: Box<dyn Error + Send + Sync>) -> ProviderError {

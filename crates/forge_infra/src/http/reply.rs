@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use forge_domain::{ChatCompletionMessage, ChatStream, FinishReason, ProviderError};
+use forge_domain::{AnswerLimit, ChatCompletionMessage, ChatStream, FinishReason, ProviderError};
 use forge_wire::{StreamEvent, WireError};
 use futures::io::AsyncBufReadExt;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
@@ -49,7 +49,7 @@ fn read(
             let opened = async move {
                 let deadline = Instant::now() + limits::SILENCE;
                 match timeout_at(deadline, opening(bytes)).await {
-                    Err(_) => failure(asked.over_limit(limits::silence())),
+                    Err(_) => failure(asked.over_limit(AnswerLimit::Time, limits::silence())),
                     Ok(Err(error)) => failure(asked.broke(error)),
                     Ok(Ok((Opening::Page, _))) => failure(asked.page()),
                     Ok(Ok((Opening::Json, bytes))) => at_once(bytes, asked, whole, reader).await,
@@ -129,7 +129,7 @@ async fn at_once(
 ) -> ChatStream {
     let deadline = Instant::now() + limits::SILENCE;
     let body = match timeout_at(deadline, limits::whole(bytes)).await {
-        Err(_) => return failure(asked.over_limit(limits::silence())),
+        Err(_) => return failure(asked.over_limit(AnswerLimit::Time, limits::silence())),
         Ok(Err(error)) => return failure(asked.broke(error)),
         Ok(Ok(body)) => body,
     };
@@ -211,7 +211,7 @@ impl<R: FnMut(&str) -> Result<StreamEvent, WireError>> Incoming<R> {
                 Ok(Some(Err(_)) | None) | Err(_) if has_stopped => return None,
                 Ok(Some(Err(error))) => return self.fail(error),
                 Ok(None) => return self.fail(ProviderError::Truncated),
-                Err(_) => return self.fail(self.asked.over_limit(limits::silence())),
+                Err(_) => return self.fail(self.asked.over_limit(AnswerLimit::Time, limits::silence())),
             };
             let event = match data.trim() {
                 "" => Ok(StreamEvent::Piece(ChatCompletionMessage::default())),
@@ -219,8 +219,12 @@ impl<R: FnMut(&str) -> Result<StreamEvent, WireError>> Incoming<R> {
             };
             match event {
                 Ok(StreamEvent::Piece(piece)) => {
-                    if let Some(what) = self.over_limit(&piece) {
-                        return if has_stopped { None } else { self.fail(self.asked.over_limit(what)) };
+                    if let Some((limit, what)) = self.over_limit(&piece) {
+                        return if has_stopped {
+                            None
+                        } else {
+                            self.fail(self.asked.over_limit(limit, what))
+                        };
                     }
                     if piece.finish_reason.is_some() {
                         self.progress = Progress::Stopped;
@@ -240,7 +244,7 @@ impl<R: FnMut(&str) -> Result<StreamEvent, WireError>> Incoming<R> {
     }
 
     /// Counts what the piece adds; returns the limit that it exceeds, if any.
-    fn over_limit(&mut self, piece: &ChatCompletionMessage) -> Option<String> {
+    fn over_limit(&mut self, piece: &ChatCompletionMessage) -> Option<(AnswerLimit, String)> {
         let n_bytes = content_bytes(piece);
         if n_bytes == 0
             && piece.finish_reason.is_none()
@@ -249,9 +253,10 @@ impl<R: FnMut(&str) -> Result<StreamEvent, WireError>> Incoming<R> {
         {
             self.n_empty += 1;
             if self.n_empty > limits::EMPTY_EVENTS {
-                return Some(format!("{} events in a row had no content", limits::EMPTY_EVENTS));
+                let what = format!("{} events in a row had no content", limits::EMPTY_EVENTS);
+                return Some((AnswerLimit::Size, what));
             }
-            return (Instant::now() > self.deadline).then(limits::silence);
+            return (Instant::now() > self.deadline).then(|| (AnswerLimit::Time, limits::silence()));
         }
         self.n_empty = 0;
         if self.progress == Progress::Open {
@@ -259,7 +264,8 @@ impl<R: FnMut(&str) -> Result<StreamEvent, WireError>> Incoming<R> {
         }
         self.n_content += n_bytes;
         let most = limits::CONTENT_BYTES;
-        (self.n_content > most).then(|| Broken::at_bytes("a reply", most).to_string())
+        let is_over = self.n_content > most;
+        is_over.then(|| (AnswerLimit::Size, Broken::at_bytes("a reply", most).to_string()))
     }
 
     /// Handles the server's end mark. Some servers never send a finish reason; then the model just stopped.
@@ -291,7 +297,7 @@ fn content_bytes(piece: &ChatCompletionMessage) -> usize {
 mod tests {
     use std::time::Duration;
 
-    use forge_domain::{Reply, ReplyParts};
+    use forge_domain::{Reply, ReplyParts, Retry};
     use forge_wire::{anthropic, gemini, ollama, openai, responses};
     use futures::FutureExt;
     use pretty_assertions::assert_eq;
@@ -467,8 +473,11 @@ mod tests {
             ] {
                 let head = format!("{}{}", call(protocol), if what == "a line" { open } else { "" });
                 let (parts, error) = outcome(reading(protocol, endless(&head, &more, pause))).await;
+                // What comes without end comes again; a server that hung may answer.
+                let retry = if pause == at_once { Retry::Never } else { Retry::Soon };
                 let expected = format!("the answer from http://host/v1 was stopped: {expected}");
-                assert_eq!(error.map(|error| error.to_string()), Some(expected), "{protocol}: {what}");
+                let error = error.map(|error| (error.to_string(), error.retry()));
+                assert_eq!(error, Some((expected, retry)), "{protocol}: {what}");
                 assert_eq!(call_ids(parts.salvage().as_ref()), ["a"], "{protocol}: {what}");
             }
             // Silence, and nothing but blanks before it begins.
