@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use forge_app::{BuildError, Orchestrator, RunError, StopReason};
 use forge_domain::compaction::{
-    CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, Extraction, Outcome, Rung,
-    StrategyError, Yield,
+    AttemptVerdict, CompactionImpact, CompactionReport, CompactionRules, CompactionServices,
+    CompactionStrategy, Extraction, Outcome, Rung, StrategyError, Yield,
 };
 use forge_domain::*;
 use forge_services::workflow::{Layers, Source, load};
@@ -454,6 +454,67 @@ impl CompactionStrategy for Named {
         _: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
         Err(StrategyError::Other("it does nothing".into()))
+    }
+}
+
+/// A strategy that panics when it compacts, and maybe when it is asked if it can.
+struct Panics {
+    in_check: bool,
+}
+
+#[async_trait]
+impl CompactionStrategy for Panics {
+    fn id(&self) -> &str {
+        "own"
+    }
+
+    fn description(&self) -> &str {
+        "panics"
+    }
+
+    fn is_applicable(&self, _: &CompactionRules, _: &Context) -> bool {
+        assert!(!self.in_check, "no such message");
+        true
+    }
+
+    async fn compact(
+        &self,
+        _: &CompactionRules,
+        context: Context,
+        _: &dyn CompactionServices,
+    ) -> Result<(Context, CompactionImpact), StrategyError> {
+        panic!("no message after {}", context.messages().len())
+    }
+}
+
+#[test]
+fn a_strategy_that_panics_is_a_failed_attempt() {
+    for in_check in [false, true] {
+        let mut replies = vec![Reply::Calls(&["big", "small"]); 12];
+        replies.push(Reply::Says("done"));
+        let own = Rung::Registered(StrategyId::new("own").unwrap());
+        let compact = Compact::default().strategies(vec![own, Rung::Extraction(Extraction::default())]);
+        let mut orchestrator = Orchestrator::builder()
+            .workflow(
+                load(&Layers { project: Some(Source::new("forge.yaml", ONE)), ..Layers::default() }).unwrap(),
+            )
+            .agent(Agent::new(AgentId::new("one").unwrap()).compact(compact))
+            .provider(ProviderId::new("p").unwrap(), Script::new(&replies) as Arc<dyn Provider>)
+            .tools(Arc::new(Echo))
+            .strategy(Arc::new(Panics { in_check }))
+            .build()
+            .unwrap();
+        let report = orchestrator.run("go").now_or_never().unwrap().unwrap();
+        assert_eq!(report.response, "done");
+        let is_applied = |fit: &CompactionReport| matches!(fit.outcome, Outcome::Applied { .. });
+        assert!(report.outcomes.iter().any(is_applied), "{:?}", report.outcomes);
+        let own = report.outcomes.iter().flat_map(|fit| &fit.attempts);
+        let own: Vec<_> = own.filter(|attempt| attempt.strategy.as_str() == "own").collect();
+        let is_told = |verdict: &AttemptVerdict| match verdict {
+            AttemptVerdict::Failed { reason } => reason.starts_with("it crashed: no message after "),
+            _ => false,
+        };
+        assert!(!own.is_empty() && own.iter().all(|attempt| is_told(&attempt.verdict)), "{own:?}");
     }
 }
 

@@ -14,6 +14,7 @@ use forge_services::workflow::Finding;
 use forge_services::{HandlebarsTemplates, ProviderRegistry, token_counter};
 
 use crate::engine::silent_watcher;
+use crate::guarded_strategy::GuardedStrategy;
 use crate::hooks::{NamedCommands, named_commands};
 use crate::{Checkpointing, Engine, Hooks, Orchestrator, RunEvent, Services, Watcher, check_workflow};
 
@@ -121,9 +122,10 @@ impl OrchestratorBuilder {
 
     /// Registers a compaction strategy. It replaces one of the same id. It is tried after the strategies of
     /// an agent's `compact` block, before `truncation`, unless [`Compact::strategies`](forge_domain::Compact)
-    /// names it as a [`Rung::Registered`]: then it is tried at that place.
+    /// names it as a [`Rung::Registered`]: then it is tried at that place. A panic in it is a failed attempt.
     #[must_use]
     pub fn strategy(self, strategy: Arc<dyn CompactionStrategy>) -> Self {
+        let strategy = Arc::new(GuardedStrategy(strategy));
         Self { compactor: self.compactor.register_strategy(strategy), ..self }
     }
 

@@ -20,6 +20,7 @@
 mod actions;
 mod builder;
 mod callable;
+mod caught_panic;
 mod check;
 mod checkpointing;
 mod checkpoints;
@@ -32,6 +33,7 @@ mod effective;
 mod emission;
 mod engine;
 mod fleet;
+mod guarded_strategy;
 mod hooks;
 mod inspect;
 mod learned_limit;

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -12,13 +11,13 @@ use forge_domain::{
     Conversation, Event, FileChange, HookEvent, HookPoint, Permission, PostToolCall, PreToolCall, Reach,
     ResultEdit, Subject, Tokens, ToolCall, ToolName, ToolResult, Verdict,
 };
-use futures::FutureExt;
 use futures::channel::mpsc::UnboundedSender;
 use futures::future::join_all;
 use tracing::Instrument;
 
 use super::agents::SubAgents;
 use super::call_end::CallEnd;
+use crate::caught_panic::catch_panic;
 use crate::emission::{EMIT, event_of};
 use crate::engine::{NoConsent, recall_tools};
 use crate::hooks::{Denial, Ruling};
@@ -421,16 +420,6 @@ fn refusal(call: &ToolCall, about: &[Subject], why: &str) -> ToolResult {
         call,
         format!("`{}` was not called{of}: {why}. Nothing was done. {NO_WAY_AROUND}", call.name),
     )
-}
-
-/// Runs a tool service's future. A panic in it becomes an error with the panic's message: a fault of one tool
-/// must not end the run.
-async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, String> {
-    // It borrows nothing of the engine mutably, so a panic leaves no inconsistent state behind.
-    AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given").to_owned()
-    })
 }
 
 fn crash_text(tool: &ToolName, panic: &str) -> String {
