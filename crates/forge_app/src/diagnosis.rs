@@ -1,12 +1,19 @@
 //! Checks of the keys, servers, models and prices of a workflow, each with advice.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::time::Duration;
 
-use forge_domain::{Model, ModelId, ModelInfo, ProviderError, ProviderId, WindowSource, Workflow, quantity};
-use futures::future::join_all;
+use forge_domain::{
+    Model, ModelId, ModelInfo, Pause, ProviderError, ProviderId, WindowSource, Workflow, quantity,
+};
+use futures::future::{Either, join_all, select};
 use serde::Serialize;
 
 use crate::Services;
+
+/// The longest wait for an answer. A run waits longer, but who asks what is wrong wants to know it soon.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A state of something that was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -60,9 +67,14 @@ pub enum Credentials {
     Missing(Vec<String>),
 }
 
-/// Checks the providers and models of a workflow, and asks the servers that its agents use. Without agents,
-/// it asks all servers whose credentials are there.
-pub async fn diagnose(services: &Services, credentials: &BTreeMap<ProviderId, Credentials>) -> Vec<Check> {
+/// Checks the providers and models of a workflow, and asks the servers that its agents use, all at once.
+/// Without agents, it asks all servers whose credentials are there. `pause` measures the ten seconds within
+/// which a server has to answer.
+pub async fn diagnose(
+    services: &Services,
+    credentials: &BTreeMap<ProviderId, Credentials>,
+    pause: &dyn Pause,
+) -> Vec<Check> {
     let workflow = &*services.workflow;
     let models = models_in_use(workflow);
     let used: BTreeSet<&ProviderId> = models.iter().map(|(_, model)| &model.reference.provider).collect();
@@ -70,7 +82,12 @@ pub async fn diagnose(services: &Services, credentials: &BTreeMap<ProviderId, Cr
     let asked = join_all(workflow.providers.keys().map(|id| async move {
         let known = credentials.get(id).cloned().unwrap_or(Credentials::NotAsked);
         let is_asked = !matches!(known, Credentials::Missing(_)) && (is_used(id) || has_no_models);
-        let told = if is_asked { Some(services.providers.models(id).await) } else { None };
+        let told = if is_asked {
+            let told = within(pause, services.providers.models(id)).await;
+            Some(told.unwrap_or_else(|| Err(no_answer())))
+        } else {
+            None
+        };
         (id, known, told)
     }))
     .await;
@@ -82,15 +99,33 @@ pub async fn diagnose(services: &Services, credentials: &BTreeMap<ProviderId, Cr
             lists.insert(id, list);
         }
     }
-    for (id, model) in &models {
+    let told = join_all(models.iter().map(|(_, model)| {
+        let is_listed = lists.contains_key(&model.reference.provider);
+        async move { if is_listed { info_of(services, model, pause).await } else { None } }
+    }));
+    for ((id, model), told) in models.iter().zip(told.await) {
         let list = lists.get(&model.reference.provider);
-        let told = match list {
-            Some(_) => services.providers.model_info(&model.reference).await.ok().flatten(),
-            None => None,
-        };
         checks.extend(model_checks(workflow, id, model, list.map(Vec::as_slice), told.as_ref()));
     }
     checks
+}
+
+/// Returns what the server tells of `model`, if it does within the time.
+async fn info_of(services: &Services, model: &Model, pause: &dyn Pause) -> Option<ModelInfo> {
+    within(pause, services.providers.model_info(&model.reference)).await?.ok().flatten()
+}
+
+/// Returns the outcome of `work`; `None` if it takes too long.
+async fn within<T>(pause: &dyn Pause, work: impl Future<Output = T>) -> Option<T> {
+    let work = pin!(work);
+    match select(work, pause.pause(PATIENCE)).await {
+        Either::Left((done, _)) => Some(done),
+        Either::Right(_) => None,
+    }
+}
+
+fn no_answer() -> ProviderError {
+    ProviderError::Unusable { what: format!("it did not answer within {} s", PATIENCE.as_secs()) }
 }
 
 /// Returns the models that agents and their summaries ask, each once.
@@ -213,13 +248,38 @@ fn price_check(workflow: &Workflow, about: &str, id: &ModelId, model: &Model) ->
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+
+    use async_trait::async_trait;
     use forge_domain::Tokens;
+    use futures::FutureExt;
     use pretty_assertions::assert_eq;
 
     use super::*;
 
     fn id(name: &str) -> ProviderId {
         ProviderId::new(name).unwrap()
+    }
+
+    /// A clock for which all time has passed, or none.
+    struct Passed(bool);
+
+    #[async_trait]
+    impl Pause for Passed {
+        async fn pause(&self, _: Duration) {
+            if !self.0 {
+                pending::<()>().await;
+            }
+        }
+    }
+
+    #[test]
+    fn a_silent_server_is_not_waited_for() {
+        assert_eq!(within(&Passed(true), pending::<u8>()).now_or_never(), Some(None));
+        assert_eq!(within(&Passed(false), ready(7)).now_or_never(), Some(Some(7)));
+        let check = provider_check(&id("p"), &Credentials::NotAsked, Some(&Err(no_answer())), true);
+        assert_eq!(check.health, Health::Fault);
+        assert_eq!(check.found, "no key is needed; it did not answer within 10 s");
     }
 
     #[test]

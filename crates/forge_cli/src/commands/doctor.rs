@@ -10,7 +10,7 @@ use forge_app::{ActionLog, Check, Credentials, Health, Services, check_workflow,
 use forge_domain::{
     Mending, Nobody, ProviderConfig, ProviderId, StoreHealth, StoreSetting, Workflow, quantity,
 };
-use forge_infra::{SqlitePlace, StoreUrl};
+use forge_infra::{SqlitePlace, StoreUrl, SystemPause};
 use serde::Serialize;
 
 use crate::arguments::{JsonFlag, STORE_OF_RUNS, Source};
@@ -22,8 +22,8 @@ use crate::{output, places};
 /// Check everything that a run needs, and show how to fix it: configuration, keys, servers, models,
 /// prices, checkpoints
 ///
-/// Servers that an agent uses are asked for their models; keys are never printed. The exit code is 1 if
-/// something is broken.
+/// Servers that an agent uses are asked for their models, all at once and for at most ten seconds each;
+/// keys are never printed. The exit code is 1 if something is broken.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
     #[command(flatten)]
@@ -66,7 +66,7 @@ impl DoctorArguments {
         ) {
             Ok(services) => {
                 checks.extend(findings(&services, &layers));
-                checks.extend(runtime.block_on(diagnose(&services, &credentials)));
+                checks.extend(runtime.block_on(diagnose(&services, &credentials, &SystemPause)));
                 if self.probe {
                     checks.extend(runtime.block_on(probe_models(&services)));
                 }
