@@ -84,7 +84,7 @@ const OPENINGS: [&str; 7] = [
 /// The first words of what Cline and Roo send when an interrupted task continues: perhaps with an answer.
 const RESUMPTION: &str = "[TASK RESUMPTION] ";
 /// The fixed first words of the summaries that Claude Code and Codex put in place of a conversation.
-const SUMMARIES: [&str; 2] = [
+pub(crate) const SUMMARIES: [&str; 2] = [
     "This session is being continued from a previous conversation that ran out of context.",
     "Another language model started to solve this problem and produced a summary of its thinking process.",
 ];

@@ -30,6 +30,7 @@ mod recorded_call;
 mod recorded_compaction;
 mod recording;
 mod attachments;
+mod author_mark;
 mod reply_pieces;
 mod write;
 mod written;

@@ -4,11 +4,12 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use forge_domain::{Body, Message, MessageId, Replacement};
+use forge_domain::{Body, Message, MessageId, Replacement, TokenCounter, Tokens, message_tokens};
 use forge_wire::Protocol;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::author_mark::with_author;
 use crate::codec::{Line, Revision, Says};
 use crate::formats::codec;
 use crate::loss::{Census, Loss};
@@ -27,15 +28,31 @@ impl Draft<'_> {
     /// Returns what [`Self::rewrite`] to the format `to` leaves out of messages that stay; nothing if it
     /// converts nothing.
     pub fn omissions(&self, replacements: &[Replacement], to: Format) -> Vec<Omission> {
-        let is_same = self.format().protocol() == to.protocol();
+        let protocol = to.protocol();
+        let is_same = to == self.format() || protocol.is_some() && protocol == self.format().protocol();
         let lines = if is_same { Vec::new() } else { self.lines(replacements) };
         let of_line = |line: &Line<'_>| {
             let (message, label) = (line.message(), format!("m{}", line.number));
-            keys_without_place(&message, to.protocol())
+            keys_without_place(&message, protocol)
                 .into_iter()
                 .map(move |key| Omission { message: label.clone(), key })
         };
         lines.iter().filter(|line| line.item().is_some()).flat_map(of_line).collect()
+    }
+
+    /// Returns the tokens by which its messages grow, at most, when [`Self::rewrite`] marks their authors in
+    /// the format `to`; none if that has a place for them.
+    pub fn author_tokens(&self, to: Format, counter: &dyn TokenCounter) -> Tokens {
+        if to == self.format() || to.protocol().is_none() {
+            return Tokens::ZERO;
+        }
+        let growth = |message: Message| match with_author(Cow::Borrowed(&message)) {
+            Cow::Borrowed(_) => Tokens::ZERO,
+            Cow::Owned(marked) => {
+                message_tokens(&marked, counter).saturating_sub(message_tokens(&message, counter))
+            }
+        };
+        self.messages().map(growth).sum()
     }
 
     /// Writes the whole file with `replacements` in place, in the format `to`. `bytes` is the file that the
@@ -136,12 +153,17 @@ impl Draft<'_> {
     }
 }
 
-/// Returns the keys of a message for which the other protocol has no place: OpenAI's has no result that is an
-/// error; Anthropic's has no key beside role and content except the reasoning that it signed itself.
+/// Returns the keys of a message for which the other format has no place: only Anthropic's messages have a
+/// result that is an error, and only OpenAI's a key beside role and content, save reasoning that Anthropic
+/// signed.
 fn keys_without_place(message: &Message, protocol: Option<Protocol>) -> Vec<String> {
+    let is_error = matches!(&message.body, Body::Tool(result) if result.is_error);
+    let mut keys = Vec::new();
+    if is_error && protocol != Some(Protocol::Anthropic) {
+        keys.push("is_error".to_owned());
+    }
     if protocol == Some(Protocol::OpenAi) {
-        let is_error = matches!(&message.body, Body::Tool(result) if result.is_error);
-        return is_error.then(|| "is_error".to_owned()).into_iter().collect();
+        return keys;
     }
     let says_something = |value: &Value| match value {
         Value::Null => false,
@@ -151,5 +173,6 @@ fn keys_without_place(message: &Message, protocol: Option<Protocol>) -> Vec<Stri
     };
     let extra =
         message.extra.iter().filter(|(key, value)| *key != "thinking_blocks" && says_something(value));
-    extra.map(|(key, _)| key.clone()).collect()
+    keys.extend(extra.map(|(key, _)| key.clone()));
+    keys
 }

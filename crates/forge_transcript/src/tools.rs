@@ -1,36 +1,104 @@
-//! The tool schemas of a request, in the form of either protocol.
+//! The tool schemas of a file, in the form of each protocol.
 
 use serde_json::{Value, json};
 
+use crate::fields::Fields;
 use crate::json_text::parse;
-use crate::splice::field;
 
-/// Returns the tool schemas of a request body, as compact JSON; `None` if it has none.
+/// Returns the tool schemas of a request body or an ATIF trajectory, as compact JSON; `None` if it has none.
 pub fn request_tools(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok()?;
-    let tools: Value = parse(field(text.trim_start_matches('\u{feff}'), "tools")?).ok()?;
+    let file = Fields::of(text.trim_start_matches('\u{feff}'));
+    let tools = match file.get("tools") {
+        "" => Fields::of(file.get("agent")).get("tool_definitions"),
+        tools => tools,
+    };
+    let tools: Value = parse(tools).ok()?;
     tools.as_array().filter(|tools| !tools.is_empty())?;
     Some(tools.to_string())
 }
 
-/// Returns Anthropic's tool schemas in OpenAI's form.
+/// Returns the tool schemas of any protocol in OpenAI's form.
 pub(crate) fn openai_tools(tools: &str) -> Value {
-    let tools: Vec<Value> = serde_json::from_str(tools).unwrap_or_default();
-    let tool = |tool: &Value| {
-        let function = json!({"name": tool["name"], "description": tool.get("description").unwrap_or(&json!("")),
-            "parameters": tool.get("input_schema").unwrap_or(&json!({"type": "object"}))});
+    converted(tools, "function", |name, description, schema| {
+        let function = json!({"name": name, "description": description, "parameters": schema});
         json!({"type": "function", "function": function})
-    };
-    tools.iter().map(tool).collect()
+    })
 }
 
-/// Returns OpenAI's tool schemas in Anthropic's form.
+/// Returns the tool schemas of any protocol in Anthropic's form.
 pub(crate) fn anthropic_tools(tools: &str) -> Value {
+    converted(
+        tools,
+        "input_schema",
+        |name, description, schema| json!({"name": name, "description": description, "input_schema": schema}),
+    )
+}
+
+/// Returns tool schemas in the form whose tools have the key `own`: `form` makes it of a name, a description
+/// and a schema of arguments. A tool without a name, which a provider runs itself, has no such form.
+fn converted(tools: &str, own: &str, form: impl Fn(&str, &str, &Value) -> Value) -> Value {
     let tools: Vec<Value> = serde_json::from_str(tools).unwrap_or_default();
-    let tool = |tool: &Value| {
-        let function = tool.get("function").unwrap_or(tool);
-        json!({"name": function["name"], "description": function.get("description").unwrap_or(&json!("")),
-            "input_schema": function.get("parameters").unwrap_or(&json!({"type": "object"}))})
-    };
-    tools.iter().map(tool).collect()
+    let no_arguments = json!({"type": "object"});
+    let mut converted = Vec::with_capacity(tools.len());
+    for tool in tools {
+        if tool.get(own).is_some() {
+            converted.push(tool);
+            continue;
+        }
+        // An entry of Gemini's form has several functions.
+        let several = tool.get("functionDeclarations").or_else(|| tool.get("function_declarations"));
+        let functions = match several.and_then(Value::as_array) {
+            Some(functions) => functions.as_slice(),
+            None => std::slice::from_ref(tool.get("function").unwrap_or(&tool)),
+        };
+        for function in functions {
+            let text = |key: &str| function.get(key).and_then(Value::as_str);
+            let schemas = ["parameters", "input_schema", "parametersJsonSchema"];
+            let schema = schemas.iter().find_map(|key| function.get(*key)).unwrap_or(&no_arguments);
+            if let Some(name) = text("name") {
+                converted.push(form(name, text("description").unwrap_or_default(), schema));
+            }
+        }
+    }
+    Value::Array(converted)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn schemas_of_every_form_become_those_of_another() {
+        let openai = json!([{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"a": 1}}}]);
+        let anthropic = json!([{"name": "f", "description": "d", "input_schema": {"a": 1}}]);
+        for tools in [
+            openai.clone(),
+            anthropic.clone(),
+            json!([{"type": "function", "name": "f", "description": "d", "parameters": {"a": 1}}, {"type": "web_search"}]),
+            json!([{"functionDeclarations": [{"name": "f", "description": "d", "parameters": {"a": 1}}]}]),
+        ] {
+            assert_eq!(openai_tools(&tools.to_string()), openai, "{tools}");
+            assert_eq!(anthropic_tools(&tools.to_string()), anthropic, "{tools}");
+        }
+        let bare = openai_tools(r#"[{"name": "f"}]"#);
+        let expected = json!({"name": "f", "description": "", "parameters": {"type": "object"}});
+        assert_eq!(bare, json!([{"type": "function", "function": expected}]));
+    }
+
+    #[test]
+    fn schemas_stand_in_a_request_or_beside_the_agent() {
+        for (file, expected) in [
+            (r#"{"messages": [], "tools": [{"name": "f"}]}"#, Some(r#"[{"name":"f"}]"#)),
+            (r#"{"agent": {"name": "x", "tool_definitions": [{"name": "f"}]}}"#, Some(r#"[{"name":"f"}]"#)),
+            (r#"{"tools": [], "agent": {"name": "x"}}"#, None),
+            (r#"{"tools": null, "agent": "x"}"#, None),
+            ("[]", None),
+            ("", None),
+        ] {
+            assert_eq!(request_tools(file.as_bytes()).as_deref(), expected, "{file}");
+        }
+    }
 }

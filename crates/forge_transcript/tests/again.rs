@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test panics on what must not happen")]
 
 use forge_domain::{ContextMessage, Message, MessageId, Replacement, TokenCounter, Tokens};
-use forge_transcript::{Draft, Format, read, read_as};
+use forge_transcript::{Draft, Format, read, read_as, request_tools, write_messages};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -180,6 +180,72 @@ fn what_compaction_writes_is_known_again_in_every_format() {
             assert_eq!(actual, expected, "{from} to {}", to.id());
         }
     }
+}
+
+/// A session of pi: a summary, words of the user, a note of an extension, and a reply.
+fn noted_session() -> String {
+    let entry = |id: &str, parent: Option<&str>, rest: Value| {
+        let mut entry = json!({"id": id, "parentId": parent, "timestamp": "2026-01-01T10:00:00Z"});
+        entry.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        format!("{entry}\n")
+    };
+    let said = |role: &str, said: &str| json!({"type": "message", "message": {"role": role, "content": [text(said)]}});
+    [
+        json!({"type": "session", "version": 3, "id": "s", "cwd": "/w"}).to_string() + "\n",
+        entry("a", None, json!({"type": "branch_summary", "summary": "It was sought."})),
+        entry("b", Some("a"), said("user", "Find it.")),
+        entry(
+            "c",
+            Some("b"),
+            json!({"type": "custom_message", "customType": "clock", "content": "It is noon."}),
+        ),
+        entry("d", Some("c"), said("assistant", "Here.")),
+    ]
+    .concat()
+}
+
+/// Returns a letter for the author of each message: `u`ser, `n`ote, `a`ssistant, `*` if a compaction made it.
+fn authors(file: &[u8]) -> String {
+    let session = read(file, "f").unwrap().remove(0);
+    let letter = |message: Message| match message.note_by() {
+        _ if message.is_compacted => '*',
+        Some(_) => 'n',
+        None if message.starts_turn() => 'u',
+        None => 'a',
+    };
+    session.messages().map(letter).collect()
+}
+
+#[test]
+fn an_author_is_known_again_in_every_format() {
+    let file = noted_session();
+    assert_eq!(authors(file.as_bytes()), "*una");
+    let sessions = read(file.as_bytes(), "f").unwrap();
+    let draft = Draft::open(&sessions[0], 0);
+    for to in Format::targets() {
+        let written = draft.rewrite(file.as_bytes(), &[], to).unwrap();
+        assert_eq!(authors(&written), "*una", "{}", to.id());
+        assert_eq!(draft.author_tokens(to, &Characters) == Tokens::ZERO, to.id() == "atif", "{}", to.id());
+    }
+    let messages: Vec<Message> = draft.messages().collect();
+    assert_eq!(authors(&write_messages(&messages)), "*una");
+}
+
+#[test]
+fn tool_schemas_come_along_to_atif_and_back() {
+    let function = json!({"name": "f", "description": "d", "parameters": {"type": "object"}, "strict": true});
+    let tools = json!([{"type": "function", "function": function}]);
+    let messages =
+        json!([{"role": "user", "content": "Find it."}, {"role": "assistant", "content": "Here."}]);
+    let file = json!({"messages": messages, "tools": tools}).to_string();
+    let converted = |file: &[u8], to: &str| -> Vec<u8> {
+        let sessions = read(file, "f").unwrap();
+        Draft::open(&sessions[0], 0).rewrite(file, &[], Format::named(to).unwrap()).unwrap().into_owned()
+    };
+    let atif = converted(file.as_bytes(), "atif");
+    assert_eq!(request_tools(&atif), Some(tools.to_string()));
+    let back: Value = serde_json::from_slice(&converted(&atif, "openai")).unwrap();
+    assert_eq!(back, json!({"messages": messages, "tools": tools}));
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! Exports of goose, spans of OpenTelemetry, and the interchange format ATIF.
 
-use forge_domain::{Body, Content, Message, Role};
+use forge_domain::compaction::recognize_written;
+use forge_domain::{Body, Content, Message, NOTE_BY, Role};
 use serde_json::{Value, json};
 
 use crate::any_blocks::{answer, call, content_of, hidden_tokens, messages_of, reply, role_of, text_at};
 use crate::codec::{Effect, EntryFormat, Evidence, Fields, Listing, Revision, Trace};
 use crate::format::FormatFacts;
 use crate::splice::list;
-use crate::{RecordedCompaction, RewriteError, json_text};
+use crate::tools::openai_tools;
+use crate::{RecordedCompaction, RewriteError, json_text, request_tools};
 
 /// The author of what an agent itself adds.
 const BY: &str = "agent";
@@ -177,6 +179,7 @@ impl EntryFormat for Atif {
                 reply(content_of(said), calls.collect(), hidden).into_iter().collect()
             }
         };
+        messages = messages.into_iter().map(|message| by_its_author(step, message)).collect();
         messages.extend(results);
         messages
     }
@@ -197,12 +200,28 @@ impl EntryFormat for Atif {
             steps.push(step(steps.len() + 1, &message));
         }
         let steps: Vec<String> = steps.iter().map(Value::to_string).collect();
-        let head = json!({"schema_version": "ATIF-v1.4", "session_id": revision.session.id,
-            "agent": {"name": "forge", "version": env!("CARGO_PKG_VERSION")}});
+        let mut agent = json!({"name": "forge", "version": env!("CARGO_PKG_VERSION")});
+        if let Some(tools) = request_tools(revision.bytes) {
+            agent["tool_definitions"] = openai_tools(&tools);
+        }
+        let head = json!({"schema_version": "ATIF-v1.5", "session_id": revision.session.id, "agent": agent});
         let head = head.to_string();
         let head = head.trim_end_matches('}');
         // The head's last value is an object, whose brace was cut off as well.
         Ok(format!("{head}}},\"steps\":{}}}\n", list(&steps)).into_bytes())
+    }
+}
+
+/// The key of a step's `extra` for a message that stands for earlier ones.
+const IS_COMPACTED: &str = "is_compacted";
+
+/// Returns the message with the author that [`step`] wrote down, if it is neither the user nor the model.
+fn by_its_author(step: &Value, message: Message) -> Message {
+    let extra = step.get("extra").unwrap_or(&Value::Null);
+    match extra.get(NOTE_BY).and_then(Value::as_str) {
+        Some(by) if message.role() == Role::User => message.noted_by(by),
+        _ if extra.get(IS_COMPACTED) == Some(&Value::Bool(true)) => recognize_written(message.compacted()),
+        _ => message,
     }
 }
 
@@ -227,6 +246,11 @@ fn step(number: usize, message: &Message) -> Value {
         .collect();
     if !calls.is_empty() {
         step["tool_calls"] = Value::Array(calls);
+    }
+    if let Some(by) = message.note_by() {
+        step["extra"] = json!({NOTE_BY: by});
+    } else if message.is_compacted {
+        step["extra"] = json!({IS_COMPACTED: true});
     }
     step
 }

@@ -1,10 +1,13 @@
 //! A new rollout of Codex.
 
+use std::borrow::Cow;
+
 use forge_domain::{Body, Message};
 use serde_json::{Value, json};
 
 use super::new_session::{NewLines, NewSession};
 use crate::agents::codex_items;
+use crate::author_mark::with_author;
 
 /// The version of Codex whose form is written.
 const VERSION: &str = "0.169.0";
@@ -31,7 +34,7 @@ pub(super) fn lines(new: &NewSession<'_>) -> NewLines {
     }
     lines.push("session_meta", &meta);
     for message in new.messages {
-        lines.message(message);
+        lines.message(&with_author(Cow::Borrowed(message)));
     }
     lines.lines
 }

@@ -301,6 +301,30 @@ mod tests {
         assert!(text.contains("exec_command → shell") && text.contains("do not have these tools: ns.look"));
     }
 
+    fn new_session(messages: &[Message]) -> NewSession<'_> {
+        NewSession {
+            id: "11111111-2222-4333-8444-555555555555".to_owned(),
+            folder: "/home/ada/w".to_owned(),
+            now: "2026-02-03T04:05:06.789Z".parse().unwrap(),
+            model: None,
+            messages,
+        }
+    }
+
+    #[test]
+    fn a_note_is_no_word_of_the_user_for_any_agent() {
+        let messages =
+            [Message::user("Fix it."), Message::note("hook", "It is noon."), Message::assistant("Done.")];
+        for successor in Successor::ALL {
+            let bytes = successor.write(&new_session(&messages)).unwrap();
+            let session = read(&bytes, "f").unwrap().remove(0);
+            let read: Vec<Message> = Draft::open(&session, 0).messages().collect();
+            let turns: Vec<bool> = read.iter().map(Message::starts_turn).collect();
+            assert_eq!(turns, [true, false, false], "{successor:?}");
+            assert!(read[1].to_text().contains("It is noon."), "{successor:?}");
+        }
+    }
+
     #[test]
     fn a_file_of_each_agent_holds_the_same_calls() {
         let handover = handover(&session());
@@ -311,13 +335,7 @@ mod tests {
                 .collect()
         };
         for successor in Successor::ALL {
-            let new = NewSession {
-                id: "11111111-2222-4333-8444-555555555555".to_owned(),
-                folder: "/home/ada/w".to_owned(),
-                now: "2026-02-03T04:05:06.789Z".parse().unwrap(),
-                model: None,
-                messages: &handover.messages,
-            };
+            let new = new_session(&handover.messages);
             let bytes = successor.write(&new).unwrap();
             let read = read(&bytes, "f").unwrap().remove(0);
             assert_eq!((read.id.as_str(), read.skipped_lines), (new.id.as_str(), 0), "{successor:?}");

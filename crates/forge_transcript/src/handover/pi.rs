@@ -1,13 +1,18 @@
 //! A new session of pi.
 
+use std::borrow::Cow;
+
 use forge_domain::Message;
 use serde_json::{Map, Value, json};
 
 use super::new_session::{NewLines, NewSession};
 use crate::agents::pi_message;
+use crate::author_mark::with_author;
 
 /// The version of pi's form.
 const VERSION: u32 = 3;
+/// The type of an entry with text that is neither the user's nor the model's.
+const NOTE: &str = "custom_message";
 
 /// Returns the path below pi's folder.
 pub(super) fn path(new: &NewSession<'_>) -> String {
@@ -27,13 +32,20 @@ pub(super) fn lines(new: &NewSession<'_>) -> NewLines {
     let ids = (0..).map(|place: u32| format!("{:08x}", first.wrapping_add(place)));
     let mut parent = Value::Null;
     for ((place, message), id) in new.messages.iter().enumerate().zip(ids) {
-        let entry = json!({
-            "type": "message",
-            "id": id,
-            "parentId": parent,
-            "timestamp": new.timestamp(place + 1),
-            "message": dated_message(new, place, message),
-        });
+        let mut entry =
+            json!({"type": "message", "id": id, "parentId": parent, "timestamp": new.timestamp(place + 1)});
+        match message.note_by() {
+            // The model reads it like the user's words, and it is not shown as such.
+            Some(by) => {
+                entry["type"] = json!(NOTE);
+                entry["customType"] = json!(by);
+                entry["content"] = json!(message.to_text());
+                entry["display"] = json!(false);
+            }
+            None => {
+                entry["message"] = dated_message(new, place, &with_author(Cow::Borrowed(message)));
+            }
+        }
         lines.push(&entry);
         parent = json!(id);
     }

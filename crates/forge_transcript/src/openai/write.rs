@@ -9,6 +9,7 @@ use forge_wire::{Protocol, WireError};
 
 use super::read::has_own_parts;
 use super::written_call::{in_text, is_in_text};
+use crate::author_mark::with_author;
 use crate::codec::{Line, Revision, Says};
 use crate::splice::{list, with_field};
 use crate::tools::openai_tools;
@@ -62,7 +63,7 @@ pub(crate) fn write_entries(revision: &Revision<'_>) -> Result<Vec<String>, Rewr
             }
             None if is_raw => entries.push(message_json(&line.message()).to_string()),
             None => {
-                let message = with_own_media(&line.message());
+                let message = with_own_media(&with_author(line.message()));
                 let message = message.map_err(|source| revision.refuse(line, source))?;
                 entries.push(message_json(&message).to_string());
             }

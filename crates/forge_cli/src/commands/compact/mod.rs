@@ -184,12 +184,13 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     let to = arguments.files.to.and_then(|name| name.0).unwrap_or(draft.format());
     let settings = read_configuration(arguments, Compact::default())?;
     let is_off = settings.compact.auto_compact == Some(false);
-    // The limit is for the form that is written, in which the same tool schemas may be longer.
+    // The limit is for the form that is written, in which the same tool schemas and notes may be longer.
     let has_tools = request_tools(&file.bytes).is_some();
     let tools = match has_tools && draft.format() != to {
         true => tools_tokens(&draft.rewrite(&file.bytes, &[], to)?),
         false => tools_tokens(&file.bytes),
     };
+    let tools = tools + draft.author_tokens(to, &O200kCounter);
     let mut compacted = compact_draft(arguments, &settings, tools, &draft)?;
     // The line says nothing of single messages, of which there may be hundreds of thousands.
     let messages = std::mem::take(&mut compacted.report.messages);

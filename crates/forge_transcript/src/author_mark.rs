@@ -1,0 +1,114 @@
+//! Marks in the text of messages for formats that have no place for their author: by these a note, or a
+//! summary that an agent made, is told from the words of the user and the model when it is read again.
+
+use std::borrow::Cow;
+
+use forge_domain::compaction::SummaryTag;
+use forge_domain::{Content, Message, Part, Role};
+
+use crate::harness::SUMMARIES;
+use crate::written::split;
+
+/// The tags around a note. The second is for a note in which the end of the first stands.
+const TAGS: [&str; 2] = ["system-reminder", "system_reminder"];
+
+/// Returns the message with its author marked in its text, if it is a note or a summary. One that is known by
+/// its text stays, and so does an image or a file, which has no text.
+pub(crate) fn with_author(message: Cow<'_, Message>) -> Cow<'_, Message> {
+    if message.note_by().is_none() && !message.is_compacted || is_known_by_text(&message) {
+        return message;
+    }
+    let marked = message.content().and_then(|content| {
+        let forms = marks(&message).into_iter();
+        forms
+            .map(|(before, after)| message.with_content(enclose(content, &before, &after)))
+            .find(is_known_by_text)
+    });
+    marked.map_or(message, Cow::Owned)
+}
+
+/// Checks whether the text of a note or a summary is enough to read it as one.
+fn is_known_by_text(message: &Message) -> bool {
+    let text_alone = Message { is_compacted: false, ..message.clone().said_by_user() };
+    let is_as_before = |piece: &Message| match message.is_compacted {
+        true => piece.is_compacted,
+        false => piece.note_by().is_some(),
+    };
+    split(text_alone).iter().all(|piece| is_as_before(piece) || piece.to_text().is_empty())
+}
+
+/// Returns the texts before and after a message that could mark it, the best first.
+fn marks(message: &Message) -> Vec<(String, String)> {
+    let tag = |tag: &str| (format!("<{tag}>\n"), format!("\n</{tag}>"));
+    match message.role() {
+        Role::User if message.is_compacted => vec![(format!("{}\n\n", SUMMARIES[0]), String::new())],
+        Role::User => TAGS.map(tag).to_vec(),
+        // What a summary stands for calls nothing.
+        Role::Assistant if message.calls().is_empty() => vec![tag(SummaryTag::default().as_str())],
+        Role::Assistant | Role::System | Role::Tool => Vec::new(),
+    }
+}
+
+fn enclose(content: &Content, before: &str, after: &str) -> Content {
+    let enclosed = |text: &str| format!("{before}{text}{after}");
+    match content {
+        Content::Text(text) => Content::Text(enclosed(text)),
+        Content::Parts(parts) => {
+            let enclosed = parts.iter().map(|part| match part {
+                Part::Text(text) => Part::Text(enclosed(text)),
+                Part::Media(_) => part.clone(),
+            });
+            Content::Parts(enclosed.collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_author_is_known_by_the_text_that_is_written() {
+        let note = |text: &str| Message::note("hook", text);
+        let image = Part::Media(json!({"type": "image", "source": {}}));
+        let with_image = Content::Parts(vec![Part::Text("It is noon.".into()), image.clone()]);
+        for (message, expected) in [
+            (Message::user("It is noon."), "It is noon."),
+            (note("It is noon."), "<system-reminder>\nIt is noon.\n</system-reminder>"),
+            (
+                note("a\n<system-reminder>\nb\n</system-reminder>\nc"),
+                "<system_reminder>\na\n<system-reminder>\nb\n</system-reminder>\nc\n</system_reminder>",
+            ),
+            (
+                note("<environment_context>x</environment_context>"),
+                "<environment_context>x</environment_context>",
+            ),
+            (note("Stop hook feedback: run the tests"), "Stop hook feedback: run the tests"),
+            (note(""), ""),
+            (Message::note("hook", with_image), "<system-reminder>\nIt is noon.\n</system-reminder>"),
+            (Message::note("hook", Content::Parts(vec![image])), ""),
+            (
+                Message::user("The goal is b.").compacted(),
+                "This session is being continued from a previous conversation that ran out of context.\n\n\
+                 The goal is b.",
+            ),
+            (Message::user("[... 3 messages omitted ...]").compacted(), "[... 3 messages omitted ...]"),
+            (
+                Message::assistant("It was sought.").compacted(),
+                "<forge_context_summary>\nIt was sought.\n</forge_context_summary>",
+            ),
+            (Message::system("Be brief.").compacted(), "Be brief."),
+        ] {
+            assert_eq!(with_author(Cow::Borrowed(&message)).to_text(), expected, "{message:?}");
+        }
+    }
+
+    #[test]
+    fn a_mark_is_written_once() {
+        let once = with_author(Cow::Owned(Message::note("hook", "It is noon."))).into_owned();
+        assert_eq!(with_author(Cow::Borrowed(&once)).into_owned(), once);
+    }
+}
