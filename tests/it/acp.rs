@@ -584,7 +584,24 @@ fn what_cannot_be_done_is_answered_with_the_reason() {
     let forge = Forge::new().with_file("forge.yaml", YAML);
     let server = ScriptedServer::start(vec![Step::status(400, "no such model")]);
     let mut editor = Editor::start(&forge, &server);
-    editor.send(&json!("no request"));
+    let request = json!({"jsonrpc": "2.0", "id": 9, "method": "authenticate"});
+    for (message, words) in [
+        (json!("no request"), "is not an object"),
+        (json!([]), "batches are not supported"),
+        (json!([request]), "batches are not supported"),
+        (json!({}), "`method` is missing"),
+        (json!({"jsonrpc": "2.0", "id": 7, "params": {}}), "`method` is missing"),
+        (json!({"jsonrpc": "2.0", "id": 7, "method": 5}), "`method` is not a string"),
+        (json!({"jsonrpc": "2.0", "id": {}, "method": "authenticate"}), "`id` is not"),
+    ] {
+        editor.send(&message);
+        let refused = editor.next();
+        let actual = (&refused["id"], &refused["error"]["code"]);
+        assert_eq!(actual, (&Value::Null, &json!(-32600)), "{message}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains(words), "{message}: {refused}");
+    }
+    // An answer to what Forge did not ask is passed over.
+    editor.send(&json!({"jsonrpc": "2.0", "id": 99, "result": {}}));
     for line in [&b"{\n"[..], b"\xff\xfe\n"] {
         editor.stdin.as_mut().unwrap().write_all(line).unwrap();
         let refused = editor.next();

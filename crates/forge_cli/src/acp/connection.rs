@@ -22,6 +22,11 @@ impl RpcError {
         Self { code: -32700, message: format!("not JSON: {why}") }
     }
 
+    /// Returns the error about a message that is JSON, and nothing of the protocol.
+    pub(super) fn no_message(why: &str) -> Self {
+        Self { code: -32600, message: format!("not a message of the protocol: {why}") }
+    }
+
     /// Returns the error about a method that does not exist here.
     pub(super) fn unknown_method(method: &str) -> Self {
         Self { code: -32601, message: format!("there is no method `{method}`") }
@@ -107,7 +112,7 @@ impl Connection {
     pub(super) fn settle(&self, message: &Value) {
         let waiting = message["id"].as_u64().and_then(|id| self.waiting().remove(&id));
         let Some(waiting) = waiting else { return };
-        let result = match message.get("error") {
+        let result = match message.get("error").filter(|error| !error.is_null()) {
             Some(error) => Err(RpcError {
                 code: error["code"].as_i64().unwrap_or_default(),
                 message: error["message"].as_str().unwrap_or("the editor refused it").to_owned(),
@@ -120,6 +125,27 @@ impl Connection {
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<RpcResult>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Checks whether a message is a request, a notification or an answer.
+///
+/// # Errors
+/// The error to answer, under no id: that of such a message is not certain.
+pub(super) fn check_message(message: &Value) -> Result<(), RpcError> {
+    let Some(fields) = message.as_object() else {
+        return Err(RpcError::no_message(match message {
+            Value::Array(_) => "batches are not supported: send each message by itself",
+            _ => "it is not an object",
+        }));
+    };
+    let is_answer = ["result", "error"].iter().any(|key| fields.contains_key(*key));
+    match (fields.get("method").filter(|method| !method.is_null()), fields.get("id")) {
+        (None, _) if is_answer => Ok(()),
+        (Some(Value::String(_)), None | Some(Value::String(_) | Value::Number(_) | Value::Null)) => Ok(()),
+        (Some(Value::String(_)), Some(_)) => Err(RpcError::no_message("`id` is not a string or a number")),
+        (Some(_), _) => Err(RpcError::no_message("`method` is not a string")),
+        (None, _) => Err(RpcError::no_message("`method` is missing")),
     }
 }
 

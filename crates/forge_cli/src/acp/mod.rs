@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 
 use self::branch::Branch;
-use self::connection::{Connection, RpcError, RpcResult};
+use self::connection::{Connection, RpcError, RpcResult, check_message};
 use self::person::EditorUser;
 use self::session::{Session, Stoppable, commands_update};
 use self::updates::{EditorAbilities, Updates};
@@ -114,12 +114,11 @@ impl Server {
 
     /// Handles one message. Requests are answered by tasks of their own, so that a prompt can be stopped.
     fn handle(self: &Arc<Self>, line: &str) {
-        let message: Value = match serde_json::from_str(line) {
+        let message: Result<Value, RpcError> =
+            serde_json::from_str(line).map_err(|error| RpcError::unreadable(&error.to_string()));
+        let message = match message.and_then(|message| check_message(&message).map(|()| message)) {
             Ok(message) => message,
-            Err(error) => {
-                self.connection.respond(&Value::Null, Err(RpcError::unreadable(&error.to_string())));
-                return;
-            }
+            Err(error) => return self.connection.respond(&Value::Null, Err(error)),
         };
         let Some(method) = message["method"].as_str().map(str::to_owned) else {
             let branches = self.state().branches.clone();
