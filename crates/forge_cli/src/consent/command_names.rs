@@ -55,7 +55,12 @@ impl CommandNames {
     /// Returns the words of a program and its arguments, which no shell reads.
     pub(super) fn of_arguments(arguments: &[String]) -> Self {
         let mut names = Self::default();
-        names.words.extend(arguments.iter().flat_map(|text| pieces(text)).map(str::to_owned));
+        for (n, text) in arguments.iter().enumerate() {
+            // Any other program may read what follows a `>`.
+            let is_line = is_before_line(&arguments[..n]);
+            let named = pieces(text).filter(|piece| !(is_line && is_written(text, piece)));
+            names.words.extend(named.map(str::to_owned));
+        }
         let words = arguments.iter().map(|text| ShellWord { text: text.clone(), is_written: false });
         names.add_words(words.collect(), 0);
         names
@@ -147,6 +152,16 @@ fn folder_in(text: &str) -> Option<&str> {
 fn leads_to_line(text: &str) -> bool {
     let has_line = text.starts_with('-') && !text.starts_with("--") && text.contains('c');
     has_line || matches!(text, "eval" | "trap")
+}
+
+/// Checks whether a shell that is installed reads the argument after these as a line, as in `sh -c LINE`. A
+/// project's own program may have the name of a shell.
+fn is_before_line(arguments: &[String]) -> bool {
+    let Some((program, options)) = arguments.split_first() else { return false };
+    let name = ["/bin/", "/usr/bin/"].iter().find_map(|folder| program.strip_prefix(*folder));
+    SHELLS.contains(&name.unwrap_or(program))
+        && options.iter().all(|option| option.starts_with('-'))
+        && options.last().is_some_and(|option| leads_to_line(option))
 }
 
 fn is_shell(word: &str) -> bool {
@@ -312,6 +327,26 @@ mod tests {
         }
         let names = CommandNames::of_line("a > 'b c' 2>&1");
         assert!(!names.words.iter().any(|word| word == "b c"), "{names:?}");
+    }
+
+    #[test]
+    fn a_file_that_a_shell_only_writes_is_not_named() {
+        for (arguments, expected) in [
+            (&["sh", "-c", "serve > log 2>&1"][..], false),
+            (&["/bin/bash", "-x", "-lc", "serve >>'log'"], false),
+            (&["sh", "-c", "serve <> log"], true),
+            (&["sh", "-c", "serve > log; cat log"], true),
+            (&["sh", "-c", "cat <log"], true),
+            // Whatever these do with their arguments, no shell has opened the file.
+            (&["./sh", "-c", "serve > log"], true),
+            (&["sh", "run", "-c", "serve > log"], true),
+            (&["serve", "-c", "serve > log"], true),
+            (&["sh", "-c", "true", "serve > log"], true),
+        ] {
+            let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
+            let names = CommandNames::of_arguments(&arguments);
+            assert_eq!(names.words.iter().any(|word| word == "log"), expected, "{arguments:?}");
+        }
     }
 
     #[test]
