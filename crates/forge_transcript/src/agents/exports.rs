@@ -215,14 +215,15 @@ impl EntryFormat for Atif {
 /// The key of a step's `extra` for a message that stands for earlier ones.
 const IS_COMPACTED: &str = "is_compacted";
 
-/// Returns the message with the author that [`step`] wrote down, if it is neither the user nor the model.
+/// Returns the message marked as a note or a compaction's, if its step says so. The name of a note's author is
+/// not taken from a file: Forge's own notes have a meaning.
 fn by_its_author(step: &Value, message: Message) -> Message {
-    let extra = step.get("extra").unwrap_or(&Value::Null);
-    match extra.get(NOTE_BY).and_then(Value::as_str) {
-        Some(by) if message.role() == Role::User => message.noted_by(by),
-        _ if extra.get(IS_COMPACTED) == Some(&Value::Bool(true)) => recognize_written(message.compacted()),
-        _ => message,
+    let extra = |key: &str| step.get("extra").and_then(|extra| extra.get(key));
+    if extra(NOTE_BY).is_some_and(Value::is_string) && message.role() == Role::User {
+        return message.noted_by(BY);
     }
+    let is_compacted = extra(IS_COMPACTED) == Some(&Value::Bool(true));
+    if is_compacted { recognize_written(message.compacted()) } else { message }
 }
 
 fn step(number: usize, message: &Message) -> Value {
