@@ -215,8 +215,8 @@ impl EntryFormat for Atif {
 /// The key of a step's `extra` for a message that stands for earlier ones.
 const IS_COMPACTED: &str = "is_compacted";
 
-/// Returns the message marked as a note or a compaction's, if its step says so. The name of a note's author is
-/// not taken from a file: Forge's own notes have a meaning.
+/// Returns the message marked as a note or a compaction's, if its step says so. The name of a note's author
+/// is not taken from a file: Forge's own notes have a meaning.
 fn by_its_author(step: &Value, message: Message) -> Message {
     let extra = |key: &str| step.get("extra").and_then(|extra| extra.get(key));
     if extra(NOTE_BY).is_some_and(Value::is_string) && message.role() == Role::User {
