@@ -4,6 +4,7 @@ use forge_domain::{Message, Role};
 use forge_wire::responses::message_items;
 use serde_json::{Value, json};
 
+use super::codex_script::called_in_script;
 use crate::any_blocks::{messages_of, role_of, text_at};
 use crate::reply_pieces::join;
 
@@ -23,42 +24,12 @@ pub(super) fn item_messages(item: &Value) -> Vec<Message> {
             (!sealed.is_empty()).then(|| Message::user(SEALED).compacted()).into_iter().collect()
         }
         ("custom_tool_call", _) => {
-            messages_of(Role::Assistant, called_in_code(item).as_ref().unwrap_or(item))
+            messages_of(Role::Assistant, called_in_script(item).as_ref().unwrap_or(item))
         }
         (kind, _) if kind.ends_with("_call") => messages_of(Role::Assistant, item),
         (kind, _) if kind.ends_with("_output") => messages_of(Role::Tool, item),
         _ => Vec::new(),
     }
-}
-
-/// The tool that runs code, in which newer versions call all others.
-const CODE: &str = "exec";
-/// The object whose functions are the tools.
-const TOOLS: &str = "tools.";
-
-/// Returns the one call in a piece of code as a call of its own; `None` if the code does anything else.
-fn called_in_code(item: &Value) -> Option<Value> {
-    let code = Some(text_at(item, "/input")).filter(|_| text_at(item, "/name") == CODE)?;
-    let (before, rest) = code.split_once(TOOLS)?;
-    let (name, rest) = rest.split_once('(')?;
-    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    let given = literal(rest).or_else(|| {
-        let constant = rest.split(')').next()?.trim();
-        literal(before.split_once(&format!("const {constant} ="))?.1.trim_start())
-    });
-    let (arguments, length) = given?;
-    let goes_on = rest.get(length..).is_some_and(|rest| rest.contains(TOOLS));
-    let arguments = if arguments.is_object() { arguments } else { json!({ "input": arguments }) };
-    (is_name && !goes_on).then(
-        || json!({"type": "function_call", "call_id": item["call_id"], "name": name, "arguments": arguments}),
-    )
-}
-
-/// Returns the JSON value at the start of a piece of code, and its length.
-fn literal(code: &str) -> Option<(Value, usize)> {
-    let mut values = serde_json::Deserializer::from_str(code).into_iter::<Value>();
-    let value = values.next()?.ok().filter(|value| value.is_object() || value.is_string())?;
-    Some((value, values.byte_offset()))
 }
 
 /// Returns the items of each message, with its messages: the items of the assistant that follow each other
@@ -104,25 +75,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_in_code_is_a_call_of_its_own() {
+    fn a_script_with_one_call_is_that_call() {
         for (code, expected) in [
             (
-                "const r = await tools.exec_command({\"cmd\":\"ls\"});\ntext(r.output);",
-                Some("exec_command {\"cmd\":\"ls\"}"),
+                "const r = await tools.exec_command({cmd:\"ls\"});\ntext(r.output);",
+                "exec_command {\"cmd\":\"ls\"}",
             ),
-            (
-                "const patch = \"*** Begin Patch\\n+a\";\ntext(await tools.apply_patch(patch));",
-                Some("apply_patch {\"input\":\"*** Begin Patch\\n+a\"}"),
-            ),
-            ("await tools.a({\"b\":\"tools.c(\"}); await tools.d({});", None),
-            ("await tools.a({\"b\":\"tools.c(\"});", Some("a {\"b\":\"tools.c(\"}")),
-            ("await tools.a(b + 1);", None),
-            ("text(ALL_TOOLS);", None),
+            ("await tools.a(b + 1);", "exec {\"input\":\"await tools.a(b + 1);\"}"),
         ] {
             let item = json!({"type": "custom_tool_call", "call_id": "c", "name": "exec", "input": code});
             let messages = item_messages(&item);
             let call = &messages[0].calls()[0];
-            let expected = expected.map_or_else(|| format!("exec {}", json!({"input": code})), str::to_owned);
             assert_eq!(format!("{} {}", call.name, call.arguments), expected);
             assert_eq!(call.id, "c");
         }

@@ -2,11 +2,10 @@
 
 use std::sync::LazyLock;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::acts::{acts, is_act};
 use super::check::{Check, Checks, runs_check};
-use super::code_mode::call_in_script;
 use super::command_line::{
     Step, Walk, from_program, is_shell, outside_quotes, steps, without_documents, without_dot,
     without_folder, without_quiet, without_version,
@@ -170,12 +169,9 @@ impl FileState {
 impl Deed {
     pub(super) fn of(call: &ToolCall) -> Self {
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
-        let in_script = call_in_script(call, &arguments);
-        let (tool, arguments) = in_script.unwrap_or_else(|| (call.name.as_str().to_owned(), arguments));
-        let arguments = if arguments.is_string() { json!({ "input": arguments }) } else { arguments };
         let argument = |names: &[&str]| names.iter().find_map(|name| arguments.get(name)?.as_str());
         // The server's name comes before that of its tool.
-        let name = tool.rsplit('.').next().unwrap_or_default();
+        let name = call.name.as_str().rsplit('.').next().unwrap_or_default();
         let name = name.rsplit("__").next().unwrap_or_default().to_lowercase();
         let path = argument(PATHS);
         let listed = listed_command(&arguments);
@@ -383,7 +379,6 @@ impl Deed {
     /// Returns the ids that the call may ask about: its values, unless it does something itself.
     pub(crate) fn ids_asked_about(&self, call: &ToolCall) -> Vec<String> {
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
-        let arguments = call_in_script(call, &arguments).map_or(arguments, |(_, arguments)| arguments);
         let does_something = self.runs || !self.touches.is_empty();
         let fields =
             arguments.as_object().filter(|_| !does_something).into_iter().flat_map(|fields| fields.values());

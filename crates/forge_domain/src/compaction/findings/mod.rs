@@ -3,7 +3,6 @@
 mod acts;
 mod answer;
 mod check;
-mod code_mode;
 mod command_line;
 mod deed;
 mod ending;
