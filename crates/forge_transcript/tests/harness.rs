@@ -128,6 +128,21 @@ fn the_form_of_a_text_shows_its_author() {
             json!("Base directory for this skill: /s\n\n# Plan"),
             vec!["h Base directory for this skill: /s\n\n# Plan"],
         ),
+        (
+            json!("Note: /w/a.rs was read before the last conversation was summarized, but it is too large."),
+            vec![
+                "h Note: /w/a.rs was read before the last conversation was summarized, but it is too large.",
+            ],
+        ),
+        (json!("Note: a.rs was read before."), vec!["u Note: a.rs was read before."]),
+        (
+            json!("Result of calling the Read tool: \"1→a\""),
+            vec!["h Result of calling the Read tool: \"1→a\""],
+        ),
+        (
+            json!("The TodoWrite tool hasn't been used recently. If it helps, use it."),
+            vec!["h The TodoWrite tool hasn't been used recently. If it helps, use it."],
+        ),
         (json!(summary), vec![&format!("c {summary}")]),
         (json!("EXECUTION RESULT of [run]:\nok"), vec!["h EXECUTION RESULT of [run]:\nok"]),
         (
@@ -194,6 +209,19 @@ fn each_part_has_its_own_author() {
         (
             json!([text("[read_file for 'a.rs'] Result:"), text("fn a() {}"), text(details)]),
             vec!["h [read_file for 'a.rs'] Result:\nfn a() {}", &format!("h {details}")],
+        ),
+        (
+            json!([
+                text("Fix it."),
+                text("Called the Read tool with the following input: {\"filePath\":\"a.rs\"}"),
+                text("<file>\n00001| fn a() {}\n</file>"),
+                text("Now.")
+            ]),
+            vec![
+                "u Fix it.",
+                "h Called the Read tool with the following input: {\"filePath\":\"a.rs\"}\n<file>\n00001| fn a() {}\n</file>",
+                "u Now.",
+            ],
         ),
         (
             json!([text("[TASK RESUMPTION] This task was interrupted just now."), text(details)]),
