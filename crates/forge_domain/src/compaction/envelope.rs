@@ -61,19 +61,59 @@ pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
         Cow::Borrowed(text) => Cow::Borrowed(without_head(without_command(text))),
         Cow::Owned(text) => Cow::Owned(without_head(without_command(&text)).to_owned()),
     };
-    let text = inside(text);
+    let text = start_of(inside(text), without_receipt);
     if text.contains(ESCAPE) { Cow::Owned(strip_str(&text).to_string()) } else { text }
 }
 
 /// Returns only what a tool put out: the text inside its envelope, without the notes that follow.
 pub(crate) fn output(text: Cow<'_, str>) -> Cow<'_, str> {
-    match unwrapped(text) {
-        Cow::Borrowed(text) => Cow::Borrowed(without_notes(text)),
+    start_of(unwrapped(text), without_notes)
+}
+
+/// Returns the start of a text that `cut` leaves of it.
+fn start_of(text: Cow<'_, str>, cut: fn(&str) -> &str) -> Cow<'_, str> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(cut(text)),
         Cow::Owned(mut text) => {
-            text.truncate(without_notes(&text).len());
+            text.truncate(cut(&text).len());
             Cow::Owned(text)
         }
     }
+}
+
+/// The first words of Claude Code's receipts for an agent that works in the background.
+const LAUNCHED: [&str; 2] = ["Async agent launched successfully.", "Spawned successfully."];
+/// The first words of what it adds to the answer of an agent, and the tag around what that used.
+const AGENT_ID: &str = "agentId: ";
+const USAGE: [&str; 2] = ["<usage>", "</usage>"];
+const WORKTREE: &str = "worktree";
+
+/// Returns the answer of another agent without the id by which it is continued and what it used, and of the
+/// receipt for one that was launched the first sentence.
+fn without_receipt(text: &str) -> &str {
+    let launched = LAUNCHED.into_iter().find(|launched| text.starts_with(launched));
+    if let Some(launched) = launched.filter(|_| text.contains(AGENT_ID) || text.contains("\nagent_id: ")) {
+        return &text[..launched.len()];
+    }
+    let told = without_notes(text).trim_end();
+    let usage = told.strip_suffix(USAGE[1]).and_then(|rest| rest.rsplit_once(USAGE[0]));
+    let usage = usage.filter(|(_, usage)| usage.contains("total_tokens"));
+    let answer = usage.map_or(told, |(answer, _)| answer.trim_end());
+    let last_line = answer.rsplit('\n').next().unwrap_or_default();
+    let may_be_id = last_line.ends_with(')') || last_line.starts_with(WORKTREE);
+    let id = may_be_id.then(|| answer.rfind(AGENT_ID)).flatten();
+    match id.filter(|at| *at == 0 || answer[..*at].ends_with('\n')) {
+        Some(at) if is_agent_id(&answer[at..]) => answer[..at].trim_end(),
+        _ if usage.is_some() => answer,
+        _ => text,
+    }
+}
+
+/// Checks whether lines name an agent and, in brackets, how it is continued, and then at most its worktree.
+fn is_agent_id(lines: &str) -> bool {
+    let mut lines = lines.lines();
+    let is_id = |line: &str| line.contains(" (") && line.trim_end().ends_with(')');
+    lines.next().is_some_and(is_id) && lines.all(|line| line.starts_with(WORKTREE))
 }
 
 /// Returns the text in a JSON envelope; the envelope's other values follow it, a line each. JSON counts as an
@@ -251,6 +291,33 @@ mod tests {
             ("plain\n".to_owned(), "plain\n"),
         ] {
             assert_eq!(without_notes(&text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn receipts_around_the_answer_of_another_agent_are_none_of_it() {
+        let id = "agentId: a6ae7ab (for resuming to continue this agent's work if needed)";
+        let usage = "<usage>total_tokens: 43765\ntool_uses: 27\nduration_ms: 230679</usage>";
+        let note = "<system-reminder>\nThe list of tasks was not used for a while.\n</system-reminder>";
+        let answer = "Two files (a.rs, b.rs)\nhave it.";
+        for (text, expected) in [
+            (format!("{answer}\n{id}"), answer),
+            (format!("{answer}\n\n{id}\n{usage}\n"), answer),
+            (format!("{answer}\n{id}\nworktreePath: /w\nworktreeBranch: b\n{usage}\n\n{note}"), answer),
+            (format!("{answer}\n{usage}"), answer),
+            (format!("{id}\n{usage}"), ""),
+            (
+                "Async agent launched successfully.\nagentId: ae499f1 (internal ID)\noutput_file: /t"
+                    .to_owned(),
+                "Async agent launched successfully.",
+            ),
+            (format!("{id}\n{answer}"), &format!("{id}\n{answer}")),
+            ("see agentId: a (b)".to_owned(), "see agentId: a (b)"),
+            ("<usage>a [b] c</usage>".to_owned(), "<usage>a [b] c</usage>"),
+            (answer.to_owned(), answer),
+        ] {
+            assert_eq!(unwrapped(Cow::Borrowed(&text)), expected, "{text}");
+            assert_eq!(unwrapped(Cow::Owned(text.clone())), expected, "{text}");
         }
     }
 
