@@ -134,7 +134,59 @@ impl EntryFormat for Tau2Bench {
                 vec![answer(text_at(entry, "/id"), entry.get("content").unwrap_or(&Value::Null), is_error)]
             }
             Some(Role::User) => messages_of(Role::User, entry.get("content").unwrap_or(&Value::Null)),
-            _ => chat_messages(entry),
+            _ => match said_in_object(text_at(entry, "/content")) {
+                Some(said) => {
+                    let mut entry = entry.clone();
+                    entry["content"] = said.into();
+                    chat_messages(&entry)
+                }
+                None => chat_messages(entry),
+            },
+        }
+    }
+}
+
+/// Returns what a reply says that is only an object with one text for the person: some models write one, in
+/// place of the text or as a call of `respond`.
+fn said_in_object(reply: &str) -> Option<String> {
+    const TEXTS: [&str; 3] = ["message", "response", "content"];
+    let reply = Some(reply.trim()).filter(|reply| reply.starts_with('{'))?;
+    let object: Value = serde_json::from_str(reply).ok()?;
+    let fields = object.as_object()?;
+    let said = match fields.len() {
+        1 => TEXTS.iter().find_map(|key| fields.get(*key))?,
+        2 if text_at(&object, "/name") == "respond" => object.pointer("/arguments/content")?,
+        _ => return None,
+    };
+    said.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_reply_in_an_object_is_its_text() {
+        for (reply, expected) in [
+            (r#"{"message":"Hi."}"#, "Hi."),
+            (" {\"response\": \"Hi.\"}\n", "Hi."),
+            (r#"{"name":"respond","arguments":{"content":"Hi."}}"#, "Hi."),
+            (
+                r#"{"name":"book","arguments":{"content":"Hi."}}"#,
+                r#"{"name":"book","arguments":{"content":"Hi."}}"#,
+            ),
+            (r#"{"message":{"a":1}}"#, r#"{"message":{"a":1}}"#),
+            (r#"{"message":"Hi.","code":1}"#, r#"{"message":"Hi.","code":1}"#),
+            ("{Hi.}", "{Hi.}"),
+            ("Hi.", "Hi."),
+        ] {
+            let messages = Tau2Bench::messages(&json!({"role": "assistant", "content": reply}));
+            assert_eq!(messages[0].to_text(), expected, "{reply}");
+            let messages = Tau2Bench::messages(&json!({"role": "user", "content": reply}));
+            assert_eq!(messages[0].to_text(), reply, "{reply}");
         }
     }
 }
