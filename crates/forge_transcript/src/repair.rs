@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use forge_domain::{Body, Message, ToolCall, ToolResult};
+use forge_domain::{Body, Message, ToolCall, ToolResult, tool_twin};
 use serde::Serialize;
 use smallvec::SmallVec;
 
-use crate::harness::{announced_result, is_announced_result};
+use crate::harness::{ANSWERED, announced_result, is_announced_result};
 use crate::recording::NO_RESULT;
 
 /// One repair.
@@ -133,12 +133,29 @@ pub(crate) fn repair<T: Linked>(
             (answer.call_id, answer.name) = (id.clone(), Some(name.clone()));
             ordered.push(made(named));
         }
+        let later = items[caller + 1..].iter().flatten();
         for call in open {
-            ordered.push(made(Message::tool(ToolResult::answer(call, NO_RESULT))));
+            let is_answered = asks(call) && is_answered(later.clone(), &whole);
+            let said = if is_answered { ANSWERED } else { NO_RESULT };
+            ordered.push(made(Message::tool(ToolResult::answer(call, said))));
             repairs.push(Repair::MissingResult { call_id: call.id.clone() });
         }
     }
     (ordered, repairs)
+}
+
+/// Checks whether a call asks the user something.
+fn asks(call: &ToolCall) -> bool {
+    tool_twin(call.name.as_str()) == Some("ask")
+}
+
+/// Checks whether the user says something in `later` items, before the next call.
+fn is_answered<'t, T: Linked + 't>(
+    later: impl Iterator<Item = &'t T>,
+    whole: &impl Fn(&T) -> Message,
+) -> bool {
+    let mut before_call = later.take_while(|item| item.call_ids().next().is_none());
+    before_call.any(|item| whole(item).starts_turn())
 }
 
 /// The place of the caller of what answers no call.
@@ -253,6 +270,26 @@ mod tests {
             _ => "u".to_owned(),
         };
         messages.iter().map(word).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_question_without_a_result_is_answered_by_what_the_user_says_next() {
+        for (before, expected) in [
+            ("u tx u a", "[answered in the user's next message]"),
+            ("u tx a u", "[answered in the user's next message]"),
+            ("u tx tx u", NO_RESULT),
+            ("u tx a", NO_RESULT),
+        ] {
+            let mut asked = messages(before);
+            for message in &mut asked {
+                if let Body::Assistant { calls, .. } = &mut message.body {
+                    let ask = ToolName::new("ask_followup_question").unwrap();
+                    calls.iter_mut().for_each(|call| call.name = ask.clone());
+                }
+            }
+            let (after, repairs) = repair(asked, Message::clone, |message| message);
+            assert_eq!((after[2].to_text().as_str(), repairs.is_empty()), (expected, false), "{before}");
+        }
     }
 
     #[test]

@@ -156,8 +156,13 @@ fn the_form_of_a_text_shows_its_author() {
             vec!["h [read_file for 'a.rs'] Result:\nfn a() {}"],
         ),
         (
-            json!("[ask] Result:\n<answer>\nThe first.\n</answer>"),
-            vec!["u [ask] Result:\n<answer>\nThe first.\n</answer>"],
+            json!("[ask for 'This\n\nor that?'] Result:\n<answer>\nThe first.\n</answer>"),
+            vec!["h [ask for 'This\n\nor that?'] Result:\n", "u <answer>\nThe first.\n</answer>"],
+        ),
+        (json!("[ask] Result: The first."), vec!["u [ask] Result: The first."]),
+        (
+            json!("New instructions for task continuation:\n<user_message>\nGo on.\n</user_message>"),
+            vec!["h New instructions for task continuation:\n", "u <user_message>\nGo on.\n</user_message>"],
         ),
     ] {
         let expected: Vec<String> = expected.into_iter().map(str::to_owned).collect();
@@ -229,7 +234,7 @@ fn each_part_has_its_own_author() {
         ),
         (
             json!([text("[TASK RESUMPTION] It was.\n<user_message>\nGo on.\n</user_message>")]),
-            vec!["u [TASK RESUMPTION] It was.\n<user_message>\nGo on.\n</user_message>"],
+            vec!["h [TASK RESUMPTION] It was.\n", "u <user_message>\nGo on.\n</user_message>"],
         ),
         (
             json!([{"type": "tool_result", "tool_use_id": "t", "content": "out"}, text("Not that one."),
@@ -282,6 +287,51 @@ fn what_cline_announces_is_the_result_of_a_call() {
     assert_eq!(results.collect::<Vec<_>>(), expected.map(|(id, text)| (id.to_owned(), text.to_owned())));
     let people = draft.messages().filter(Message::starts_turn).count();
     assert_eq!(people, 1);
+}
+
+#[test]
+fn an_answer_to_clines_question_is_the_users_and_its_result_says_where_it_stands() {
+    let call = |id: &str, name: &str| json!({"type": "tool_use", "id": id, "name": name, "input": {}});
+    let said = |role: &str, content: Value| json!({"role": role, "content": content, "ts": 1, "metrics": {}});
+    let details = text("<environment_details>\n12:00\n</environment_details>");
+    let file = json!([
+        said("user", json!([text("<task>\nLook.\n</task>")])),
+        said("assistant", json!([call("a", "ask_followup_question")])),
+        said(
+            "user",
+            json!([
+                text("[ask_followup_question for 'One\n\nor two?'] Result:\n<answer>\nTwo.\n</answer>"),
+                details
+            ])
+        ),
+        said("assistant", json!([call("b", "attempt_completion")])),
+        said(
+            "user",
+            json!([
+                text("[attempt_completion] Result: Done"),
+                text("The user has provided feedback on the results. Consider their input to continue."),
+                text("<feedback>\nTest it.\n</feedback>"),
+                details
+            ])
+        ),
+        said("assistant", json!([text("Done.")])),
+    ]);
+    let sessions = read(file.to_string().as_bytes(), "f").unwrap();
+    let draft = Draft::open(&sessions[0], 0);
+    assert_eq!(draft.repairs(), []);
+    let results: Vec<String> = draft
+        .messages()
+        .filter(|message| message.role() == Role::Tool)
+        .map(|message| message.to_text())
+        .collect();
+    let feedback = "The user has provided feedback on the results. Consider their input to continue.";
+    assert_eq!(results, ["[answered in the user's next message]".to_owned(), format!("Done\n{feedback}")]);
+    let said: Vec<String> =
+        draft.messages().filter(Message::starts_turn).map(|message| message.to_text()).collect();
+    assert_eq!(
+        said,
+        ["<task>\nLook.\n</task>", "<answer>\nTwo.\n</answer>", "<feedback>\nTest it.\n</feedback>"]
+    );
 }
 
 #[test]
