@@ -41,6 +41,9 @@ pub(super) const FOLDERS: &[&str] =
 /// Arguments that tell what a call is, if none names a file.
 pub(super) const SUBJECTS: &[&str] = &["command", "cmd", "query", "pattern", "url", "name", "id"];
 
+/// The argument of any call of Cline's that is no part of it: the list of tasks, as lines of Markdown.
+pub(super) const PROGRESS: &str = "task_progress";
+
 /// Arguments that tell what is looked for in a path.
 pub(super) const SOUGHT: &[&str] = &["pattern", "query", "regex"];
 

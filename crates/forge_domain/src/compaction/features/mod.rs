@@ -10,7 +10,7 @@ use serde_json::Value;
 pub(crate) use self::signature::Signature;
 pub(crate) use self::term::{ByTerm, Kind, Term, TermHasher, form_hash, hash};
 use super::arguments::{
-    COMMANDS, DESCRIPTION, FOLDERS, PATCH_END, PATCH_START, PATHS, is_of_old, tells_what,
+    COMMANDS, DESCRIPTION, FOLDERS, PATCH_END, PATCH_START, PATHS, PROGRESS, is_of_old, tells_what,
 };
 use super::envelope::unwrapped;
 use crate::conversation::is_word_by_itself;
@@ -253,7 +253,7 @@ impl Written {
                     // Beside a command, its folder and its limits are options: labels have what matters of
                     // them.
                     let is_option = runs && (value.is_number() || FOLDERS.contains(&name.as_str()));
-                    if is_option {
+                    if is_option || name == PROGRESS {
                         continue;
                     }
                     if is_of_old(name) {
@@ -690,7 +690,8 @@ mod tests {
             (found, &["open_one()"], &["Edit", "open_two()", "shut_two()", "a.rs", "shut_three()"]),
             (edits, &["open_one()", "shut_one()", "read_one()"], &["Edit a.rs", "shut_one()", "read_two()"]),
             (
-                json!({"command": "insert", "path": "a.rs", "line": 9, "text": "if is_open(door) { close_it(door) }"}),
+                json!({"command": "insert", "path": "a.rs", "line": 9, "text": "if is_open(door) { close_it(door) }",
+                    "task_progress": "- [x] Open it\n- [ ] Close it"}),
                 &[],
                 &["Edit insert a.rs 9", "if is_open(door) { close_it(door) }"],
             ),

@@ -17,8 +17,8 @@ use super::script_changes::{script_changes, scripts_in};
 use super::shell_change::{ShellChange, ShellStep, shell_changes};
 use super::{Evidence, Failure, Unfinished};
 use crate::compaction::arguments::{
-    FOLDERS, PATCH_ADDS, PATCH_DELETES, PATCH_MOVES, PATCH_START, PATCH_UPDATES, PATHS, SOUGHT, SUBJECTS,
-    text_or_number,
+    FOLDERS, PATCH_ADDS, PATCH_DELETES, PATCH_MOVES, PATCH_START, PATCH_UPDATES, PATHS, PROGRESS, SOUGHT,
+    SUBJECTS, text_or_number,
 };
 use crate::compaction::features::{hash, is_line_break};
 use crate::{Body, ContextMessage, ToolCall};
@@ -168,7 +168,7 @@ impl FileState {
 
 impl Deed {
     pub(super) fn of(call: &ToolCall) -> Self {
-        let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
+        let arguments = arguments_of(call);
         let argument = |names: &[&str]| names.iter().find_map(|name| arguments.get(name)?.as_str());
         // The server's name comes before that of its tool.
         let name = call.name.as_str().rsplit('.').next().unwrap_or_default();
@@ -378,7 +378,7 @@ impl Deed {
 
     /// Returns the ids that the call may ask about: its values, unless it does something itself.
     pub(crate) fn ids_asked_about(&self, call: &ToolCall) -> Vec<String> {
-        let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
+        let arguments = arguments_of(call);
         let does_something = self.runs || !self.touches.is_empty();
         let fields =
             arguments.as_object().filter(|_| !does_something).into_iter().flat_map(|fields| fields.values());
@@ -401,6 +401,15 @@ impl Deed {
         let changed = self.touches.iter().filter(|(_, touch)| *touch != Touch::Looks);
         changed.map(|(path, touch)| (without_dot(path), *touch))
     }
+}
+
+/// Returns the arguments of a call, without the list of tasks that Cline keeps beside them.
+fn arguments_of(call: &ToolCall) -> Value {
+    let mut arguments: Value = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
+    if let Some(fields) = arguments.as_object_mut() {
+        fields.shift_remove(PROGRESS);
+    }
+    arguments
 }
 
 /// Returns the changes of a command line that was followed by `walk`, and those of the scripts in it, or of
@@ -725,8 +734,13 @@ mod tests {
     #[test]
     fn a_call_is_about_a_file_a_command_or_a_question() {
         type About<'a> = (Option<(&'a str, Extent)>, &'a [&'a str], Option<&'a str>);
-        let table: [(&str, &str, About<'_>); 18] = [
+        let table: [(&str, &str, About<'_>); 19] = [
             ("Read", r#"{"file_path":"a.rs"}"#, (Some(("a.rs", Extent::Whole)), &[], Some("a.rs"))),
+            (
+                "read_file",
+                r#"{"path":"a.rs","task_progress":"- [ ] One"}"#,
+                (Some(("a.rs", Extent::Whole)), &[], Some("a.rs")),
+            ),
             ("Read", r#"{"file_path":"a.rs","limit":9}"#, (Some(("a.rs", Extent::Part)), &[], Some("a.rs"))),
             (
                 "editor",

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::arguments::text_or_number;
+use crate::compaction::arguments::{PROGRESS, text_or_number};
 use crate::{CallPlace, Context, ContextMessage, ToolCall};
 
 /// The list of tasks at the end of a context.
@@ -24,7 +24,8 @@ pub(super) fn tasks(context: &Context, sources: &[ContextMessage], earlier: &[St
     let mut kept = Kept::of(earlier);
     for (position, message) in sources.iter().enumerate() {
         for (nth, call) in message.message().calls().iter().enumerate() {
-            if let Some(Listed { items, is_merged }) = Listed::of(call) {
+            let listed = Listed::of(call).or_else(|| Listed::beside(call));
+            if let Some(Listed { items, is_merged }) = listed {
                 whole = Some(if is_merged {
                     let before = whole.take().map(|(items, _)| items);
                     let before = before
@@ -110,6 +111,20 @@ impl Item {
         Some(Self { id, status, text: text_of(fields) })
     }
 
+    /// Reads a task that is a line of Markdown, as in `- [x] Test it`.
+    fn of_line(line: &str) -> Option<Self> {
+        let line = line.trim_start().strip_prefix(['-', '*'])?.trim_start();
+        let (mark, text) = line.strip_prefix('[')?.split_once(']')?;
+        let status = match mark.trim() {
+            "" => NEW,
+            "x" | "X" => "completed",
+            "-" | "~" => "in_progress",
+            _ => return None,
+        };
+        let text = Some(text.trim()).filter(|text| !text.is_empty())?;
+        Some(Self { id: None, status: Some(status.to_owned()), text: Some(text.to_owned()) })
+    }
+
     /// Reads a task of an earlier record.
     fn read(task: &str) -> Option<Self> {
         let (status, text) = task.split_once(": ")?;
@@ -167,6 +182,17 @@ impl Listed {
         let items = |list: &Vec<Value>| list.iter().map(|item| Item::of(item).filter(is_task)).collect();
         let items = lists.filter_map(items).find(|items: &Vec<Item>| !items.is_empty())?;
         Some(Self { items, is_merged })
+    }
+
+    /// Reads the list that Cline keeps beside the arguments of any call.
+    fn beside(call: &ToolCall) -> Option<Self> {
+        if !call.arguments.contains(PROGRESS) {
+            return None;
+        }
+        let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
+        let lines = arguments.get(PROGRESS)?.as_str()?.lines();
+        let items: Vec<Item> = lines.filter_map(Item::of_line).collect();
+        (!items.is_empty()).then_some(Self { items, is_merged: false })
     }
 }
 
@@ -349,5 +375,13 @@ mod tests {
             });
             assert_eq!(actual, expected, "{calls:?}");
         }
+    }
+
+    #[test]
+    fn the_list_beside_the_arguments_of_a_call_is_told() {
+        let arguments = r#"{"path":"a","content":"- [ ] Not it","task_progress":"- [x] Read it\n  - [ ] Fix it\n* [-] Test it\nLater"}"#;
+        let list = list(&[("write_to_file", arguments, "ok")], &["pending: Old"]).unwrap();
+        assert_eq!(list.tasks, ["completed: Read it", "pending: Fix it", "in_progress: Test it"]);
+        assert_eq!(list.told_at, Some(0));
     }
 }
