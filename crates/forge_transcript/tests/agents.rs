@@ -194,6 +194,26 @@ fn pi_samples() -> Vec<Sample> {
         |message: Value| json!({"type": "message", "timestamp": "2026-01-01T10:00:00Z", "message": message});
     vec![
         sample("pi", lines(&branched), "u:Find it. | a:+f(c) | r(c):out | u:So."),
+        sample(
+            "pi",
+            lines(&[
+                head.clone(),
+                entry("a", None, user("<skill name=\"tidy\" location=\"/s\">\nTidy it.\n</skill>")),
+                entry(
+                    "b",
+                    Some("a"),
+                    json!({"role": "assistant", "content": [{"type": "text", "text": "Done."}]}),
+                ),
+                entry(
+                    "c",
+                    Some("b"),
+                    user("<skill name=\"tidy\" location=\"/s\">\nTidy it.\n</skill>\n\nonly a.rs"),
+                ),
+                // It was written again, as a message of its own.
+                entry("d", Some("c"), user("<skill name=\"tidy\" location=\"/s\">\nTidy it.\n</skill>\n")),
+            ]),
+            "u:/skill:tidy | n:<skill name=\"tidy\" location=\"/s\">\nTidy it.\n</skill>\n | a:Done. | u:/skill:tidy only a.rs | n:<skill name=\"tidy\" location=\"/s\">\nTidy it.\n</skill>\n | n:<skill name=\"tidy\" location=\"/s\">\nTidy it.\n</skill>\n",
+        ),
         Sample {
             format: "pi",
             text: lines(&long),

@@ -1,6 +1,6 @@
 //! Sessions of pi and OpenClaw: a tree of entries, one a line, of which the branch of the last entry counts.
 
-use forge_domain::{Message, Role};
+use forge_domain::{Body, Content, Message, Part, Role};
 use serde_json::Value;
 
 use crate::any_blocks::{answer, messages_of, role_of, text_at};
@@ -84,8 +84,40 @@ fn role_messages(message: &Value) -> Vec<Message> {
         "custom" | "hookMessage" => note(said("content")),
         // pi never sends a reply again that failed or was interrupted.
         "assistant" if matches!(text_at(message, "/stopReason"), "aborted" | "error") => Vec::new(),
+        "user" => messages_of(Role::User, said("content")).into_iter().flat_map(with_command).collect(),
         role => role_of(role).map(|role| messages_of(role, said("content"))).unwrap_or_default(),
     }
+}
+
+/// The tags around a skill that the user invoked: pi puts it in place of the command.
+const SKILL: [&str; 2] = ["<skill name=\"", "\n</skill>"];
+
+/// Splits a message into the command by which the user invoked a skill, and the skill as a note; returns any
+/// other message as it is.
+fn with_command(message: Message) -> Vec<Message> {
+    let Body::User(content) = &message.body else { return vec![message] };
+    let (text, others): (&str, &[Part]) = match content {
+        Content::Text(text) => (text.as_str(), &[]),
+        Content::Parts(parts) => match parts.as_slice() {
+            [Part::Text(text), others @ ..] => (text.as_str(), others),
+            _ => return vec![message],
+        },
+    };
+    let Some((command, skill)) = invocation(text) else { return vec![message] };
+    let said = match others {
+        [] => Content::Text(command),
+        others => Content::Parts([&[Part::Text(command)][..], others].concat()),
+    };
+    vec![Message::user(said), Message::note(BY, skill)]
+}
+
+/// Returns the command that the user typed, with its arguments, and the skill in its place. That gets an end of
+/// line: written as a message of its own and read again, it is no command.
+fn invocation(text: &str) -> Option<(String, String)> {
+    let (name, _) = text.strip_prefix(SKILL[0])?.split_once('"')?;
+    let (skill, rest) = text.split_at(text.find(SKILL[1])? + SKILL[1].len());
+    let arguments = if rest.is_empty() { rest } else { rest.strip_prefix("\n\n")?.trim() };
+    Some((format!("/skill:{name} {arguments}").trim_end().to_owned(), format!("{skill}\n")))
 }
 
 fn summary(said: &Value) -> Vec<Message> {

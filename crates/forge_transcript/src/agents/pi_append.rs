@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::any_blocks::text_at;
 use crate::codec::{Addition, Fields, Line};
+use crate::item::Place;
 use crate::json_text::parse;
 use crate::{Record, RewriteError};
 
@@ -152,8 +153,11 @@ fn message_json(addition: &Addition<'_>, entry: &Value, line: &Line<'_>) -> Valu
     let said = entry.get("message").and_then(Value::as_object).cloned().unwrap_or_default();
     let timestamp = said.get("timestamp").cloned().unwrap_or_else(|| json!(addition.now.as_millisecond()));
     let said = with_facts(said, &message, timestamp);
-    if said.contains_key("role") && line.is_same() && line.item().is_some_and(|item| item.places().len() <= 1)
-    {
+    // An entry with the text of several messages, or of half a one, is not this message.
+    let records = &addition.revision.session.records;
+    let is_alone = |place: &Place| records[place.record].n_messages() == 1;
+    let is_whole = line.item().is_some_and(|item| matches!(item.places(), [place] if is_alone(place)));
+    if said.contains_key("role") && line.is_same() && is_whole {
         return Value::Object(said);
     }
     with_content(said, &message)
