@@ -111,8 +111,8 @@ fn with_command(message: Message) -> Vec<Message> {
     vec![Message::user(said), Message::note(BY, skill)]
 }
 
-/// Returns the command that the user typed, with its arguments, and the skill in its place. That gets an end of
-/// line: written as a message of its own and read again, it is no command.
+/// Returns the command that the user typed, with its arguments, and the skill in its place. That gets an end
+/// of line: written as a message of its own and read again, it is no command.
 fn invocation(text: &str) -> Option<(String, String)> {
     let (name, _) = text.strip_prefix(SKILL[0])?.split_once('"')?;
     let (skill, rest) = text.split_at(text.find(SKILL[1])? + SKILL[1].len());
