@@ -295,8 +295,8 @@ impl Deed {
             result.failure_of_call()
         };
         // A file that was read may have such a field, too.
-        let is_own = |failure: &&Failure| self.reads.is_none() || !failure.is_of_data;
-        failure.filter(|failure| self.command_line.hides_status || !failure.is_denied).filter(is_own)
+        let is_own = |failure: &&Failure| self.reads.is_none() || !failure.is_of_data();
+        failure.filter(|failure| self.command_line.hides_status || !failure.is_denied()).filter(is_own)
     }
 
     /// Returns how the check ended whose result it is; `marks_failures` is true if the session marks results
@@ -304,8 +304,8 @@ impl Deed {
     pub(crate) fn outcome(&self, result: &ContextMessage, marks_failures: bool) -> Outcome {
         if let Some(failure) = self.failure(result) {
             // A check that was stopped has not failed by itself.
-            let is_stopped = !failure.is_read && self.unfinished(result).is_some();
-            if !failure.is_read && self.command_line.ends_elsewhere {
+            let is_stopped = !failure.is_read() && self.unfinished(result).is_some();
+            if !failure.is_read() && self.command_line.ends_elsewhere {
                 let is_shown = result.report_of_check().evidence == Evidence::Counted;
                 return if is_shown { Outcome::Passed } else { Outcome::Unclear };
             }

@@ -13,18 +13,48 @@ use crate::{Body, Message, ToolResult, user_words};
 pub(crate) struct Failure {
     /// The first line that names the error.
     pub(crate) line: Option<String>,
-    /// True if the result states that its command succeeded although it reads like a failure. Such a result
-    /// is a success, unless the status belongs to another command, as behind a pipe.
-    pub(crate) is_denied: bool,
-    /// True if the result states that its command or call failed.
-    pub(crate) is_stated: bool,
-    /// True if it reads so.
-    pub(super) is_read: bool,
-    /// True if the result is an object in JSON, which tells of it in a field of its own.
-    pub(super) is_of_data: bool,
+    ground: Ground,
+}
+
+/// The ground on which a result counts as a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ground {
+    /// The result states that its command or call failed.
+    Stated {
+        /// True if it is an object in JSON that tells so in a field, and no mark of the session does.
+        in_data: bool,
+        /// True if it reads so as well.
+        reads_so: bool,
+    },
+    /// The result only reads so.
+    Read {
+        /// True if it states that its command succeeded.
+        is_denied: bool,
+    },
 }
 
 impl Failure {
+    /// Checks whether the result states that its command or call failed.
+    pub(crate) const fn is_stated(&self) -> bool {
+        matches!(self.ground, Ground::Stated { .. })
+    }
+
+    /// Checks whether the result states that its command succeeded although it reads like a failure. Such a
+    /// result is a success, unless the status belongs to another command, as behind a pipe.
+    pub(super) const fn is_denied(&self) -> bool {
+        matches!(self.ground, Ground::Read { is_denied: true })
+    }
+
+    /// Checks whether the result reads like a failure, whatever it states.
+    pub(super) const fn is_read(&self) -> bool {
+        matches!(self.ground, Ground::Read { .. } | Ground::Stated { reads_so: true, .. })
+    }
+
+    /// Checks whether only the result's own data tell of the failure, in a field of an object in JSON.
+    pub(super) const fn is_of_data(&self) -> bool {
+        matches!(self.ground, Ground::Stated { in_data: true, .. })
+    }
+
     /// Reads the failure of a command; `None` if the result did not fail and does not read so.
     pub(super) fn of(result: &ToolResult) -> Option<Self> {
         Self::read(result, |edges| {
@@ -81,16 +111,16 @@ impl Failure {
         let answer = FailedAnswer::of(&whole);
         let text = output(whole);
         let is_stated = result.is_error || status == Some(Status::Failed) || answer.is_some();
-        let is_read = reads_failed(&edges(&text));
-        (is_stated || is_read).then(|| Self {
-            is_of_data: answer.is_some() && !result.is_error,
-            line: answer
-                .and_then(|answer| answer.why.as_deref().and_then(shown))
-                .or_else(|| error_line(&text)),
-            is_denied: !is_stated && status == Some(Status::Passed),
-            is_stated,
-            is_read,
-        })
+        let reads_so = reads_failed(&edges(&text));
+        let ground = if is_stated {
+            Ground::Stated { in_data: answer.is_some() && !result.is_error, reads_so }
+        } else if reads_so {
+            Ground::Read { is_denied: status == Some(Status::Passed) }
+        } else {
+            return None;
+        };
+        let why = answer.and_then(|answer| answer.why.as_deref().and_then(shown));
+        Some(Self { line: why.or_else(|| error_line(&text)), ground })
     }
 }
 

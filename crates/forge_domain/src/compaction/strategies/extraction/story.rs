@@ -344,7 +344,7 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
     let is_error = is_marked_failed(result.message());
     // A file or a page that was read may speak of failures without being one.
     let is_failure = |failure: &&Failure| {
-        is_error || !asked.deed.only_looks || failure.is_stated && failure.line.is_some()
+        is_error || !asked.deed.only_looks || failure.is_stated() && failure.line.is_some()
     };
     let failure = asked.deed.failure(result).filter(is_failure);
     if let Some(said) = user_words(result.message()).and_then(answer) {
@@ -362,7 +362,7 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending
     {
         return Some(told);
     }
-    let stopped = asked.deed.unfinished(result).filter(|_| failure.is_none_or(|failure| failure.is_stated));
+    let stopped = asked.deed.unfinished(result).filter(|_| failure.is_none_or(Failure::is_stated));
     let ending = match failure {
         _ if let Some(stopped) = stopped => stopped.line.clone(),
         Some(failure) => {
