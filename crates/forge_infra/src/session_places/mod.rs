@@ -193,6 +193,10 @@ mod tests {
             ".openclaw/agents/main/sessions/bb22.jsonl",
             ".gemini/tmp/abc/chats/session-2026-01-10T20-00-fa4593e0.json",
             ".gemini/tmp/abc/logs.json",
+            ".gemini/antigravity/brain/ff66/.system_generated/logs/transcript.jsonl",
+            ".gemini/antigravity/brain/ff66/.system_generated/logs/transcript_full.jsonl",
+            ".gemini/antigravity-cli/brain/aa77/.system_generated/logs/transcript.jsonl",
+            ".gemini/antigravity/brain/aa77/task.md",
             ".copilot/session-state/cc33/events.jsonl",
             ".openhands/conversations/dd44/base_state.json",
             ".config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/1700/api_conversation_history.json",
@@ -204,6 +208,8 @@ mod tests {
         let (aider, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|name| name.starts_with("aider:"));
         assert_eq!(aider.len(), 1);
         let expected = [
+            "antigravity:aa77",
+            "antigravity:ff66",
             "claude:50a7220d",
             "cline:1700",
             &format!("codex:{UUID}"),

@@ -57,6 +57,7 @@ const OPENCLAW: &[(&str, &str)] =
     &[("OPENCLAW_STATE_DIR", ""), ("HOME", ".openclaw"), ("USERPROFILE", ".openclaw")];
 const GEMINI: &[(&str, &str)] =
     &[("GEMINI_CLI_HOME", ".gemini"), ("HOME", ".gemini"), ("USERPROFILE", ".gemini")];
+const ANTIGRAVITY: &[(&str, &str)] = &[("HOME", ".gemini"), ("USERPROFILE", ".gemini")];
 const COPILOT: &[(&str, &str)] = &[("COPILOT_HOME", ""), ("HOME", ".copilot"), ("USERPROFILE", ".copilot")];
 const DATA: &[(&str, &str)] =
     &[("XDG_DATA_HOME", ""), ("HOME", ".local/share"), ("USERPROFILE", ".local/share")];
@@ -98,6 +99,16 @@ pub(super) const AGENTS: &[Agent] = &[
             file(GEMINI, "tmp/*/chats/session-*.json", after_dash),
             file(GEMINI, "tmp/*/chats/session-*.jsonl", after_dash),
         ],
+    },
+    Agent {
+        id: "antigravity",
+        name: "Antigravity",
+        // The editor, its newer version and the command line have a folder each.
+        places: &[file(
+            ANTIGRAVITY,
+            "antigravity*/brain/*/.system_generated/logs/transcript*.jsonl",
+            conversation_id,
+        )],
     },
     Agent {
         id: "copilot",
@@ -221,6 +232,15 @@ fn stem(path: &Path) -> Option<String> {
 /// Returns the name of a session of Claude Code; `None` for what its sub-agents wrote.
 fn claude_id(path: &Path) -> Option<String> {
     stem(path).filter(|stem| !stem.starts_with("agent-"))
+}
+
+/// Returns the name of the conversation of a transcript; `None` for a shortened one beside the whole.
+fn conversation_id(path: &Path) -> Option<String> {
+    const WHOLE: &str = "transcript_full.jsonl";
+    let is_whole = path.file_name()? == WHOLE;
+    let is_session = is_whole || stem(path)? == "transcript" && !path.with_file_name(WHOLE).is_file();
+    // It is in the folder `.system_generated/logs` of the conversation.
+    folder(path.ancestors().nth(2)?).filter(|_| is_session)
 }
 
 /// Returns the UUID at the end of the name.
