@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use cap_std::fs::Dir;
+use forge_domain::holds_keys;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::sieve::Sieve;
 use super::walk::{Step, Visit, WalkEnd, walk};
-use super::workspace::{self, Workspace};
+use super::workspace::{self, Workspace, plain};
 use super::{FileTool, Limits, Touch};
 use crate::tools::arguments::Arguments;
 use crate::tools::failure::ToolFailure;
@@ -87,16 +88,31 @@ impl FileTool for List {
         let start = workspace.dir().canonicalize(relative).map_err(failed)?;
         let mut names = Vec::new();
         let mut sieve = Sieve::new(limits.scope.paths(self.name(), None));
+        // The user was asked about a place of keys that the call names.
+        let is_of_keys = workspace.names_of(path).iter().any(|name| holds_keys(name));
         let ended = walk(workspace, relative, &limits.stop, &mut |seen| {
             let below = seen.path.strip_prefix(&start).unwrap_or(seen.path);
             let passed_over = seen.is_ignored && seen.kind.is_dir() && depth > 1;
             let mark = if passed_over { IGNORED } else { "" };
-            if sieve.lets_through(seen.path) {
+            let is_shown = sieve.lets_through(seen.path);
+            if is_shown {
                 names.push(format!("{}{mark}", display_path(below, seen, workspace.dir())));
             }
-            if passed_over || seen.depth >= depth { Step::Past } else { Step::Into }
+            if passed_over || seen.depth >= depth {
+                return Step::Past;
+            }
+            // Its name is shown, and what is in it, such as the names of accounts, is not.
+            if seen.kind.is_dir() && !is_of_keys && holds_keys(&plain(seen.path)) {
+                if is_shown {
+                    sieve.leave_out_keys(plain(seen.path));
+                }
+                return Step::Past;
+            }
+            Step::Into
         });
-        Ok(page(&names, ended.map_err(failed)?, sieve.note("name")))
+        let notes: Vec<String> = sieve.note("name").into_iter().chain(sieve.note_of_keys()).collect();
+        let left_out = (!notes.is_empty()).then(|| notes.join("; "));
+        Ok(page(&names, ended.map_err(failed)?, left_out))
     }
 }
 
@@ -191,6 +207,30 @@ mod tests {
                     (r#"{"path": "a", "depth": 2}"#, Ok("b/\nb/c\nx")),
                     (r#"{"path": "target", "depth": 2}"#, Ok("debug/\ndebug/out")),
                     (r#"{"depth": 9}"#, Err("`depth` must be at most 8, not 9")),
+                ],
+            )
+            .await;
+    }
+
+    #[tokio::test]
+    async fn what_is_in_a_place_of_keys_is_shown_if_the_call_names_it() {
+        let fixture =
+            Fixture::new(&[(".config/gh/hosts.yml", b""), (".config/other", b""), (".ssh/id_work", b"")]);
+        let shown = |left_out: &str| {
+            let all = ".config/\n.config/gh/\n.config/other\n.ssh/";
+            format!("{all}\n[{left_out}; name one as `path` to have the user asked]")
+        };
+        let two = shown("1 place left out for keys: `.ssh`");
+        let three = shown("2 places left out for keys: `.config/gh`, `.ssh`");
+        fixture
+            .check(
+                "list",
+                &[
+                    ("{}", Ok(".config/\n.ssh/")),
+                    (r#"{"depth": 2}"#, Ok(two.as_str())),
+                    (r#"{"depth": 3}"#, Ok(three.as_str())),
+                    (r#"{"path": ".ssh"}"#, Ok("id_work")),
+                    (r#"{"path": ".config/gh"}"#, Ok("hosts.yml")),
                 ],
             )
             .await;
