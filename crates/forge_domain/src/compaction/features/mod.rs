@@ -72,7 +72,7 @@ pub(crate) const fn is_line_break(c: char) -> bool {
 }
 
 /// The characters that end a sentence.
-pub(crate) const SENTENCE_ENDS: [char; 6] = ['.', '!', '?', '。', '！', '？'];
+pub(crate) const SENTENCE_ENDS: [char; 9] = ['.', '!', '?', '。', '！', '？', '।', '۔', '؟'];
 /// Most characters of a line; a longer one is several.
 const LINE_CHARS: usize = 220;
 /// A piece of a line ends with a sentence that takes at least this part of it.

@@ -27,13 +27,13 @@ pub(super) struct Announcements {
 impl Announcements {
     pub(super) fn of(sources: &[ContextMessage]) -> Self {
         let mut openings: ByTerm<[usize; 2]> = HashMap::default();
-        for source in sources {
+        for (position, source) in sources.iter().enumerate() {
             let message = source.message();
             if message.role() != Role::Assistant || message.is_compacted {
                 continue;
             }
             let mut before = sentences(said(source.features())).rev().peekable();
-            let last = before.next_if(|_| !message.calls().is_empty());
+            let last = before.next_if(|_| calling(sources, position).is_some());
             let opened = last.map(|last| (last, 0)).into_iter().chain(before.map(|other| (other, 1)));
             for (sentence, place) in opened {
                 if let Some(opening) = opening(&source.features().text[sentence]) {
@@ -44,13 +44,11 @@ impl Announcements {
         Self { openings }
     }
 
-    /// Returns the end of what the agent says in a message beside the announcement of its calls; `None` if it
-    /// announces nothing.
-    pub(super) fn end_before(&self, source: &ContextMessage) -> Option<u32> {
-        if source.message().calls().is_empty() {
-            return None;
-        }
-        let features = source.features();
+    /// Returns the end of what the agent says in the message at `position` beside the announcement of its
+    /// calls; `None` if it announces nothing.
+    pub(super) fn end_before(&self, sources: &[ContextMessage], position: usize) -> Option<u32> {
+        let called = calling(sources, position)?.features();
+        let features = sources[position].features();
         let mut all: Vec<Range<usize>> = sentences(said(features)).collect();
         let n_all = all.len();
         // What ends with a colon directly before a call is about that call.
@@ -58,30 +56,40 @@ impl Announcements {
             let text = &features.text[last.clone()];
             text.ends_with([':', '：'])
                 && text.len() <= INTRODUCTION_BYTES
-                && !names_of_its_own(last, features)
+                && !names_of_its_own(last, features, called)
         };
         all.pop_if(introduces);
-        while all.pop_if(|last| self.is_announcement(last, features)).is_some() {}
+        while all.pop_if(|last| self.is_announcement(last, features, called)).is_some() {}
         (all.len() < n_all).then(|| all.last().map_or(0, |last| last.end as u32))
     }
 
     /// Checks whether a sentence begins as announcements do, and names nothing that the calls do not.
-    fn is_announcement(&self, sentence: &Range<usize>, features: &Features) -> bool {
+    fn is_announcement(&self, sentence: &Range<usize>, features: &Features, called: &Features) -> bool {
         let opening = opening(&features.text[sentence.clone()]);
         let counts = opening.and_then(|opening| self.openings.get(&opening));
         counts.is_some_and(|[last, others]| *last >= LEAST_OPENED && *last >= others * TO_OTHERS)
-            && !names_of_its_own(sentence, features)
+            && !names_of_its_own(sentence, features, called)
     }
 }
 
-/// Checks whether a sentence has a name that no call beside it has.
-fn names_of_its_own(sentence: &Range<usize>, features: &Features) -> bool {
+/// Returns the message with the calls that follow what the agent says at `position`: that one, or the next
+/// if it only calls.
+fn calling(sources: &[ContextMessage], position: usize) -> Option<&ContextMessage> {
+    let calls = |source: &&ContextMessage| !source.message().calls().is_empty();
+    let only_calls = |next: &&ContextMessage| calls(next) && next.message().text().trim().is_empty();
+    sources.get(position).filter(calls).or_else(|| sources.get(position + 1).filter(only_calls))
+}
+
+/// Checks whether a sentence has a name that no call beside it has, of the message that `called`.
+fn names_of_its_own(sentence: &Range<usize>, features: &Features, called: &Features) -> bool {
+    let is_called = |hash: u64| called.terms.iter().any(|term| term.is_called() && term.hash() == hash);
     let text = &features.text[sentence.clone()];
     let is_in = |start: u32, end: u32| (start as usize) < sentence.end && sentence.start < end as usize;
     features.lines.iter().filter(|line| is_in(line.start, line.end)).any(|line| {
         features.places(line).iter().enumerate().any(|(nth, place)| {
             let term = features.terms[*place as usize];
-            term.kind().is_a_name_given() && !term.is_called() && text.contains(features.word(line, nth))
+            let is_name = term.kind().is_a_name_given() && text.contains(features.word(line, nth));
+            is_name && !is_called(term.hash())
         })
     })
 }
@@ -173,7 +181,8 @@ mod tests {
             let said = announcements.iter().chain(&findings);
             let sources: Vec<ContextMessage> = said.map(|said| before_call(said, "door")).collect();
             let learned = Announcements::of(&sources);
-            let actual: Vec<Option<u32>> = sources.iter().map(|source| learned.end_before(source)).collect();
+            let actual: Vec<Option<u32>> =
+                (0..sources.len()).map(|at| learned.end_before(&sources, at)).collect();
             assert_eq!(actual, expected, "{announcements:?}");
         }
     }
@@ -183,10 +192,21 @@ mod tests {
         let said = ["Let me look.", "Let me see.", "Let me read `open_door`.", "Let me undo `turn_key`."];
         let sources = said.map(|said| before_call(said, "open_door"));
         let learned = Announcements::of(&sources);
-        assert_eq!(
-            sources.each_ref().map(|source| learned.end_before(source)),
-            [Some(0), Some(0), Some(0), None]
-        );
+        let ends: Vec<Option<u32>> = (0..4).map(|at| learned.end_before(&sources, at)).collect();
+        assert_eq!(ends, [Some(0), Some(0), Some(0), None]);
+    }
+
+    #[test]
+    fn a_call_may_follow_in_a_message_of_its_own() {
+        let said =
+            ["Let me look.", "Let me see `open_door`.", "Let me read `open_gate`.", "It is the hinge."];
+        let sources = said.map(|said| {
+            [ContextMessage::count(Message::assistant(said), &Characters), before_call("", "open_door")]
+        });
+        let sources = sources.concat();
+        let learned = Announcements::of(&sources);
+        let ends: Vec<Option<u32>> = [0, 2, 4, 6].map(|at| learned.end_before(&sources, at)).to_vec();
+        assert_eq!(ends, [Some(0), Some(0), None, None]);
     }
 
     #[test]

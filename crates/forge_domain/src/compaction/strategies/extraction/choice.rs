@@ -8,7 +8,7 @@ use super::candidates::Candidates;
 use super::contents::{Contents, LEAST_CONTENT, entries, keys_in};
 use super::excerpt::{answer, short_label, source_of};
 use super::filling::{Filling, Placed};
-use super::leaving::{Asked, Leaving};
+use super::leaving::{Asked, Leaving, Picked};
 use super::order::{Calls, Highlights, Take, Which, order};
 use super::passage::{Origin, Passage};
 use super::record::{Entry, Section};
@@ -80,6 +80,7 @@ impl<'c, 'm> Choice<'c, 'm> {
                         room = room - self.fill(room, Purpose::Statement, &is(*which));
                     }
                 }
+                Take::Picked(percent) => self.take_picked(&highlights.answered.picked, percent),
                 Take::Answered(percent) => self.take_ends(&highlights.answered.asked, percent),
                 Take::Calls(percent, calls) => self.take_calls(calls, percent),
                 Take::Contents { tables, others } => self.take_contents(tables, others),
@@ -146,16 +147,44 @@ impl<'c, 'm> Choice<'c, 'm> {
         room - unused
     }
 
+    /// Takes the lists from which the person `picked`: first the items that they meant, then what stands
+    /// around them.
+    fn take_picked(&mut self, picked: &[Picked], percent: u64) {
+        let mut room = self.left.share(percent, 100);
+        for Picked { position, answer: answered_at, items, is_repeated } in picked {
+            let passages = self.candidates.passages.iter();
+            let of_text = passages.filter(|passage| is_said_at(passage, *position));
+            let has_item = |passage: &Passage| items.iter().any(|item| passage.holds(*item));
+            let mut order: Vec<(bool, u32)> =
+                of_text.map(|passage| (!has_item(passage), passage.start)).collect();
+            order.sort_unstable();
+            for (nth, (_, start)) in order.into_iter().take(ASKED_PASSAGES).enumerate() {
+                let is_it = |passage: &Passage| is_said_at(passage, *position) && passage.start == start;
+                let used = self.fill(room, Purpose::Newest, &is_it);
+                room = room - used;
+                if nth == 0 && used > Tokens::ZERO && *is_repeated {
+                    room = room - self.reserve_answer(*answered_at);
+                }
+            }
+        }
+    }
+
+    /// Reserves room for the person's answer below what it answers, and returns its tokens.
+    fn reserve_answer(&mut self, position: usize) -> Tokens {
+        let answer = answer(&self.leaving.material.sources[position]);
+        let tokens = self.counter.count(answer.as_str()) + Tokens::new(LINE_TOKENS);
+        self.left = self.left - tokens;
+        tokens
+    }
+
     /// Takes the ends of the agent's texts that were `asked`: each ends with what it asks, and what that is
     /// about stands before it. All have their last passage before any has a further one.
     fn take_ends(&mut self, asked: &[Asked], percent: u64) {
         let mut room = self.left.share(percent, 100);
         let passages = &self.candidates.passages;
-        let is_of = |passage: &&Passage, position| {
-            passage.message as usize == position && passage.origin == Origin::Agent
-        };
         let starts = |position: usize| -> Vec<u32> {
-            passages.iter().filter(|passage| is_of(passage, position)).map(|passage| passage.start).collect()
+            let of_text = passages.iter().filter(|passage| is_said_at(passage, position));
+            of_text.map(|passage| passage.start).collect()
         };
         let ends = asked.iter().map(|asked| (asked.position, asked.answer, starts(asked.position)));
         let mut ends: Vec<(usize, usize, Vec<u32>)> = ends.collect();
@@ -170,10 +199,7 @@ impl<'c, 'm> Choice<'c, 'm> {
                     // The passages before it make no sense without it.
                     starts.clear();
                 } else if nth == 0 {
-                    // The answer stands below it.
-                    let answer = answer(&self.leaving.material.sources[*answered_at]);
-                    let tokens = self.counter.count(answer.as_str()) + Tokens::new(LINE_TOKENS);
-                    (room, self.left) = (room - tokens, self.left - tokens);
+                    room = room - self.reserve_answer(*answered_at);
                 }
             }
         }
@@ -266,6 +292,11 @@ impl<'c, 'm> Choice<'c, 'm> {
         self.left = self.left - tokens;
         self.filling.entries.push((section, Placed { place, entry }, tokens));
     }
+}
+
+/// Checks whether a passage is what the agent says in the message at `position`.
+fn is_said_at(passage: &Passage, position: usize) -> bool {
+    passage.message as usize == position && passage.origin == Origin::Agent
 }
 
 /// Iterates over the calls that leave, the newest first.

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::ContextMessage;
 use crate::compaction::features::is_line_break;
+use crate::{ContextMessage, ToolCall};
 
 /// The start of a here-document that is an argument, and the options whose value is a text.
 const DOCUMENT: &str = "$(cat <<";
@@ -20,17 +20,27 @@ pub(super) struct CommandWords {
     pub(super) end: usize,
 }
 
+/// The tools, in lower case, by which agents put their plan before the user: its text is their own words.
+const PLANNING: [&str; 4] = ["exitplanmode", "exit_plan_mode", "plan_mode_respond", "present_plan"];
+
 /// Returns such texts of a message.
 pub(super) fn command_words(message: &ContextMessage) -> Vec<CommandWords> {
-    if !message.findings().deeds.iter().any(|deed| deed.runs) {
+    let calls = message.message().calls();
+    let plans = |call: &ToolCall| PLANNING.contains(&call.name.as_str().to_lowercase().as_str());
+    if !message.findings().deeds.iter().any(|deed| deed.runs) && !calls.iter().any(plans) {
         return Vec::new();
     }
     let features = message.features();
     let begins = features.lines.iter().filter(|line| line.begins_call).map(|line| line.start as usize);
     let mut ends = begins.clone().skip(1);
     let mut words = Vec::new();
-    for begin in begins {
+    for (nth, begin) in begins.enumerate() {
         let end = ends.next().unwrap_or(features.text.len());
+        if calls.get(nth).is_some_and(plans) {
+            let start = features.text[begin..end].find('\n').map_or(end, |at| begin + at + 1);
+            words.push(CommandWords { words: start..end, end });
+            continue;
+        }
         words.extend(arguments(&features.text[begin..end]).into_iter().filter_map(|argument| {
             let (start, end) = (begin + argument.start, begin + argument.end);
             let said = without_signature(&features.text[start..end]);

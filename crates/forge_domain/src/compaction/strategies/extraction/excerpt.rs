@@ -8,7 +8,7 @@ use super::passage::{FENCE, Origin, Passage};
 use super::record::{Entry, Section};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::arguments::patched_in;
-use crate::compaction::features::{Features, split_number};
+use crate::compaction::features::{Features, SENTENCE_ENDS, is_line_break, split_number};
 use crate::compaction::findings::is_act;
 use crate::{Body, Context, ContextMessage, MessageId, Role, speaker};
 
@@ -132,7 +132,7 @@ pub(super) fn write(
                     return None;
                 }
                 let told = joined[nth..].iter().take_while(is_told_with);
-                let told: Vec<&str> = told.map(|passage| passage.text(sources).trim()).collect();
+                let told: Vec<String> = told.map(|passage| with_cuts(passage, text_of(passage))).collect();
                 let (number, label) = place_of(sources, passage.message as usize, &team);
                 (Section::Story, (number, place.1), Entry::labelled(&label, &told.join(GAP), false))
             }
@@ -194,6 +194,18 @@ fn place_of(sources: &[ContextMessage], position: usize, team: &Team) -> (u64, S
 
 /// The mark between two passages of a text if others between them are not told.
 const GAP: &str = " […]\n";
+
+/// Returns a passage of `whole`, with a mark where it begins or ends within a sentence.
+fn with_cuts(passage: &Passage, whole: &str) -> String {
+    let (before, rest) = whole.split_at(passage.start as usize);
+    let (text, after) = rest.split_at((passage.end - passage.start) as usize);
+    let is_in_line = |side: Option<&str>| side.is_some_and(|side| !side.trim().is_empty());
+    let begins = before.split(is_line_break).next_back().map(str::trim_end);
+    let begins = !is_in_line(begins) || begins.is_some_and(|line| line.ends_with(SENTENCE_ENDS));
+    let text = text.trim();
+    let ends = text.ends_with(SENTENCE_ENDS) || !is_in_line(after.split(is_line_break).next());
+    format!("{}{text}{}", if begins { "" } else { "… " }, if ends { "" } else { " …" })
+}
 
 /// Checks whether two passages are what the agent says in one message.
 fn is_of_one_text(one: &Passage, other: &Passage) -> bool {

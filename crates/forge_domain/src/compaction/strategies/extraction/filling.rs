@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::Material;
 use super::excerpt::{answer, write};
 use super::label::number;
-use super::leaving::{Answered, Asked};
+use super::leaving::{Answered, Asked, Picked};
 use super::passage::{Origin, Passage};
 use super::record::{Entry, Record, Section};
 use crate::compaction::features::{TermHasher, hash, is_line_break};
@@ -95,8 +95,14 @@ impl Filling {
         let mut entries: Vec<(Section, (u64, usize), Entry)> =
             write(passages, material, &material.state.folder);
         let is_told = |asked: &&Asked| self.has_end_of(asked.position, material.sources);
-        entries.extend(answered.asked.iter().filter(is_told).map(|asked| {
-            let source = &material.sources[asked.answer];
+        let is_there = |picked: &&Picked| {
+            let of_text = |passage: &Passage| passage.message as usize == picked.position;
+            picked.is_repeated && self.passages.iter().any(|(passage, _)| of_text(passage))
+        };
+        let answers = answered.asked.iter().filter(is_told).map(|asked| asked.answer);
+        let answers = answers.chain(answered.picked.iter().filter(is_there).map(|picked| picked.answer));
+        entries.extend(answers.map(|position| {
+            let source = &material.sources[position];
             (Section::Story, (number(source), 0), answer(source))
         }));
         entries.extend(

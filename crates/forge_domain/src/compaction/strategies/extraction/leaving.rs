@@ -13,6 +13,7 @@ use super::label::number;
 use super::order::Highlights;
 use super::outdated::Outdated;
 use super::passage::{Origin, Passage, move_introductions, passages, passages_of_record, without_known};
+use super::picks::picked;
 use super::record::{Record, Section};
 use super::state::State;
 use super::tasks::is_about_tasks;
@@ -36,6 +37,8 @@ const SHORT_ANSWER_CHARS: usize = 16;
 const ANSWER_CHARS: usize = 24;
 /// The most such answers of which the record tells what they are about.
 const MOST_ASKED: usize = 12;
+/// Most characters of a message that picks from a list and is repeated below it.
+const REPEATED_CHARS: usize = 120;
 /// A record of talk with less room does not count what it does not quote.
 const LEAST_COUNTED: Tokens = Tokens::new(800);
 /// A record with less room does not say that the request below it came earlier.
@@ -69,8 +72,21 @@ pub(super) struct Asked {
     pub(super) answer: usize,
 }
 
+/// A list of the agent's from which the person picked.
+pub(super) struct Picked {
+    /// Its position and that of the person's message.
+    pub(super) position: usize,
+    pub(super) answer: usize,
+    /// The starts of the lines with the items that were picked.
+    pub(super) items: Vec<u32>,
+    /// True if the record repeats the message below the list.
+    pub(super) is_repeated: bool,
+}
+
 /// The words of the agent that the person answered in a few words, which say nothing by themselves.
 pub(super) struct Answered {
+    /// The lists from which they picked, the newest first.
+    pub(super) picked: Vec<Picked>,
     /// The texts that leave, the newest first.
     pub(super) asked: Vec<Asked>,
     /// The entries of earlier records, each with its answer.
@@ -262,7 +278,9 @@ impl Leaving<'_> {
                 code.for_each(|passage| (passage.origin, passage.is_code) = (Origin::Agent, true));
             }
             move_introductions(&mut found, source.features(), is_newest);
-            if let Some(end) = self.material.announcements.end_before(source).filter(|_| !is_newest) {
+            if let Some(end) =
+                self.material.announcements.end_before(self.material.sources, position).filter(|_| !is_newest)
+            {
                 found = found.into_iter().filter_map(|passage| said_before(passage, source, end)).collect();
             }
             // The newest list of tasks stands in its own section, and older ones are out of date.
@@ -388,7 +406,30 @@ impl Leaving<'_> {
     /// Returns what the person answered in a few words. In talk, most is such.
     fn answered(&self) -> Answered {
         let asked = if self.material.is_talk { Vec::new() } else { self.asked() };
-        Answered { asked, carried: self.answered_in_records() }
+        let mut picked = self.picked();
+        picked.retain(|picked| asked.iter().all(|asked| asked.answer != picked.answer));
+        Answered { picked, asked, carried: self.answered_in_records() }
+    }
+
+    /// Returns the lists that leave from which the person picks, the newest first: each is what the agent
+    /// said last before, but the latest request may mean any list.
+    fn picked(&self) -> Vec<Picked> {
+        let sources = self.material.sources;
+        let latest = self.material.context.latest_user();
+        let picking = (1..sources.len()).rev().filter(|position| sources[*position].starts_turn());
+        let picked = picking.filter_map(|answer| {
+            let said = sources[answer].message().text();
+            let is_latest = latest == Some(answer);
+            let items = |position: usize| picked(said_beside_calls(&sources[position]), &said);
+            let before = (0..answer).rev().take_while(|at| is_latest || !sources[*at].starts_turn());
+            let mut told = before.filter(|at| self.has_agent_text(*at)).map(|at| (at, items(at)));
+            let (position, items) =
+                if is_latest { told.find(|(_, items)| !items.is_empty()) } else { told.next() }?;
+            let is_repeated = !is_latest && said.chars().nth(REPEATED_CHARS).is_none();
+            let leaves = self.leaves[position] && !items.is_empty();
+            leaves.then_some(Picked { position, answer, items, is_repeated })
+        });
+        picked.take(MOST_ASKED).collect()
     }
 
     /// Returns the entries of the records that leave which quote what the person answered, each with the
@@ -418,6 +459,13 @@ impl Leaving<'_> {
         newest.retain(|position| self.leaves[*position]);
         newest
     }
+}
+
+/// Returns what the agent says in a message, without its calls.
+fn said_beside_calls(source: &ContextMessage) -> &str {
+    let features = source.features();
+    let calls = features.lines.iter().find(|line| line.is_call);
+    &features.text[..calls.map_or(features.text.len(), |call| call.start as usize)]
 }
 
 /// Checks whether a text of the person's says nothing without what it answers: where nothing was asked, a

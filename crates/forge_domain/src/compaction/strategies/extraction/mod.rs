@@ -23,6 +23,7 @@ mod ledger;
 mod order;
 mod outdated;
 mod passage;
+mod picks;
 mod plan;
 mod queue;
 mod record;
@@ -109,7 +110,7 @@ impl CompactionStrategy for Extraction {
         let frames = Frames::of(&context, &sources, &question);
         let announcements = Announcements::of(&sources);
         let state = State::of(&context, &sources);
-        let changes = Changes::of(&context, &sources);
+        let changes = Changes::of(&context, &sources, state.folder.root());
         let material = Material {
             context: &context,
             sources: &sources,
@@ -168,7 +169,7 @@ struct Material<'a> {
     frames: &'a Frames,
     announcements: &'a Announcements,
     state: &'a State,
-    changes: &'a Changes<'a>,
+    changes: &'a Changes,
     /// True if hardly any tool is used.
     is_talk: bool,
 }

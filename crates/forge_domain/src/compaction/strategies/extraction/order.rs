@@ -19,6 +19,8 @@ pub(super) enum Take {
     Passages(u64, Purpose, Which),
     /// Statements: those of each kind after those of the kinds before it.
     InTurn(u64, &'static [Which]),
+    /// The lists of the agent's from which the person picked.
+    Picked(u64),
     /// The ends of what the agent said before answers of the person's in a few words.
     Answered(u64),
     /// Calls, each with how it ended.
@@ -90,6 +92,7 @@ const FIRST_IN_TALK: &[Take] = &[
     Take::Calls(15, Calls::Acting),
     Take::Passages(15, Purpose::Newest, Which::ActInRecord),
     Take::InTurn(45, SAID),
+    Take::Picked(25),
     Take::Passages(10, Purpose::Newest, Which::Newest),
     Take::InTurn(100, &[Which::StatedWhole, Which::Stated]),
 ];
@@ -98,6 +101,7 @@ const FIRST_IN_TALK: &[Take] = &[
 /// calls; what an earlier record tells of calls waits as the new ones do.
 const THEN: &[Take] = &[
     Take::InTurn(65, SAID),
+    Take::Picked(25),
     Take::Calls(30, Calls::Asking),
     Take::Answered(12),
     Take::Passages(12, Purpose::Newest, Which::AnsweredInRecord),

@@ -4,16 +4,18 @@
 use std::collections::{HashMap, HashSet};
 
 use super::passage::Passage;
+use super::work_files::Root;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::{ByTerm, Features, Line, hash, split_number};
-use crate::compaction::findings::{Deed, FileState, ShellChange, Touch};
+use crate::compaction::findings::{Deed, FileState, ShellChange, ShellStep, Touch};
 use crate::{Context, ContextMessage, Role};
 
 /// The latest changes of files, each by the position of its message. Calls that failed changed nothing.
 #[derive(Default)]
-pub(super) struct Changes<'a> {
-    /// By path.
-    files: HashMap<&'a str, Changed>,
+pub(super) struct Changes {
+    root: Root,
+    /// By the one path of each, however calls name it.
+    files: HashMap<String, Changed>,
     /// By hashes of lines, of whichever file: a line that moved to another one is not gone.
     removed: ByTerm<usize>,
     added: ByTerm<usize>,
@@ -30,16 +32,16 @@ pub(super) struct Changed {
     whole: Option<usize>,
 }
 
-impl<'a> Changes<'a> {
-    /// Reads the calls of `context`, whose messages were `sources` at first.
-    pub(super) fn of(context: &'a Context, sources: &[ContextMessage]) -> Self {
-        let mut changes = Self::default();
+impl Changes {
+    /// Reads the calls of `context`, whose messages were `sources` at first, and whose work is in `root`.
+    pub(super) fn of(context: &Context, sources: &[ContextMessage], root: &Root) -> Self {
+        let mut changes = Self { root: root.clone(), ..Self::default() };
         for (position, result) in sources.iter().enumerate() {
             let Some(asked) = answered_call(context, position) else { continue };
             let caller = asked.place.message;
             let has_failed = asked.deed.failure(result).is_some();
             let made = asked.deed.shell_changes.iter().filter(|step| !has_failed || step.is_sure);
-            made.for_each(|step| changes.take_shell(&step.change, caller));
+            made.for_each(|step| changes.take_shell(step, caller));
             if !asked.deed.changes_files() {
                 continue;
             }
@@ -55,22 +57,23 @@ impl<'a> Changes<'a> {
         changes
     }
 
-    fn take(&mut self, deed: &'a Deed, position: usize) {
+    fn take(&mut self, deed: &Deed, position: usize) {
         for (path, touch) in deed.changes() {
             let is_whole = matches!(touch, Touch::Writes | Touch::Leaves(FileState::Deleted));
-            self.note(path, is_whole, position);
+            self.note(self.root.path(path, None), is_whole, position);
         }
     }
 
-    fn take_shell(&mut self, change: &'a ShellChange, position: usize) {
-        match change {
-            ShellChange::Removes(path)
-            | ShellChange::Deletes(path)
-            | ShellChange::Moves { from: path, .. }
-            | ShellChange::Writes(path)
-            | ShellChange::Stashes { path, .. }
-            | ShellChange::Restores(path) => self.note(path, true, position),
-            ShellChange::Edits(path) => self.note(path, false, position),
+    fn take_shell(&mut self, step: &ShellStep, position: usize) {
+        let path = |name: &str| self.root.path(name, step.folder.as_deref());
+        match &step.change {
+            ShellChange::Removes(name)
+            | ShellChange::Deletes(name)
+            | ShellChange::Moves { from: name, .. }
+            | ShellChange::Writes(name)
+            | ShellChange::Stashes { path: name, .. }
+            | ShellChange::Restores(name) => self.note(path(name), true, position),
+            ShellChange::Edits(name) => self.note(path(name), false, position),
             ShellChange::Cleans
             | ShellChange::Unstashes { .. }
             | ShellChange::DropsStash { .. }
@@ -83,7 +86,7 @@ impl<'a> Changes<'a> {
     }
 
     /// Notes that a file was changed, or is another one as a whole, or none.
-    fn note(&mut self, path: &'a str, is_whole: bool, position: usize) {
+    fn note(&mut self, path: String, is_whole: bool, position: usize) {
         let changed = self.files.entry(path).or_default();
         changed.any = changed.any.max(position);
         if is_whole {
@@ -116,7 +119,8 @@ impl<'a> Changes<'a> {
         if self.failing.contains(&position) && !self.changing.contains(&position) {
             return Some(After::NeverWritten);
         }
-        let changed = |path: &str| self.files.get(path).filter(|changed| changed.any > position);
+        let changed =
+            |path: &str| self.files.get(&self.root.path(path, None)).filter(|changed| changed.any > position);
         let changed = match source.role() {
             Role::Tool => changed(answered_call(context, position)?.deed.read()?.0),
             Role::Assistant => {
@@ -156,7 +160,7 @@ pub(super) enum After<'a> {
     /// The call failed.
     NeverWritten,
     Changed {
-        changes: &'a Changes<'a>,
+        changes: &'a Changes,
         changed: Changed,
         /// The position of the message.
         position: usize,
@@ -209,7 +213,7 @@ mod tests {
             }
         }
         let context = log.view();
-        let changes = Changes::of(&context, context.messages());
+        let changes = Changes::of(&context, context.messages(), &Root::of(context.messages(), None));
         let source = &context.messages()[position];
         let all = 0..source.features().lines.len();
         let [passage] = passages(source, position, Origin::Work, all)[..] else { panic!("not one passage") };
@@ -244,6 +248,11 @@ mod tests {
             ("another file", vec![write("b.rs", "fn open_gate()")], Outdated::Not),
             ("deleted", vec![("delete_file", json!({"path": "a.rs"}))], Outdated::Mostly),
             ("by a patch", vec![("apply_patch", json!({"input": PATCH}))], Outdated::Mostly),
+            (
+                "by its whole path",
+                vec![("run", json!({"command": "cd /w && ls"})), write("/w/a.rs", "fn open_gate() {\n")],
+                Outdated::Mostly,
+            ),
         ] {
             let read = ("Read", json!({"file_path": "a.rs"}), FILE);
             let done = calls.into_iter().map(|(name, arguments)| (name, arguments, "Done."));

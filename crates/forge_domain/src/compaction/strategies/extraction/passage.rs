@@ -24,7 +24,7 @@ pub(super) struct Passage {
     pub(super) origin: Origin,
     /// True if most of it is not, or no longer, in the file that it is of.
     pub(super) is_outdated: bool,
-    /// True if it only names things: what a file uses, or one below the other.
+    /// True if it only names things, what a file uses, or one below the other, or has no words.
     pub(super) only_names: bool,
     /// True if it is code in one of the agent's newest texts: it is told with them, and states nothing.
     pub(super) is_code: bool,
@@ -54,6 +54,8 @@ const WRITTEN_BYTES: u32 = 900;
 const WRITTEN_LINES: u32 = 20;
 /// Most bytes of a passage of what somebody says: most statements are shorter.
 const SAID_BYTES: u32 = 560;
+/// Most bytes of a table in it.
+const TABLE_BYTES: u32 = 1_200;
 /// Most bytes of such a passage if it would otherwise end within a sentence: the rest of a sentence says
 /// nothing by itself.
 const SENTENCE_BYTES: u32 = 2 * SAID_BYTES;
@@ -105,7 +107,8 @@ impl Passage {
             Origin::Agent if is_listing(text, is_bare) || is_listing(text, is_field) => {
                 self.origin = Origin::Code;
             }
-            Origin::Agent | Origin::Work => self.only_names |= is_listing(text, is_name),
+            Origin::Agent => self.only_names |= is_listing(text, is_name),
+            Origin::Work => self.only_names |= is_listing(text, is_name) || has_hardly_a_word(text),
             _ => (),
         }
     }
@@ -113,6 +116,11 @@ impl Passage {
     /// Checks whether it is out of date, or only names things.
     pub(super) const fn tells_little(&self) -> bool {
         self.is_outdated || self.only_names
+    }
+
+    /// Checks whether the byte at a position of the message's text is in it.
+    pub(super) fn holds(&self, at: u32) -> bool {
+        (self.start..self.end).contains(&at)
     }
 
     pub(super) const fn n_lines(&self) -> usize {
@@ -177,7 +185,14 @@ pub(super) fn passages(
             let gap = &features.text[last.end as usize..line.start as usize];
             let is_said = !matches!(origin, Origin::Work | Origin::Code);
             let is_in_sentence = is_said && is_in_sentence(&features.text[..last.end as usize], gap);
-            let most_bytes = if is_in_sentence { SENTENCE_BYTES } else { most_bytes };
+            // The rows of a table say nothing without its head.
+            let is_in_table =
+                is_said && is_row(features.line(line)) && is_row(features.line(&features.lines[nth - 1]));
+            let most_bytes = match is_in_sentence {
+                true => SENTENCE_BYTES,
+                false if is_in_table => TABLE_BYTES,
+                false => most_bytes,
+            };
             last.origin == origin
                 && last.only_names == is_import
                 && !line.begins_call
@@ -185,7 +200,7 @@ pub(super) fn passages(
                 && nth as u32 == last.lines_to
                 && nth as u32 - last.lines_from < most_lines
                 && !(gap.as_bytes().contains(&b'`') && gap.contains(FENCE))
-                && !(last.n_bytes() >= WHOLE_BYTES && is_break(gap, is_said))
+                && (is_in_table || !(last.n_bytes() >= WHOLE_BYTES && is_break(gap, is_said)))
         });
         match passages.last_mut().filter(|_| goes_on) {
             Some(last) => (last.end, last.lines_to) = (line.end, nth as u32 + 1),
@@ -313,6 +328,25 @@ fn is_word(line: &str) -> bool {
 /// Checks whether what follows `before` after `gap` continues its last sentence.
 fn is_in_sentence(before: &str, gap: &str) -> bool {
     !gap.contains(is_line_break) && !before.ends_with(SENTENCE_ENDS) && !before.ends_with(':')
+}
+
+/// Most bytes of a text that may have no words at all, and of how many bytes one at least is of a word.
+const WORDLESS_BYTES: usize = 80;
+const BYTES_TO_WORD: usize = 10;
+/// The fewest characters of a word.
+const WORD_CHARS: usize = 3;
+
+/// Checks whether hardly anything of a text is words, as in the coordinates of a drawing.
+fn has_hardly_a_word(text: &str) -> bool {
+    let words = text.split(|c: char| !c.is_alphabetic());
+    let words = words.filter(|word| word.chars().nth(WORD_CHARS - 1).is_some());
+    let n_bytes: usize = words.map(str::len).sum();
+    text.len() > WORDLESS_BYTES && n_bytes * BYTES_TO_WORD < text.len()
+}
+
+/// Checks whether a line is a row of a table in Markdown.
+fn is_row(line: &str) -> bool {
+    line.starts_with('|')
 }
 
 /// Checks whether a line only says that an earlier compaction cut a text there.

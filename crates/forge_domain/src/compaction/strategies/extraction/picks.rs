@@ -1,0 +1,101 @@
+//! The lists of the agent from which the user picks: "1 and 4", "2. no", "Option B".
+//!
+//! An item is known by its form, whatever the language: a number or a letter in front of it, or a short name
+//! before a colon. Ordinals in words are not understood.
+
+/// Most characters and words of an item's name.
+const NAME_CHARS: usize = 16;
+const NAME_WORDS: usize = 2;
+/// The fewest items of a list.
+const LEAST_ITEMS: usize = 2;
+/// Most characters of a message that may pick: in a longer one, a number means anything.
+const PICK_CHARS: usize = 400;
+/// Marks that may stand before the label of an item, and those that end it.
+const BEFORE: [char; 7] = ['-', '*', '#', '>', '(', '_', '•'];
+const ENDS: [char; 7] = ['.', ')', ':', '、', '．', '：', '）'];
+
+/// Returns the starts of the lines of `text` that are items of a list to which `message` refers, in order;
+/// none if the text has no list.
+pub(super) fn picked(text: &str, message: &str) -> Vec<u32> {
+    if message.chars().nth(PICK_CHARS).is_some() {
+        return Vec::new();
+    }
+    let mut start = 0;
+    let lines = text.split_inclusive('\n').map(|line| {
+        start += line.len();
+        ((start - line.len()) as u32, line)
+    });
+    let items: Vec<(u32, &str)> = lines.filter_map(|(start, line)| Some((start, label(line)?))).collect();
+    if items.len() < LEAST_ITEMS {
+        return Vec::new();
+    }
+    items.into_iter().filter(|(_, label)| names(message, label)).map(|(start, _)| start).collect()
+}
+
+/// Returns the label of the item that a line is.
+fn label(line: &str) -> Option<&str> {
+    let line = line.trim_start_matches(|c: char| c.is_whitespace() || BEFORE.contains(&c));
+    let end = line.find(ENDS)?;
+    let (label, rest) = (line[..end].trim_end_matches(['*', '_']), &line[end..]);
+    let is_number = (1..=2).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_digit());
+    let is_letter = label.len() == 1 && label.starts_with(|c: char| c.is_ascii_alphabetic());
+    let is_name = label.chars().nth(NAME_CHARS).is_none()
+        && (1..=NAME_WORDS).contains(&label.split_whitespace().count())
+        && label.starts_with(char::is_alphanumeric);
+    // A fraction, a time or a file's name is no item.
+    let goes_on = rest.chars().nth(1).is_some_and(|c| c.is_ascii_alphanumeric() || c == '/');
+    let is_named = is_name && rest.starts_with([':', '：']);
+    ((is_number || is_letter || is_named) && !goes_on).then_some(label)
+}
+
+/// Checks whether a message names the label of an item, other than as a part of a word or a number.
+fn names(message: &str, label: &str) -> bool {
+    let is_letter = label.len() == 1 && !label.starts_with(|c: char| c.is_ascii_digit());
+    message.match_indices(label).any(|(at, _)| {
+        let (before, after) = (&message[..at], &message[at + label.len()..]);
+        let is_of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let is_whole = !before.ends_with(is_of_word) && !after.starts_with(is_of_word);
+        let mut rest = after.chars();
+        let next = rest.next();
+        // In a number, a mark between digits is a part of it; a letter before a word may be an article.
+        let is_part = match next {
+            Some('.' | ',' | ':' | '%') => !is_letter && rest.next().is_some_and(|c| c.is_ascii_digit()),
+            Some(' ') => is_letter && rest.next().is_some_and(char::is_lowercase),
+            _ => false,
+        };
+        is_whole && !is_part && !after.trim_start().starts_with('%')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn items_are_picked_by_their_labels() {
+        let findings = "I found these:\n\n1. The door is open.\n2. The key is lost.\n12) The lamp is on.\n\nWhich first?";
+        let options = "**Option A:** paint it\n**Option B:** leave it\n**Option C:** sell it";
+        let letters = "- a) by card\n- b) by bill";
+        let chinese = "方案一：换锁\n方案二：换门";
+        let prose = "Version 1.2 is out: 3 doors. It was 12:30.";
+        for (text, message, expected) in [
+            (findings, "Do 1 and 12.", vec![2, 4]),
+            (findings, "1. yes\n2. no", vec![2, 3]),
+            (findings, "It takes 1.5 hours, 12 % more, at 2:30", vec![]),
+            (findings, "Go on.", vec![]),
+            (options, "Option C. What speaks against B?", vec![2]),
+            (letters, "b) please", vec![1]),
+            (letters, "is it a door", vec![]),
+            (chinese, "方案二比较好", vec![1]),
+            (prose, "1 or 3", vec![]),
+        ] {
+            let starts = picked(text, message);
+            let lines: Vec<usize> =
+                starts.iter().map(|start| text[..*start as usize].matches('\n').count()).collect();
+            assert_eq!(lines, expected, "{message}");
+        }
+        assert_eq!(picked(findings, &"1 ".repeat(400)), Vec::<u32>::new());
+    }
+}
