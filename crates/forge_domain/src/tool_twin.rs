@@ -26,7 +26,17 @@ pub const TOOL_TWINS: &[ToolTwin] = &[
     },
     ToolTwin {
         forge: "list",
-        others: &["list", "ls", "list_dir", "list_directory", "list_files", "glob", "find", "find_files"],
+        others: &[
+            "list",
+            "ls",
+            "list_dir",
+            "list_directory",
+            "list_files",
+            "glob",
+            "find",
+            "find_by_name",
+            "find_files",
+        ],
     },
     ToolTwin {
         forge: "search",
@@ -51,6 +61,8 @@ pub const TOOL_TWINS: &[ToolTwin] = &[
             "apply_diff",
             "replace",
             "replace_in_file",
+            "replace_file_content",
+            "multi_replace_file_content",
             "str_replace",
             "str_replace_editor",
             "str_replace_based_edit_tool",
@@ -76,7 +88,10 @@ pub const TOOL_TWINS: &[ToolTwin] = &[
             "terminal",
         ],
     },
-    ToolTwin { forge: "fetch", others: &["fetch", "webfetch", "web_fetch", "fetch_url", "read_url"] },
+    ToolTwin {
+        forge: "fetch",
+        others: &["fetch", "webfetch", "web_fetch", "fetch_url", "read_url", "read_url_content"],
+    },
     ToolTwin {
         forge: "web_search",
         others: &["web_search", "websearch", "google_web_search", "search_web", "web_search_call"],
@@ -87,6 +102,7 @@ pub const TOOL_TWINS: &[ToolTwin] = &[
             "ask",
             "askuserquestion",
             "ask_user",
+            "ask_question",
             "ask_followup_question",
             "question",
             "request_user_input",
@@ -138,6 +154,8 @@ mod tests {
             ("Read", Some("read")),
             ("read", Some("read")),
             ("apply_patch", Some("patch")),
+            ("replace_file_content", Some("patch")),
+            ("ask_question", Some("ask")),
             ("git_log", None),
             ("", None),
         ] {

@@ -31,21 +31,31 @@ pub(super) const PATHS: &[&str] = &[
     "absolute_path",
     "relative_path",
     "pathInProject",
+    // Antigravity
+    "TargetFile",
+    "AbsolutePath",
+    "File",
+    "DirectoryPath",
+    "SearchPath",
+    "SearchDirectory",
 ];
 /// Arguments that are a command, and the one by which an agent says what it is for.
-pub(super) const COMMANDS: &[&str] = &["command", "cmd"];
+pub(super) const COMMANDS: &[&str] = &["command", "cmd", "CommandLine"];
 pub(super) const DESCRIPTION: &str = "description";
 /// Arguments that name the folder of a command.
 pub(super) const FOLDERS: &[&str] =
-    &["workdir", "cwd", "working_directory", "workingDirectory", "dir_path", "directory"];
+    &["workdir", "cwd", "Cwd", "working_directory", "workingDirectory", "dir_path", "directory"];
 /// Arguments that tell what a call is, if none names a file.
-pub(super) const SUBJECTS: &[&str] = &["command", "cmd", "query", "pattern", "url", "name", "id"];
+pub(super) const SUBJECTS: &[&str] =
+    &["command", "cmd", "CommandLine", "query", "Query", "pattern", "Pattern", "url", "Url", "name", "id"];
 
 /// The argument of any call of Cline's that is no part of it: the list of tasks, as lines of Markdown.
 pub(super) const PROGRESS: &str = "task_progress";
+/// Such arguments, with those by which Antigravity has an agent say what each of its calls is for.
+pub(super) const ASIDE: &[&str] = &[PROGRESS, "toolAction", "toolSummary"];
 
 /// Arguments that tell what is looked for in a path.
-pub(super) const SOUGHT: &[&str] = &["pattern", "query", "regex"];
+pub(super) const SOUGHT: &[&str] = &["pattern", "query", "regex", "Pattern", "Query"];
 
 /// Returns a text or a number as it is told, such as an id; `None` for any other value.
 pub(super) fn text_or_number(value: &Value) -> Option<String> {
@@ -61,10 +71,12 @@ pub(super) fn tells_what(name: &str) -> bool {
     [PATHS, SUBJECTS, SOUGHT].iter().any(|names| names.contains(&name)) || name == DESCRIPTION
 }
 
-/// The first words of the names of arguments that hold the text which another one replaces.
+/// The first words of the names of arguments that hold the text which another one replaces, and the name of
+/// the one that Antigravity has.
 const OLD: [&str; 4] = ["old", "search", "find", "original"];
+const OLD_CONTENT: &str = "TargetContent";
 
 pub(super) fn is_of_old(name: &str) -> bool {
     let ends = |rest: &str| !rest.starts_with(char::is_lowercase);
-    OLD.iter().any(|old| name.strip_prefix(old).is_some_and(ends))
+    name == OLD_CONTENT || OLD.iter().any(|old| name.strip_prefix(old).is_some_and(ends))
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 pub(crate) use self::signature::Signature;
 pub(crate) use self::term::{ByTerm, Kind, Term, TermHasher, form_hash, hash};
 use super::arguments::{
-    COMMANDS, DESCRIPTION, FOLDERS, PATCH_END, PATCH_START, PATHS, PROGRESS, is_of_old, tells_what,
+    ASIDE, COMMANDS, DESCRIPTION, FOLDERS, PATCH_END, PATCH_START, PATHS, is_of_old, tells_what,
 };
 use super::envelope::unwrapped;
 use crate::conversation::is_word_by_itself;
@@ -253,7 +253,7 @@ impl Written {
                     // Beside a command, its folder and its limits are options: labels have what matters of
                     // them.
                     let is_option = runs && (value.is_number() || FOLDERS.contains(&name.as_str()));
-                    if is_option || name == PROGRESS {
+                    if is_option || ASIDE.contains(&name.as_str()) {
                         continue;
                     }
                     if is_of_old(name) {

@@ -17,8 +17,8 @@ use super::script_changes::{script_changes, scripts_in};
 use super::shell_change::{ShellChange, ShellStep, shell_changes};
 use super::{Evidence, Failure, Unfinished};
 use crate::compaction::arguments::{
-    FOLDERS, PATCH_ADDS, PATCH_DELETES, PATCH_MOVES, PATCH_START, PATCH_UPDATES, PATHS, PROGRESS, SOUGHT,
-    SUBJECTS, text_or_number,
+    ASIDE, COMMANDS, FOLDERS, PATCH_ADDS, PATCH_DELETES, PATCH_MOVES, PATCH_START, PATCH_UPDATES, PATHS,
+    SOUGHT, SUBJECTS, text_or_number,
 };
 use crate::compaction::features::{hash, is_line_break};
 use crate::{Body, ContextMessage, ToolCall};
@@ -175,7 +175,7 @@ impl Deed {
         let name = name.rsplit("__").next().unwrap_or_default().to_lowercase();
         let path = argument(PATHS);
         let listed = listed_command(&arguments);
-        let command = argument(&["command", "cmd", "script", "input"]).or(listed.as_deref());
+        let command = argument(COMMANDS).or_else(|| argument(&["script", "input"])).or(listed.as_deref());
         let command = command.filter(|_| path.is_none());
         let without_documents = command.map(without_documents);
         let commands = without_documents.as_deref();
@@ -403,11 +403,11 @@ impl Deed {
     }
 }
 
-/// Returns the arguments of a call, without the list of tasks that Cline keeps beside them.
+/// Returns the arguments of a call, without those that are no part of it.
 fn arguments_of(call: &ToolCall) -> Value {
     let mut arguments: Value = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
     if let Some(fields) = arguments.as_object_mut() {
-        fields.shift_remove(PROGRESS);
+        fields.retain(|name, _| !ASIDE.contains(&name.as_str()));
     }
     arguments
 }
@@ -734,7 +734,7 @@ mod tests {
     #[test]
     fn a_call_is_about_a_file_a_command_or_a_question() {
         type About<'a> = (Option<(&'a str, Extent)>, &'a [&'a str], Option<&'a str>);
-        let table: [(&str, &str, About<'_>); 19] = [
+        let table: [(&str, &str, About<'_>); 23] = [
             ("Read", r#"{"file_path":"a.rs"}"#, (Some(("a.rs", Extent::Whole)), &[], Some("a.rs"))),
             (
                 "read_file",
@@ -772,6 +772,22 @@ mod tests {
                 r#"{"input":"*** Begin Patch\n*** Add File: n\n*** Update File: o\n"}"#,
                 (None, &["n", "o"], Some("n, o")),
             ),
+            (
+                "view_file",
+                r#"{"AbsolutePath":"a.rs","toolAction":"View it","toolSummary":"File view"}"#,
+                (Some(("a.rs", Extent::Whole)), &[], Some("a.rs")),
+            ),
+            (
+                "write_to_file",
+                r#"{"CodeContent":"x","TargetFile":"a.rs","toolSummary":"New file"}"#,
+                (None, &["a.rs"], Some("a.rs")),
+            ),
+            (
+                "grep_search",
+                r#"{"Query":"fn a","SearchPath":"src"}"#,
+                (Some(("src", Extent::Part)), &[], Some("src")),
+            ),
+            ("run_command", r#"{"CommandLine":"ls -l","Cwd":"/a"}"#, (None, &[], Some("ls -l"))),
             ("now", "{}", (None, &[], None)),
             ("broken", "{", (None, &[], None)),
         ];
