@@ -7,6 +7,8 @@ use crate::arguments::print_json;
 
 /// The mark for an image or a document.
 pub(crate) const IMAGE: &str = "[image]";
+/// The text in place of a result that was never recorded.
+pub(crate) const NO_RESULT: &str = "[no result recorded]";
 
 /// Returns the texts of `content`, one per line, without the empty ones.
 pub(crate) fn flat_text(content: &Content) -> String {

@@ -8,13 +8,11 @@ use forge_domain::{Body, Content, Message, ToolCall, ToolName, ToolResult};
 
 use crate::Session;
 use crate::arguments::normal_arguments;
-use crate::flat_text::{flat_text, is_blank};
+use crate::flat_text::{NO_RESULT, flat_text, is_blank};
 use crate::formats::codec;
 use crate::harness::{Voice, without_user};
 use crate::reply_pieces::REPLY_REACH;
 
-/// The text in place of a result that was never recorded.
-pub(crate) const NO_RESULT: &str = "[no result recorded]";
 /// The text in place of an empty result.
 const NO_OUTPUT: &str = "(no output)";
 

@@ -6,8 +6,8 @@ use forge_domain::{Body, Message, ToolCall, ToolResult, tool_twin};
 use serde::Serialize;
 use smallvec::SmallVec;
 
+use crate::flat_text::NO_RESULT;
 use crate::harness::{ANSWERED, announced_result, is_announced_result};
-use crate::recording::NO_RESULT;
 
 /// One repair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

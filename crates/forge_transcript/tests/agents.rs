@@ -702,6 +702,11 @@ fn log_samples() -> Vec<Sample> {
         piece("Here."),
         json!({"type": "result", "status": "success", "stats": {"total_tokens": 9}}),
     ];
+    let mut silent = gemini[..2].to_vec();
+    for (id, output) in [("read_file-1", json!("")), ("write_file-1", Value::Null)] {
+        silent.push(json!({"type": "tool_use", "tool_name": "f", "tool_id": id, "parameters": {}}));
+        silent.push(json!({"type": "tool_result", "tool_id": id, "status": "success", "output": output}));
+    }
     let call = json!({"id": "c", "name": "f", "arguments": {}, "requestor": "assistant"});
     let simulation = json!({"id": "1", "task_id": "7", "trial": 0, "messages": [
         {"role": "user", "content": "Find it.", "tool_calls": null},
@@ -724,6 +729,11 @@ fn log_samples() -> Vec<Sample> {
     vec![
         sample("anthropic-lines", lines(&anthropic), seen),
         sample("gemini-events", lines(&gemini), seen),
+        sample(
+            "gemini-events",
+            lines(&silent),
+            "u:Find it. | a:+f(read_file-1) | r(read_file-1):[no result recorded] | a:+f(write_file-1) | r(write_file-1):success",
+        ),
         sample("tau2-bench", json!({"info": {}, "tasks": [], "simulations": [simulation]}).to_string(), seen),
         sample("openai-lines", lines(&[&[header][..], &plain].concat()), "u:Find it. | a:Here."),
         sample(

@@ -1,10 +1,11 @@
 //! Logs of agents that print or keep one event a line, and results of benchmarks.
 
-use forge_domain::{Message, Role};
+use forge_domain::{Message, Role, tool_twin};
 use serde_json::Value;
 
 use crate::any_blocks::{answer, call, chat_messages, messages_of, reply, role_of, text_at};
 use crate::codec::{EntryFormat, Evidence, Fields, Listing};
+use crate::flat_text::NO_RESULT;
 use crate::format::FormatFacts;
 use crate::reply_pieces::continuing;
 
@@ -85,9 +86,7 @@ impl EntryFormat for GeminiEvents {
             }
             "tool_result" => {
                 let is_error = text_at(event, "/status") == "error";
-                let output = Some(said("output")).filter(|output| !output.is_null());
-                let output = output.or_else(|| event.pointer("/error/message")).unwrap_or(&Value::Null);
-                vec![answer(text_at(event, "/tool_id"), output, is_error)]
+                vec![answer(text_at(event, "/tool_id"), &printed_result(event), is_error)]
             }
             _ => Vec::new(),
         }
@@ -95,6 +94,22 @@ impl EntryFormat for GeminiEvents {
 
     fn session_id(event: &Value) -> Option<String> {
         event.get("session_id").and_then(Value::as_str).map(str::to_owned)
+    }
+}
+
+/// Returns what is printed of a result: as much as the user sees of it, which is nothing of a file that was
+/// read or written. The ids of calls begin with the names of their tools.
+fn printed_result(event: &Value) -> Value {
+    let printed = |at: &str| event.pointer(at).filter(|text| !text.is_null() && *text != "");
+    if let Some(text) = printed("/output").or_else(|| printed("/error/message")) {
+        return text.clone();
+    }
+    let tool = text_at(event, "/tool_id").split('-').next().unwrap_or_default();
+    let is_read = tool_twin(tool) == Some("read");
+    match (event.get("output").filter(|output| !output.is_null()), text_at(event, "/status")) {
+        (Some(empty), _) if !is_read => empty.clone(),
+        (None, status) if !is_read && !status.is_empty() => status.into(),
+        _ => NO_RESULT.into(),
     }
 }
 
