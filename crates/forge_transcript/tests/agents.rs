@@ -375,6 +375,28 @@ fn openhands_samples() -> Vec<Sample> {
             "tool_call_metadata": {"function_name": "finish", "tool_call_id": "d", "model_response": {"id": "n"}}},
     ]);
     let seen = "s:Be brief. | u:Find it. | a:I look.+f(c) | r(c):out | a:Here.";
+    let recall = |id: usize, extras: Value| {
+        json!({"id": id, "source": "environment", "observation": "recall", "cause": 2,
+        "content": "Added workspace context", "extras": extras})
+    };
+    let recalled = json!([
+        history[0],
+        history[1],
+        history[2],
+        recall(
+            6,
+            json!({"repo_name": "a/b", "repo_directory": "", "runtime_hosts": {}, "date": "",
+            "repo_instructions": "Test all.\n", "microagent_knowledge": []})
+        ),
+        recall(
+            7,
+            json!({"repo_name": "", "microagent_knowledge": [{"name": "git", "content": "Push nothing."}]})
+        ),
+        recall(8, json!({"repo_name": ""})),
+        history[3],
+        history[4],
+        history[5]
+    ]);
     let older = json!({"issue": {}, "instruction": "x", "history": [
         {"action": "message", "content": "Find it."},
         {"action": "run", "command": "ls", "thought": "I look."},
@@ -435,6 +457,7 @@ fn openhands_samples() -> Vec<Sample> {
     ));
     vec![
         sample("openhands", history.to_string(), seen),
+        sample("openhands", recalled.to_string(), "s:Be brief. | u:Find it. | n:<REPOSITORY_INFO>\na/b\n</REPOSITORY_INFO>\n<REPOSITORY_INSTRUCTIONS>\nTest all.\n</REPOSITORY_INSTRUCTIONS> | n:<EXTRA_INFO>\nPush nothing.\n</EXTRA_INFO> | a:I look.+f(c) | r(c):out | a:Here."),
         sample("openhands", format!("{}\n{older}\n", json!({"instance_id": "i", "history": history})), seen),
         sample("openhands", older.to_string(), "u:Find it. | a:I look.+run(call_0) | r(call_0):out"),
         plain,

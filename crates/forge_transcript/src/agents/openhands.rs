@@ -211,18 +211,47 @@ fn observation(event: &Value) -> Vec<Message> {
     let is_answer = event.get("tool_call_metadata").is_some_and(Value::is_object);
     match kind {
         "agent_state_changed" | "null" => Vec::new(),
-        "recall" => {
-            let knowledge = event.pointer("/extras/microagent_knowledge").and_then(Value::as_array);
-            let texts = knowledge.into_iter().flatten().map(|known| text_at(known, "/content"));
-            let texts: Vec<&str> = std::iter::once(text_at(event, "/content")).chain(texts).collect();
-            vec![Message::note(BY, texts.join("\n"))]
-        }
+        "recall" => recalled(event).map(|text| Message::note(BY, text)).into_iter().collect(),
         // It answers no call, such as a reminder to go on.
         "error" | "user_rejected" if !is_answer && event.get("cause").is_none_or(Value::is_null) => {
             vec![Message::note(BY, content_of(said))]
         }
         kind => vec![answer(&call_id(event, "cause"), said, kind == "error")],
     }
+}
+
+/// The tags in which OpenHands tells the model of its workspace, each with the facts in it, and the tag
+/// around what it knows of a word that the user said.
+const WORKSPACE: [(&str, &[&str]); 3] = [
+    ("REPOSITORY_INFO", &["repo_name", "repo_directory"]),
+    ("REPOSITORY_INSTRUCTIONS", &["repo_instructions", "conversation_instructions"]),
+    (
+        "RUNTIME_INFORMATION",
+        &["runtime_hosts", "additional_agent_instructions", "date", "custom_secrets_descriptions"],
+    ),
+];
+const KNOWLEDGE: &str = "EXTRA_INFO";
+
+/// Returns what a recall tells the model: its content only names it for the user. Returns nothing if there is
+/// nothing to tell.
+fn recalled(event: &Value) -> Option<String> {
+    let told = |(tag, keys): &(&str, &[&str])| {
+        let facts = keys.iter().filter_map(|key| event.pointer(&format!("/extras/{key}")));
+        let facts = facts.filter(|fact| fact.as_object().is_none_or(|fields| !fields.is_empty()));
+        tagged(tag, &facts.map(flat_value).collect::<Vec<_>>())
+    };
+    let knowledge = event.pointer("/extras/microagent_knowledge").and_then(Value::as_array);
+    let knowledge = knowledge.into_iter().flatten();
+    let knowledge = knowledge.filter_map(|known| tagged(KNOWLEDGE, &[text_at(known, "/content").to_owned()]));
+    let texts: Vec<String> = WORKSPACE.iter().filter_map(told).chain(knowledge).collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
+}
+
+/// Returns texts between tags, a line each; nothing if all are empty.
+fn tagged(tag: &str, texts: &[String]) -> Option<String> {
+    let texts = texts.iter().map(String::as_str).map(str::trim);
+    let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
+    (!texts.is_empty()).then(|| format!("<{tag}>\n{}\n</{tag}>", texts.join("\n")))
 }
 
 /// The events of the SDK.
