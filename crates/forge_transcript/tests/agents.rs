@@ -317,8 +317,8 @@ fn antigravity_samples() -> Vec<Sample> {
         json!({"step_index": 1, "source": "SYSTEM", "type": "CONVERSATION_HISTORY", "status": "DONE"}),
         step(2, "SYSTEM", "EPHEMERAL_MESSAGE", "Be brief."),
         planned,
-        step(4, "MODEL", "VIEW_FILE", "out"),
-        step(5, "SYSTEM", "ERROR_MESSAGE", "no"),
+        step(4, "MODEL", "VIEW_FILE", "Created At: 1\nCompleted At: 2\nout"),
+        step(5, "SYSTEM", "ERROR_MESSAGE", "Created At: 1\nno"),
         json!({"step_index": 6, "source": "SYSTEM", "type": "ERROR_MESSAGE", "error": "busy"}),
         step(7, "MODEL", "PLANNER_RESPONSE", "Here."),
     ];

@@ -1,4 +1,7 @@
 //! Transcripts of Google Antigravity: a step a line. A call is answered by the step of its number.
+//!
+//! An output is read without what Antigravity puts around it. What it says of a command that ended, or still
+//! runs, gets the form in which other harnesses say so.
 
 use forge_domain::{Message, Role};
 use serde_json::Value;
@@ -12,6 +15,22 @@ use crate::json_text::parse;
 const BY: &str = "antigravity";
 /// The tags around what the user typed; metadata stands beside them.
 const REQUEST: [&str; 2] = ["<USER_REQUEST>", "</USER_REQUEST>"];
+/// The first words of the lines with which an output begins: when its step ran.
+const TIMES: [&str; 2] = ["Created At: ", "Completed At: "];
+/// The type of a step that edits a file, and the first words of advice to the model in its output.
+const EDIT: &str = "CODE_ACTION";
+const ADVICE: &str = "If relevant, proactively run terminal commands ";
+/// The margin before what is said of a command.
+const MARGIN: &str = "\t\t\t\t";
+/// The words before the id of a command that still runs, and before the place of its log.
+const STARTED: &str = "Tool is running as a background task with task id: ";
+const LOG: &str = "Task logs are available at: ";
+/// The words before the id in the message that such a command has ended, before its log, and the end.
+const ENDED: &str = "content=Task id \"";
+const LOG_OF_ENDED: &str = "\nLog: ";
+const END_OF_MESSAGE: &str = "</SYSTEM_MESSAGE>";
+/// The words before the exit code in the form that outputs get.
+const EXIT_CODE: &str = "Exit code: ";
 
 /// The format of Antigravity.
 pub(super) struct Antigravity;
@@ -48,7 +67,9 @@ impl EntryFormat for Antigravity {
             ("ERROR_MESSAGE", _) if !text.is_empty() => vec![result(step, true)],
             (_, "MODEL") => vec![result(step, text_at(step, "/status") == "ERROR")],
             ("EPHEMERAL_MESSAGE", _) if !text.is_empty() => vec![note(text).renewed()],
-            (_, "SYSTEM") if !text.is_empty() => vec![note(text)],
+            (_, "SYSTEM") if !text.is_empty() => {
+                vec![note(&ended_task(text).unwrap_or_else(|| text.to_owned()))]
+            }
             _ => Vec::new(),
         };
         let timestamp = step.get("created_at").and_then(|at| serde_json::from_value(at.clone()).ok());
@@ -81,7 +102,92 @@ fn note(text: &str) -> Message {
 
 /// Returns the result that a step is.
 fn result(step: &Value, is_error: bool) -> Message {
-    answer(&call_id(step, 0), step.get("content").unwrap_or(&Value::Null), is_error)
+    let said = match step.get("content") {
+        Some(Value::String(text)) => Value::String(output(text_at(step, "/type"), text)),
+        other => other.cloned().unwrap_or_default(),
+    };
+    answer(&call_id(step, 0), &said, is_error)
+}
+
+/// Returns the output of a step of that `kind` without what is put around it.
+fn output(kind: &str, text: &str) -> String {
+    let text = TIMES.iter().fold(text, |text, time| match text.split_once('\n').unwrap_or((text, "")) {
+        (line, rest) if line.starts_with(time) => rest,
+        _ => text,
+    });
+    if kind == EDIT {
+        return without_advice(text);
+    }
+    started_task(text).or_else(|| ended_command(text)).unwrap_or_else(|| text.to_owned())
+}
+
+/// Returns a text without the advice in it, which ends with its line.
+fn without_advice(text: &str) -> String {
+    let Some((before, after)) = text.split_once(ADVICE) else { return text.to_owned() };
+    let rest = after.find('\n').map_or("", |end| &after[end..]);
+    format!("{}{rest}", before.trim_end())
+}
+
+/// Returns what is said of a command that still runs. All ids of a conversation begin with its own.
+fn started_task(text: &str) -> Option<String> {
+    let task = text.strip_prefix(STARTED)?;
+    let (id, rest) = task.split_once('\n').unwrap_or((task, ""));
+    let log = rest.lines().find_map(|line| line.strip_prefix(LOG));
+    let log = log.map(|log| format!("Log: {log}\n")).unwrap_or_default();
+    Some(format!("{log}Running in background with ID: {}", own_id(id)))
+}
+
+fn own_id(id: &str) -> &str {
+    id.trim().rsplit('/').next().unwrap_or_default()
+}
+
+/// Returns how a command ended and what it wrote, as Codex says so; `None` if the text does not tell.
+fn ended_command(text: &str) -> Option<String> {
+    let said = text.trim_start_matches('\n').strip_prefix(MARGIN)?;
+    let (status, written) = said.split_once('\n').unwrap_or((said, ""));
+    Some(format!("{EXIT_CODE}{}\nOutput:\n{}", exit_code(status.trim_end())?, streams(written)))
+}
+
+fn exit_code(status: &str) -> Option<&str> {
+    let status = status.strip_prefix("The command ")?;
+    if status == "completed successfully." {
+        return Some("0");
+    }
+    let code =
+        ["failed with exit code: ", "exited with code "].iter().find_map(|is| status.strip_prefix(is))?;
+    let code = code.trim_end_matches('.');
+    code.parse::<i64>().is_ok().then_some(code)
+}
+
+/// Returns what a command wrote, to one stream or to two.
+fn streams(written: &str) -> String {
+    let heading = |name: &str| format!("{MARGIN}{name}:\n{MARGIN}");
+    if let Some(output) = written.strip_prefix(&heading("Output")) {
+        return output.trim_end().to_owned();
+    }
+    let Some(both) = written.strip_prefix(&heading("Stdout")) else { return written.trim_end().to_owned() };
+    let (output, errors) = both.split_once(&heading("Stderr")).unwrap_or((both, ""));
+    let texts = [output, errors].map(str::trim_end);
+    texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the message that a command in the background has ended, as Claude Code says so; `None` if the text
+/// is another message.
+fn ended_task(text: &str) -> Option<String> {
+    let (id, rest) = text.split_once(ENDED)?.1.split_once("\" ")?;
+    let (how, rest) = rest.split_once(" with result:").filter(|(how, _)| !how.contains('\n'))?;
+    let rest = rest.trim_end().strip_suffix(END_OF_MESSAGE).unwrap_or(rest);
+    let result = rest.rsplit_once(LOG_OF_ENDED).map_or(rest, |(result, _)| result);
+    let result = ended_command(result).unwrap_or_else(|| result.trim().to_owned());
+    let code = result.strip_prefix(EXIT_CODE).and_then(|code| code.lines().next());
+    let status = match (how.strip_prefix("was ").unwrap_or(how), code) {
+        ("finished", None | Some("0")) => "completed",
+        ("finished", Some(_)) => "failed",
+        (how, _) => how,
+    };
+    let id = own_id(id);
+    let report = format!("<task-id>{id}</task-id>\n<status>{status}</status>\n<result>\n{result}\n</result>");
+    Some(format!("<task-notification>\n{report}\n</task-notification>"))
 }
 
 /// Returns the id of the call that the step `n` steps after this one answers; an empty one if the step has no
@@ -106,6 +212,66 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_output_is_read_without_what_is_put_around_it() {
+        let ended = |status: &str, written: &str| {
+            format!("Created At: 1\nCompleted At: 2\n\n{MARGIN}The command {status}\n{written}")
+        };
+        let one = format!("{MARGIN}Output:\n{MARGIN}two tests\n{MARGIN}ran\n\n");
+        let two = format!("{MARGIN}Stdout:\n{MARGIN}a\n{MARGIN}Stderr:\n{MARGIN}b\n");
+        let none = format!("{MARGIN}Stdout:\n{MARGIN}\n{MARGIN}Stderr:\n{MARGIN}\n");
+        for (kind, text, expected) in [
+            ("VIEW_FILE", "Created At: 1\nCompleted At: 2\nCreated At: 3".to_owned(), "Created At: 3"),
+            ("VIEW_FILE", "Created At: 1".to_owned(), ""),
+            ("VIEW_FILE", "a\nCreated At: 1".to_owned(), "a\nCreated At: 1"),
+            ("RUN_COMMAND", ended("completed successfully.", &none), "Exit code: 0\nOutput:\n"),
+            (
+                "RUN_COMMAND",
+                ended("failed with exit code: 3", &one),
+                "Exit code: 3\nOutput:\ntwo tests\n\t\t\t\tran",
+            ),
+            ("RUN_COMMAND", ended("exited with code 3.", &two), "Exit code: 3\nOutput:\na\nb"),
+            ("RUN_COMMAND", ended("was asked.", "").replace("Created At: 1\n", ""), "\n\t\t\t\tThe command was asked.\n"),
+            (
+                "RUN_COMMAND",
+                "Created At: 1\nTool is running as a background task with task id: c1/task-7\nTask Description: make\nTask logs are available at: file:///l".to_owned(),
+                "Log: file:///l\nRunning in background with ID: task-7",
+            ),
+            (
+                "CODE_ACTION",
+                "Created At: 1\nChanged a.rs. If relevant, proactively run terminal commands for it.\n+b".to_owned(),
+                "Changed a.rs.\n+b",
+            ),
+        ] {
+            assert_eq!(output(kind, &text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_task_is_reported() {
+        let message = |said: &str| {
+            format!("A <SYSTEM_MESSAGE>.\n\n<SYSTEM_MESSAGE>\n[Message] content={said}\n</SYSTEM_MESSAGE>")
+        };
+        let ended = |how: &str| message(&format!("Task id \"c1/task-7\" {how}\n\nLog: file:///l"));
+        let failed = format!(
+            "finished with result:\n\n{MARGIN}The command failed with exit code: 2\n{MARGIN}Output:\n{MARGIN}no rule\n"
+        );
+        let passed = format!(
+            "finished with result:\n\n{MARGIN}The command completed successfully.\n{MARGIN}Output:\n{MARGIN}ok\n"
+        );
+        for (text, status, result) in [
+            (ended(&failed), "failed", "Exit code: 2\nOutput:\nno rule"),
+            (ended(&passed), "completed", "Exit code: 0\nOutput:\nok"),
+            (ended("was canceled with result:\nStep was canceled"), "canceled", "Step was canceled"),
+        ] {
+            let expected = format!(
+                "<task-notification>\n<task-id>task-7</task-id>\n<status>{status}</status>\n<result>\n{result}\n</result>\n</task-notification>"
+            );
+            assert_eq!(ended_task(&text), Some(expected), "{text}");
+        }
+        assert_eq!(ended_task(&message("All tasks were stopped.")), None);
+    }
 
     #[test]
     fn arguments_are_texts_of_json() {
