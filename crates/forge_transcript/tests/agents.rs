@@ -603,6 +603,11 @@ fn block_samples() -> Vec<Sample> {
             "u:/code find it | a:There. | u:/map | n:Files:\na.rs:\n│f"),
         sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### /map  \n\na.rs:\n│f\n\n#### find it  \n\nThere.\n".to_owned(),
             "u:/map | n:a.rs:\n│f | u:find it | a:There."),
+        sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n> /bin/aider --model m  \n> Aider v0.86.2  \n> Repo-map: off  \n> Added a.rs.  \n\n#### find it  \n\nI look.\n\n> # 1 SEARCH/REPLACE block failed to match!\n\n## SearchReplaceNoExactMatch: It is not in a.rs\n<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n\nThe SEARCH section must exactly match it\n\n# The other block was applied.\nDon't re-send them.\nJust reply with fixed versions of it.  \n> Commit 1a2b3c4 x  \n\nHere.\n".to_owned(),
+            "n:/bin/aider --model m\nAider v0.86.2\nRepo-map: off | n:Added a.rs. | u:find it | a:I look. | n:# 1 SEARCH/REPLACE block failed to match!\n\n## SearchReplaceNoExactMatch: It is not in a.rs\n<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n\nThe SEARCH section must exactly match it\n\n# The other block was applied.\nDon't re-send them.\nJust reply with fixed versions of it.\nCommit 1a2b3c4 x | a:Here."),
+        // Without its end, a report is not told from a reply.
+        sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### find it  \n\n> It failed.\n\n## SearchReplaceNoExactMatch: It is not in a.rs\n\n#### And?  \n\nHere.\n".to_owned(),
+            "u:find it | n:It failed. | a:## SearchReplaceNoExactMatch: It is not in a.rs | u:And? | a:Here."),
         // A formatter was at it.
         sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### find it\n\n####\n\n#### now\n\nI look.\n".to_owned(),
             "u:find it\n\n\n\nnow | a:I look."),

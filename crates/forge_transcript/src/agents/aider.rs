@@ -13,6 +13,28 @@ use crate::format::FormatFacts;
 const BY: &str = "aider";
 /// The first line of a chat.
 const START: &str = "# aider chat started at ";
+/// The first words of the lines by which aider introduces itself at the start of each chat.
+const BANNER: [&str; 9] = [
+    "Aider v",
+    "Main model: ",
+    "Model: ",
+    "Models: ",
+    "Weak model: ",
+    "Editor model: ",
+    "Git repo: ",
+    "Repo-map: ",
+    "Use /help ",
+];
+/// The first words of the report on edits that could not be made, which aider sends to the model: it marks
+/// only the line before them as its own. Then the first words of its last lines; those after the first may be
+/// missing.
+const REPORT: &str = "## SearchReplaceNoExactMatch: ";
+const END_OF_REPORT: [&str; 4] = [
+    "The SEARCH section must exactly match",
+    "# The other ",
+    "Don't re-send them.",
+    "Just reply with fixed version",
+];
 
 /// The format of aider.
 pub(super) struct Aider;
@@ -39,19 +61,24 @@ impl EntryFormat for Aider {
         let mut at = 0;
         // The place of the line before, if it is empty.
         let mut blank = 0;
+        let mut end_of_report = 0;
         let are_ended = are_ended(text);
-        let speaker_of = |line: &str| match Speaker::of(line) {
-            // A heading in what the model says.
-            Some(Speaker::User) if are_ended && !is_ended(line) => Some(Speaker::Model),
-            speaker => speaker,
-        };
         for line in text.split_inclusive('\n') {
             let end = at + line.len();
+            if at >= end_of_report {
+                end_of_report = at + report_length(&text[at..]);
+            }
+            let speaker = match Speaker::of(line) {
+                _ if at < end_of_report => Some(Speaker::Tool),
+                // A heading in what the model says.
+                Some(Speaker::User) if are_ended && !is_ended(line) => Some(Speaker::Model),
+                speaker => speaker,
+            };
             if let Some(title) = line.strip_prefix(START) {
                 close(text, start..at, &mut last, &mut chats);
                 chats.push(Listing::default().named(title.trim()));
                 start = end;
-            } else if let Some(speaker) = speaker_of(line).filter(|speaker| last != Some(*speaker)) {
+            } else if let Some(speaker) = speaker.filter(|speaker| last != Some(*speaker)) {
                 let command = match last {
                     Some(Speaker::User) => Some(&text[start..at]),
                     Some(Speaker::Tool) => chats.last().and_then(|chat| chat.entries.last().copied()),
@@ -88,7 +115,10 @@ impl EntryFormat for Aider {
         let speaker = speaker.map(|speaker| if is_headed { Speaker::Model } else { speaker });
         match speaker {
             Some(Speaker::User) => user_messages(passage),
-            Some(Speaker::Tool) => vec![note(&without_marks(passage, ">"))],
+            Some(Speaker::Tool) => notes(&without_marks(passage, TOOL_MARK)),
+            Some(Speaker::Model) if report_length(passage) > 0 => {
+                vec![note(&without_marks(passage, TOOL_MARK))]
+            }
             Some(Speaker::Model) => {
                 let (reply, repeated) = passage.split_at(end_of_reply(passage));
                 let said = without_marks(reply, "");
@@ -107,6 +137,41 @@ fn note(text: &str) -> Message {
     Message::user(text).noted_by(BY)
 }
 
+/// Returns what aider itself prints as notes: it introduces itself again at each start.
+fn notes(text: &str) -> Vec<Message> {
+    // The command, and what aider asks first, stand before it.
+    let is_other = |line: &&str| !line.starts_with(BANNER[0]);
+    let start = text.split_inclusive('\n').take_while(is_other).map(str::len).sum::<usize>();
+    let is_banner = |line: &&str| BANNER.iter().any(|words| line.starts_with(words));
+    let length = text[start..].split_inclusive('\n').take_while(is_banner).map(str::len).sum::<usize>();
+    if length == 0 {
+        return vec![note(text)];
+    }
+    let (banner, rest) = text.split_at(start + length);
+    let banner = note(banner.trim_end()).renewed();
+    let rest = Some(rest.trim_matches('\n')).filter(|rest| !rest.is_empty()).map(note);
+    std::iter::once(banner).chain(rest).collect()
+}
+
+/// Returns the length of the report on edits that could not be made with which a text begins; 0 if it begins
+/// with anything else, or if the report has no end.
+fn report_length(text: &str) -> usize {
+    if !text.starts_with(REPORT) {
+        return 0;
+    }
+    let is_end = |line: &&str| line.starts_with(END_OF_REPORT[0]);
+    let is_of_others =
+        |line: &&str| line.starts_with(START) || Speaker::of(line) == Some(Speaker::User) && is_ended(line);
+    let lines = text.split_inclusive('\n').take_while(|line| !is_end(line) && !is_of_others(line));
+    let length = lines.map(str::len).sum::<usize>();
+    let mut rest = text[length..].split_inclusive('\n');
+    let Some(end) = rest.next().filter(is_end) else { return 0 };
+    let is_last = |line: &&str| {
+        line.trim().is_empty() || END_OF_REPORT[1..].iter().any(|words| line.starts_with(words))
+    };
+    length + end.len() + rest.take_while(is_last).map(str::len).sum::<usize>()
+}
+
 /// Returns a passage without the marks of its speaker.
 fn without_marks(passage: &str, mark: &str) -> String {
     plain_lines(passage, mark).collect::<Vec<&str>>().join("\n").trim_matches('\n').to_owned()
@@ -115,8 +180,12 @@ fn without_marks(passage: &str, mark: &str) -> String {
 /// Returns each line of a passage without the mark of their speaker.
 fn plain_lines<'a>(passage: &'a str, mark: &str) -> impl Iterator<Item = &'a str> {
     passage.lines().map(move |line| {
-        let line = line.strip_prefix(mark).unwrap_or(line).trim_end();
-        if mark.is_empty() { line } else { line.strip_prefix(' ').unwrap_or(line) }
+        let line = line.trim_end();
+        let marked = line.strip_prefix(mark).filter(|rest| rest.is_empty() || rest.starts_with(' '));
+        match marked {
+            Some(rest) if !mark.is_empty() => rest.strip_prefix(' ').unwrap_or(rest),
+            _ => line,
+        }
     })
 }
 
@@ -172,8 +241,9 @@ fn typed(said: &str) -> &str {
     twice.map_or(said, |at| &said[..said.len() - words.len() + at])
 }
 
-/// The mark of the user's lines.
+/// The mark of the user's lines, and of those that aider itself prints.
 const MARK: &str = "####";
+const TOOL_MARK: &str = ">";
 /// Commands that aider answers itself, without a model.
 const ANSWERED: [&str; 9] =
     ["/diff", "/git", "/help", "/ls", "/map", "/map-refresh", "/run", "/settings", "/tokens"];
