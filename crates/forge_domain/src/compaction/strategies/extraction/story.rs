@@ -317,7 +317,7 @@ fn noted_edits(note: &str) -> Option<String> {
 }
 
 /// The words of aider about an edit that it could not apply.
-const UNMATCHED: &str = "failed to match";
+const UNMATCHED: &str = "failed to match!";
 
 /// Most labels of the calls of a step, one by one.
 const MOST_LABELS: usize = 3;
