@@ -13,6 +13,18 @@ pub(crate) fn is_role(name: &str) -> bool {
     ROLES.contains(&name)
 }
 
+/// The characters between a role and the name of its author.
+const SEPARATORS: [char; 5] = ['-', '_', ':', '/', '.'];
+
+/// Returns the role with which a longer word begins, and the author whom the rest names, as in
+/// `assistant-planner`.
+pub(crate) fn named_role(word: &str) -> Option<(&'static str, &str)> {
+    ROLES.iter().find_map(|role| {
+        let name = word.strip_prefix(role)?.strip_prefix(SEPARATORS)?;
+        (!name.is_empty()).then_some((*role, name))
+    })
+}
+
 /// A format that is recognized, and not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Foreign {

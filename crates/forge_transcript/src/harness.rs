@@ -66,6 +66,23 @@ const NOTIFICATION: &str = "task-notification";
 const INSTRUCTIONS: &str = "INSTRUCTIONS";
 /// The beginning of that heading.
 const RULES_HEADING: &str = "# AGENTS.md instructions";
+/// Kinds of reminders that Claude Code sends again: whenever they change and after each compaction, or at
+/// each step if they count tokens or costs.
+pub(crate) const RENEWED: [&str; 11] = [
+    "agent_listing_delta",
+    "budget_usd",
+    "deferred_tools_delta",
+    "mcp_instructions_delta",
+    "opened_file_in_ide",
+    "output_style",
+    "skill_listing",
+    "task_reminder",
+    "todo_reminder",
+    "token_usage",
+    "total_tokens_reminder",
+];
+/// The tag around a reminder, whose first line is its kind.
+const REMINDER: &str = "system-reminder";
 /// Lines that Claude Code adds when the user interrupts it.
 const MARKERS: [&str; 2] = ["[Request interrupted by user for tool use]", "[Request interrupted by user]"];
 /// The fixed first words of messages that Claude Code, Hermes or Cline makes whole: they follow the user's
@@ -185,10 +202,26 @@ impl Author {
     fn mark(self, message: Message, by: &str) -> Message {
         match self {
             Self::User => message,
+            Self::Harness if is_renewed(&message) => message.noted_by(by).renewed(),
             Self::Harness => message.noted_by(by),
             Self::Summary => message.compacted(),
         }
     }
+}
+
+/// Checks whether a message is nothing but a reminder that Claude Code sends again, as the reader of its own
+/// sessions writes it.
+fn is_renewed(message: &Message) -> bool {
+    let text = match &message.body {
+        Body::User(Content::Text(text)) => text.trim(),
+        Body::User(Content::Parts(parts)) => match parts.as_slice() {
+            [Part::Text(text)] => text.trim(),
+            _ => return false,
+        },
+        _ => return false,
+    };
+    let kind = text.lines().nth(1).unwrap_or_default();
+    opens(text, REMINDER) && RENEWED.contains(&kind) && block_length(text, REMINDER) == Some(text.len())
 }
 
 /// Returns the places of the notes that count as the user's, in a session in which no message is the user's

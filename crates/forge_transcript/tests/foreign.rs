@@ -221,6 +221,8 @@ fn what_is_no_message_is_refused_with_its_place() {
             "entry 1 of `messages` is not a message: `role` is `critic`; the roles are system, developer, \
              user, assistant",
         ),
+        ("openai", chat(&json!({"role": "tool_use", "content": "hm"})), "`role` is `tool_use`"),
+        ("openai", chat(&json!({"role": "assistant-", "content": "hm"})), "`role` is `assistant-`"),
         ("openai", chat(&json!({"role": "user", "text": "hm"})), "`content` is missing"),
         (
             "openai",

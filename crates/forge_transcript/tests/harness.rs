@@ -65,6 +65,25 @@ fn author(message: &Message) -> String {
 }
 
 #[test]
+fn a_reminder_that_is_sent_again_is_known_by_its_kind() {
+    let reminder = |kind: &str| format!("<system-reminder>\n{kind}\n- plan\n</system-reminder>");
+    let [list, file] = ["skill_listing", "file"].map(reminder);
+    for (content, expected) in [
+        (json!(list), true),
+        (json!([text(&list)]), true),
+        (json!(file), false),
+        (json!(format!("{list}\n{file}")), false),
+        (json!([text(&list), text(&file)]), false),
+        (json!("<system-reminder>skill_listing</system-reminder>"), false),
+    ] {
+        let file = openai(&[entry(&json!("Fix it.")), entry(&content)]);
+        let session = read(file.as_bytes(), "f").unwrap().remove(0);
+        let last = session.messages().last().unwrap();
+        assert_eq!((last.note_by().is_some(), last.is_renewed()), (true, expected), "{content}");
+    }
+}
+
+#[test]
 #[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn the_form_of_a_text_shows_its_author() {
     let reminder = "<system-reminder>\nBe <b>brief</b>.\n\nThe list is empty.\n</system-reminder>";

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics on what must not happen")]
 
-use forge_domain::{Body, ContextMessage, Message, MessageId, Replacement, Role, TokenCounter, Tokens};
+use forge_domain::{
+    Body, ContextMessage, Message, MessageId, Replacement, Role, TokenCounter, Tokens, speaker,
+};
 use forge_transcript::{Draft, Format, Recording, read, read_as, write_messages};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -287,6 +289,42 @@ fn arguments_are_objects() {
             openai(&json!([calls(&[call("1", arguments)])])).messages[0].calls()[0].arguments.clone();
         assert_eq!(actual, expected);
     }
+}
+
+#[test]
+fn a_role_that_also_names_its_author_is_read_and_kept() {
+    let entries = json!([
+        {"role": "user", "content": "Find it."},
+        {"role": "assistant-sub-7", "content": "Look in a.", "_metadata": {"original_role": "user"}},
+        {"role": "assistant-sub-7", "content": null, "tool_calls": [call("1", "{}")]},
+        {"role": "assistant-sub-7", "tool_call_id": "1", "content": "out"},
+        {"role": "assistant:sub-7", "content": "It is there."},
+    ]);
+    let text = json!({"messages": entries}).to_string();
+    let session = read(text.as_bytes(), "f").unwrap().remove(0);
+    let author = |message: Message| {
+        let name = speaker(&message).unwrap_or_default().to_owned();
+        (message.role(), message.note_by().is_some(), name)
+    };
+    let actual: Vec<(Role, bool, String)> = session.messages().map(author).collect();
+    let expected = [
+        (Role::User, false, ""),
+        (Role::User, true, ""),
+        (Role::Assistant, false, "sub-7"),
+        (Role::Tool, false, ""),
+        (Role::Assistant, false, "sub-7"),
+    ];
+    assert_eq!(actual, expected.map(|(role, is_note, name)| (role, is_note, name.to_owned())));
+
+    let draft = Draft::open(&session, 0);
+    assert_eq!(draft.repairs(), []);
+    let id = std::iter::successors(Some(MessageId::FIRST), |id| Some(id.next())).nth(3).unwrap();
+    let less = ContextMessage::count(draft.messages().nth(3).unwrap().with_content("less"), &Characters);
+    let replacements = [Replacement { replaces: vec![id], with: vec![less] }];
+    let written = draft.rewrite(text.as_bytes(), &replacements, draft.format()).unwrap();
+    let mut expected = entries;
+    expected[3]["content"] = json!("less");
+    assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), json!({"messages": expected}));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use forge_domain::Message;
 use serde_json::{Map, Value};
 
 use crate::flat_text::{IMAGE, is_image};
+use crate::harness::RENEWED;
 
 /// The author of attachments and other text that Claude Code itself adds.
 pub(super) const BY: &str = "claude-code";
@@ -24,22 +25,6 @@ const NEVER_SENT: [&str; 13] = [
     "hook_system_message",
     "max_turns_reached",
     "structured_output",
-];
-
-/// Kinds that Claude Code sends again: whenever they change and after each compaction, or at each step if
-/// they count tokens or costs.
-const RENEWED: [&str; 11] = [
-    "agent_listing_delta",
-    "budget_usd",
-    "deferred_tools_delta",
-    "mcp_instructions_delta",
-    "opened_file_in_ide",
-    "output_style",
-    "skill_listing",
-    "task_reminder",
-    "todo_reminder",
-    "token_usage",
-    "total_tokens_reminder",
 ];
 
 /// The kind of a hook that ended well: only its `content` is sent, which is empty if the hook printed JSON.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forge_domain::{Body, Content, Message, ToolCall};
+use forge_domain::{Body, Content, Message, Role, ToolCall, said_by};
 use forge_wire::WireError;
 use forge_wire::openai::read_message;
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::codec::Input;
 use crate::flat_text::{flat_text, flat_value};
-use crate::foreign::{ROLES, is_role};
+use crate::foreign::{ROLES, is_role, named_role};
 use crate::harness::HARNESS;
 use crate::json_text::parse;
 use crate::session::Names;
@@ -90,7 +90,9 @@ fn read_recorded(
 ) -> Result<(Message, bool), WireError> {
     let mut error = String::new();
     let mut is_literal = true;
+    let mut named = None;
     if let Some(fields) = value.as_object_mut() {
+        named = NamedRole::take(fields);
         is_literal = !plain_parts(fields);
         reasoning_beside(fields);
         is_message(fields)?;
@@ -119,7 +121,54 @@ fn read_recorded(
             is_literal = false;
         }
     }
+    let message = match named {
+        Some(named) => named.mark(message),
+        None => message,
+    };
     Ok((message, is_literal))
+}
+
+/// The key of a message's metadata for the word that is its role in the file, if that also names the author.
+pub(super) const NAMED_ROLE: &str = "named_role";
+
+/// A role whose word also names the author, as recorders write down the messages of a sub-agent.
+struct NamedRole {
+    word: String,
+    author: String,
+    /// True if it is what another agent asks of the author.
+    is_order: bool,
+}
+
+impl NamedRole {
+    /// Puts the plain role in its place. A recorder may keep that role beside it; else a message that names a
+    /// call, and makes none, is a result.
+    fn take(fields: &mut Map<String, Value>) -> Option<Self> {
+        let word = fields.get("role")?.as_str()?.to_owned();
+        let (begun, author) = named_role(&word)?;
+        let answers = fields.contains_key("tool_call_id") && !says_something_at(fields, "tool_calls");
+        let kept = fields.get("_metadata").and_then(|more| more.get("original_role")?.as_str());
+        let role = match (kept.filter(|kept| is_role(kept)), begun) {
+            (Some(kept), _) => kept,
+            (None, "assistant" | "function") if answers => "tool",
+            (None, "tool" | "function") if !answers => return None,
+            (None, begun) => begun,
+        };
+        let (author, is_order) = (author.to_owned(), role == "user" && begun != role);
+        let role = json!(role);
+        fields.insert("role".into(), role);
+        Some(Self { word, author, is_order })
+    }
+
+    /// Marks a message with its author, and with the word.
+    fn mark(self, message: Message) -> Message {
+        let mut message = match message.role() {
+            Role::User if self.is_order => message.noted_by(HARNESS),
+            Role::User | Role::Assistant => said_by(message, &self.author),
+            Role::System | Role::Tool => message,
+        };
+        message.metadata.insert(NAMED_ROLE.to_owned(), json!(self.word));
+        message
+    }
 }
 
 /// Checks whether an error is one: recorders also write `false`, 0 or something empty if there was none.

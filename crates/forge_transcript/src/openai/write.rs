@@ -7,7 +7,7 @@ use forge_wire::anthropic::media_part;
 use forge_wire::openai::message_json;
 use forge_wire::{Protocol, WireError};
 
-use super::read::has_own_parts;
+use super::read::{NAMED_ROLE, has_own_parts};
 use super::written_call::{in_text, is_in_text};
 use crate::author_mark::with_author;
 use crate::codec::{Line, Revision, Says};
@@ -53,7 +53,8 @@ pub(crate) fn write_entries(revision: &Revision<'_>) -> Result<Vec<String>, Rewr
         };
         let stays = |record| {
             let raw = revision.raw(record);
-            whole.contains(&record) && (is_same || !has_own_parts(raw) && !is_told(line, record))
+            whole.contains(&record)
+                && (is_same || !(has_named_role(line) || has_own_parts(raw) || is_told(line, record)))
         };
         match place.filter(|place| is_raw && stays(place.record)) {
             Some(place) if place.message == 0 => entries.push(revision.raw(place.record).to_owned()),
@@ -61,7 +62,8 @@ pub(crate) fn write_entries(revision: &Revision<'_>) -> Result<Vec<String>, Rewr
             None if own_form && is_told_anew() => {
                 entries.push(message_json(&in_text(&line.message())).to_string());
             }
-            None if is_raw => entries.push(message_json(&line.message()).to_string()),
+            None if own_form => entries.push(with_named_role(&line.message())),
+            None if is_raw => entries.push(message_json(&with_author(line.message())).to_string()),
             None => {
                 let message = with_own_media(&with_author(line.message()));
                 let message = message.map_err(|source| revision.refuse(line, source))?;
@@ -70,6 +72,20 @@ pub(crate) fn write_entries(revision: &Revision<'_>) -> Result<Vec<String>, Rewr
         }
     }
     Ok(entries)
+}
+
+/// Checks whether the role of a message is a word that also names the author, which no protocol has.
+fn has_named_role(line: &Line<'_>) -> bool {
+    line.message().metadata.contains_key(NAMED_ROLE)
+}
+
+/// Returns a message as an entry, with the word that is its role in the file.
+fn with_named_role(message: &Message) -> String {
+    let mut entry = message_json(message);
+    if let Some(word) = message.metadata.get(NAMED_ROLE) {
+        entry["role"] = word.clone();
+    }
+    entry.to_string()
 }
 
 /// Returns the records of which every message is unchanged; usually they hold one.
