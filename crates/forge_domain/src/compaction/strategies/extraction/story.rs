@@ -1,6 +1,7 @@
 //! The story of the agent's work: each call with how it ended.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ use super::tasks::is_about_tasks;
 use super::worth::Worth;
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
 use crate::compaction::arguments::{patched_in, text_or_number};
-use crate::compaction::envelope::{OwnCommand, without_notes};
+use crate::compaction::envelope::{OwnCommand, output, within, without_notes};
 use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::{
     Deed, Failure, Outcome, is_marked_failed, is_of_log, is_of_the_person, is_refused, only_says_success,
@@ -40,8 +41,9 @@ const NO_RESULT: &str = "[no result recorded]";
 const NO_OUTPUT: &str = "no output";
 /// The end of a call that a person or a rule did not allow.
 const REFUSED: &str = "refused";
-/// The tool of a command that the person ran.
+/// The tool of a command that the person ran, and of one that ended after its result.
 const PERSONS_TOOL: &str = "shell (user)";
+const BACKGROUND_TOOL: &str = "shell (background)";
 
 /// A call with how it ended, as an entry of a record.
 pub(super) struct Step {
@@ -261,12 +263,16 @@ impl Done {
         })
     }
 
-    /// Returns the command that the person ran beside the conversation, if the message at `position` is one.
+    /// Returns what the note at `position` tells of a command that the person ran beside the conversation, or
+    /// that ended in the background.
     fn of_person(position: usize, material: &Material<'_>) -> Option<Self> {
         let note = &material.sources[position];
         let by = note.message().note_by()?;
         if let Some(noted) = noted_edits(&note.features().text) {
             return Some(Self::of_note(position, note, by, String::new(), noted));
+        }
+        if let Some((what, ending)) = ended_task(&note.features().text, &material.state.running) {
+            return Some(Self::of_note(position, note, BACKGROUND_TOOL, what, ending));
         }
         let next = material.sources.get(position + 1).filter(|next| next.message().note_by().is_some());
         let next = next.map(|next| next.features().text.as_str());
@@ -314,6 +320,24 @@ fn noted_edits(note: &str) -> Option<String> {
         |line: &&str| line.starts_with(COMMITTED) || line.starts_with(UNDONE) || line.contains(UNMATCHED);
     let told: Vec<&str> = note.lines().map(str::trim).filter(is_told).collect();
     (!told.is_empty()).then(|| one_line(&told.join("; "), ENDING_CHARS)).flatten()
+}
+
+/// Returns what a note reports of the end of one of the commands that are `running`, after the command.
+fn ended_task(note: &str, running: &HashMap<String, String>) -> Option<(String, String)> {
+    let report = note.trim_start().strip_prefix("<task-notification>")?;
+    let what = running.get(within(report, "task-id")?)?.clone();
+    let status = one_line(within(report, "status")?, ENDING_CHARS)?;
+    let told = within(report, "result").or_else(|| within(report, "summary")).unwrap_or_default();
+    let told = output(Cow::Borrowed(told));
+    let last = told.lines().rfind(|line| !line.trim().is_empty());
+    let last =
+        last.and_then(|last| one_line(last, ENDING_CHARS)).filter(|last| find_secrets(last).is_empty());
+    let ending = match last {
+        Some(last) if status == "completed" => last,
+        Some(last) => format!("{status}: {last}"),
+        None => status,
+    };
+    Some((what, ending))
 }
 
 /// The words of aider about an edit that it could not apply.
@@ -567,6 +591,30 @@ mod tests {
             ("Tokens: 4k sent", None),
         ] {
             assert_eq!(noted_edits(note).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_command_in_the_background_is_told() {
+        let running = HashMap::from([("b7".to_owned(), " make".to_owned())]);
+        let note = |id: &str, told: &str| {
+            format!("<task-notification>\n<task-id>{id}</task-id>\n{told}\n</task-notification>")
+        };
+        for (note, expected) in [
+            (
+                note("b7", "<status>failed</status>\n<result>\nExit code: 2\nOutput:\nno rule\n</result>"),
+                Some("failed: no rule"),
+            ),
+            (
+                note("b7", "<status>completed</status>\n<result>\nExit code: 0\nOutput:\n</result>"),
+                Some("completed"),
+            ),
+            (note("b7", "<status>completed</status>\n<summary>It is done</summary>"), Some("It is done")),
+            (note("b8", "<status>completed</status>"), None),
+            (format!("See {}", note("b7", "<status>completed</status>")), None),
+        ] {
+            let expected = expected.map(|ending| (" make".to_owned(), ending.to_owned()));
+            assert_eq!(ended_task(&note, &running), expected, "{note}");
         }
     }
 
