@@ -102,7 +102,6 @@ pub const TOOL_TWINS: &[ToolTwin] = &[
             "ask",
             "askuserquestion",
             "ask_user",
-            "ask_question",
             "ask_followup_question",
             "question",
             "request_user_input",
@@ -155,7 +154,8 @@ mod tests {
             ("read", Some("read")),
             ("apply_patch", Some("patch")),
             ("replace_file_content", Some("patch")),
-            ("ask_question", Some("ask")),
+            ("ask_followup_question", Some("ask")),
+            ("ask_question", None),
             ("git_log", None),
             ("", None),
         ] {

@@ -92,8 +92,8 @@ const FIRST_IN_TALK: &[Take] = &[
     Take::Calls(15, Calls::Acting),
     Take::Passages(15, Purpose::Newest, Which::ActInRecord),
     Take::InTurn(45, SAID),
-    Take::Picked(25),
     Take::Passages(10, Purpose::Newest, Which::Newest),
+    Take::Picked(15),
     Take::InTurn(100, &[Which::StatedWhole, Which::Stated]),
 ];
 
@@ -101,11 +101,11 @@ const FIRST_IN_TALK: &[Take] = &[
 /// calls; what an earlier record tells of calls waits as the new ones do.
 const THEN: &[Take] = &[
     Take::InTurn(65, SAID),
-    Take::Picked(25),
     Take::Calls(30, Calls::Asking),
     Take::Answered(12),
     Take::Passages(12, Purpose::Newest, Which::AnsweredInRecord),
     Take::Passages(42, Purpose::Newest, Which::Newest),
+    Take::Picked(15),
     Take::Contents { tables: 35, others: 10 },
     Take::Calls(10, Calls::NewestDone),
     Take::Passages(42, Purpose::Written, Which::Written),
