@@ -40,9 +40,8 @@ impl EntryFormat for Codex {
     }
 
     fn session_id(record: &Value) -> Option<String> {
-        let is_meta = text_at(record, "/type") == "session_meta" || record.get("instructions").is_some();
         let meta = record.get("payload").unwrap_or(record);
-        meta.get("id").filter(|_| is_meta).and_then(Value::as_str).map(str::to_owned)
+        meta.get("id").filter(|_| is_meta(record)).and_then(Value::as_str).map(str::to_owned)
     }
 
     fn append(addition: &Addition<'_>) -> Result<Vec<String>, RewriteError> {
@@ -50,6 +49,10 @@ impl EntryFormat for Codex {
     }
 
     fn trace(record: &Value) -> Trace {
+        // A fork and a sub-agent write their parent's facts after their own. Only the first ones count.
+        if is_meta(record) {
+            return Trace { id: Some("session_meta".into()), effect: Effect::Repeats, ..Trace::default() };
+        }
         let turns = record.pointer("/payload/num_turns").and_then(Value::as_u64);
         let is_back = text_at(record, "/payload/type") == "thread_rolled_back";
         let effect = match turns.filter(|_| is_back) {
@@ -78,6 +81,11 @@ fn is_own(line: &Fields<'_>) -> bool {
     (line.has(&["payload"]) && TYPES.contains(&line.text("type").as_str()))
         || (line.has(&["id", "timestamp"]) && !line.get("instructions").is_empty() && !line.has(&["type"]))
         || line.text("record_type") == "state"
+}
+
+/// Checks whether a record has the facts of a session.
+fn is_meta(record: &Value) -> bool {
+    text_at(record, "/type") == "session_meta" || record.get("instructions").is_some()
 }
 
 /// Returns the instructions that the model had from the start.
