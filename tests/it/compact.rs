@@ -631,6 +631,26 @@ fn zeros_at_the_end_of_a_session_are_an_invalid_line() {
 }
 
 #[test]
+fn half_a_character_in_a_session_is_an_invalid_line() {
+    let half = b"{\"type\":\"user\",\"said\":\"\xe2\x86";
+    // Its agent was killed in the middle of a write, and resumed or not.
+    for end in [&b""[..], b"\n", b"{\"type\":\"mode\"}\n"] {
+        let cut = [claude_code(30).as_bytes(), half, end].concat();
+        let forge = Forge::new().with_file("in.json", &cut);
+        let actual = compact(&forge, &["--in-place", "--max-tokens", "2k"]);
+        assert_eq!(actual.code, 0, "{}", actual.stderr);
+        assert!(actual.stderr.contains("1 line of the file is invalid"), "{}", actual.stderr);
+        assert!(std::fs::read(forge.path("in.json")).unwrap().starts_with(&cut));
+        let inspected = forge.run(&["inspect", "in.json", "--json"]);
+        let report: Value = serde_json::from_str(&inspected.stdout).unwrap();
+        assert!(report["tokens"].as_u64().unwrap() <= 2_200, "{}", report["tokens"]);
+        assert_eq!(report["skipped_lines"], 1);
+        assert_eq!(compact(&forge, &["--undo"]).code, 0);
+        assert_eq!(std::fs::read(forge.path("in.json")).unwrap(), cut);
+    }
+}
+
+#[test]
 fn what_is_appended_fits_and_is_counted() {
     let tokens = |forge: &Forge| {
         let inspected = forge.run(&["inspect", "in.json", "--json"]);

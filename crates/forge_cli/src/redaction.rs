@@ -24,17 +24,27 @@ pub(crate) fn secret_behind(path: &Path) -> Option<&'static str> {
     secret_by_name(&std::fs::canonicalize(path).ok()?.to_string_lossy())
 }
 
-/// Returns the content of a file without its secrets. What is not text stays.
+/// Returns the content of a file without its secrets. Bytes that are not text stay.
 pub(crate) fn redact_bytes(bytes: Cow<'_, [u8]>) -> (Cow<'_, [u8]>, Vec<Redacted>) {
-    let Ok(text) = std::str::from_utf8(&bytes) else { return (bytes, Vec::new()) };
-    let (clean, found) = redact(text);
-    let redacted =
-        found.into_iter().map(|Redaction { kind, line }| Redacted { kind, place: format!("line {line}") });
-    let redacted: Vec<Redacted> = redacted.collect();
-    match clean {
-        Cow::Owned(clean) => (Cow::Owned(clean.into_bytes()), redacted),
-        Cow::Borrowed(_) => (bytes, redacted),
+    let mut clean = Vec::new();
+    let mut redacted = Vec::new();
+    let mut lines_before = 0;
+    let mut is_text = true;
+    for chunk in bytes.utf8_chunks() {
+        let (text, found) = redact(chunk.valid());
+        redacted.extend(found.into_iter().map(|Redaction { kind, line }| Redacted {
+            kind,
+            place: format!("line {}", lines_before + line),
+        }));
+        is_text = is_text && chunk.invalid().is_empty();
+        // What is all text and has no secret need not be copied.
+        if !is_text || !redacted.is_empty() {
+            clean.extend_from_slice(text.as_bytes());
+            clean.extend_from_slice(chunk.invalid());
+            lines_before += chunk.valid().matches('\n').count();
+        }
     }
+    if redacted.is_empty() { (bytes, redacted) } else { (Cow::Owned(clean), redacted) }
 }
 
 /// Takes the secrets out of messages: out of their texts and the arguments of their calls.
@@ -102,6 +112,19 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+
+    #[test]
+    fn bytes_that_are_not_text_hide_no_secret() {
+        let key = format!("AKIA{}", "QWERTZUIOPASDFGH");
+        for (text, is_found) in [(key.as_str(), true), ("nothing", false)] {
+            let bytes = [b"a \xe2\x86\nb \xff ", text.as_bytes(), b"\n"].concat();
+            let (clean, redacted) = redact_bytes(Cow::Borrowed(bytes.as_slice()));
+            let expected = if is_found { "[redacted: an AWS access key]" } else { text };
+            assert_eq!(clean.into_owned(), [b"a \xe2\x86\nb \xff ", expected.as_bytes(), b"\n"].concat());
+            let places: Vec<&str> = redacted.iter().map(|found| found.place.as_str()).collect();
+            assert_eq!(places, if is_found { vec!["line 2"] } else { vec![] });
+        }
+    }
 
     #[test]
     fn what_was_taken_out_is_reported_by_kind_and_place() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::archive::{is_archive, unpack_archive, with_attachments};
-use crate::codec::{Evidence, Input, LineCheck, SOME_ENTRIES, is_packed, unpack};
+use crate::codec::{Evidence, Input, LineCheck, SOME_ENTRIES, is_packed, readable_lines, unpack};
 use crate::formats::{codec, formats, known_formats};
 use crate::mixture::Mixture;
 use crate::record::{HeldFile, Shelf};
@@ -13,8 +13,8 @@ use crate::{Format, Session, TranscriptError};
 /// that has no name of its own.
 ///
 /// # Errors
-/// [`TranscriptError`] with the fault and its place. A last line that is cut off is not an error: it is
-/// counted.
+/// [`TranscriptError`] with the fault and its place. In a file of lines, one that is cut off or not text is
+/// not an error: it is counted.
 pub fn read(bytes: &[u8], origin: &str) -> Result<Vec<Session>, TranscriptError> {
     read_input(None, bytes, origin, Shelf::Small)
 }
@@ -54,7 +54,7 @@ fn read_input(
             Some(log.map_err(|error| error.with_known(&known_formats()))?)
         }
         // What refers to nothing stays so: the log that comes of it has no attachments beside its messages.
-        log => with_attachments(log),
+        log => with_attachments(log).or_else(|| readable_lines(log).map(String::into_bytes)),
     };
     if let Some(file) = unpacked {
         let file = Arc::new(file);
@@ -176,6 +176,11 @@ mod tests {
                 b"\x1f\x8b",
                 "f is not text: byte 1 is not UTF-8; sessions are JSON, so unpack or export it first",
             ),
+            (
+                b"{\"messages\": [\n{\"role\": \"user\", \"content\": \"caf\xe9\"}\n]}",
+                "f is not text: byte 47 is not UTF-8; sessions are JSON, so unpack or export it first",
+            ),
+            (b"\xff\xfe{\0}\0", "f is UTF-16, as PowerShell 5 writes it with `>`; save it as UTF-8"),
             (b"{}\0{}", "f is not text: byte 2 is zero; sessions are JSON, so unpack or export it first"),
             (
                 b"{\"messages\": [\n{\"role\": \"us",

@@ -29,6 +29,12 @@ pub enum TranscriptError {
         /// True if it is zero, which is UTF-8 and no text.
         is_zero: bool,
     },
+    /// It is text in UTF-16, by the mark at its beginning.
+    #[error("{origin} is UTF-16, as PowerShell 5 writes it with `>`; save it as UTF-8")]
+    Utf16 {
+        /// Name of the file.
+        origin: String,
+    },
     /// It is compressed, and cannot be unpacked.
     #[error("{origin} cannot be unpacked: {source}; copy the whole file")]
     Packed {

@@ -97,6 +97,15 @@ fn codex_samples() -> Vec<Sample> {
     );
     let mut long = whole.to_vec();
     long.extend([compacted, item(&codex_message("user", "And now?"))]);
+    let other_meta = |id: &str| {
+        codex(
+            "session_meta",
+            &json!({"id": id, "forked_from_id": "1", "base_instructions": {"text": "Be long."}}),
+        )
+    };
+    let mut forked = vec![meta.clone(), other_meta("2")];
+    forked.extend_from_slice(&long[1..]);
+    forked.push(other_meta("3"));
     let rolled = [
         meta,
         item(&codex_message("user", "One.")),
@@ -107,14 +116,13 @@ fn codex_samples() -> Vec<Sample> {
         item(&codex_message("user", "Three.")),
     ];
     let seen = "s:Be brief. | n:<environment_context>x</environment_context> | u:Find it. | a:I look.+f(a)+f(b) | r(b):out | r(a):out | a:Here.";
+    let left =
+        "s:Be brief. | u:Find it. | u*:[summary of earlier messages, encrypted by the provider] | u:And now?";
+    let before = "s:Be brief. | n:<environment_context>x</environment_context> | u:Find it. | a:I look.+f(a)+f(b) | r(b):out | r(a):out | a:Here. | u:And now?";
     vec![
         sample("codex", lines(&whole), seen),
-        Sample {
-            format: "codex",
-            text: lines(&long),
-            expected: "s:Be brief. | u:Find it. | u*:[summary of earlier messages, encrypted by the provider] | u:And now?",
-            before: "s:Be brief. | n:<environment_context>x</environment_context> | u:Find it. | a:I look.+f(a)+f(b) | r(b):out | r(a):out | a:Here. | u:And now?",
-        },
+        folded("codex", lines(&long), left, before),
+        folded("codex", lines(&forked), left, before),
         sample("codex", lines(&rolled), "s:Be brief. | u:One. | a:1 | u:Three."),
         sample(
             "codex",
@@ -971,6 +979,34 @@ fn damaged_lines_leave_the_others() {
         assert_eq!(session.format.id(), format);
         assert_eq!(short(&messages(&session)), expected, "{damaged}");
         assert_eq!(session.skipped_lines, 1, "{damaged}");
+    }
+}
+
+/// A line that is not text is invalid, and takes nothing else with it: a killed agent leaves half a character.
+#[test]
+fn lines_that_are_not_text_leave_the_others() {
+    for Sample { format, text, expected, .. } in samples() {
+        let (first, rest) = text.split_once('\n').unwrap_or_default();
+        if !text.starts_with('{') || rest.lines().count() < 2 {
+            continue;
+        }
+        let pieces: [&[u8]; 5] = [
+            first.as_bytes(),
+            b"\n{\"said\":\"caf\xe9\"}\n",
+            rest.trim_end().as_bytes(),
+            b"\n{\"said\":\"\xe2\x86{\"type\":\"x\"}\n",
+            b"{\"said\":\0\"x\"}\n",
+        ];
+        let damaged = pieces.concat();
+        let session = read(&damaged, "f").unwrap().remove(0);
+        assert_eq!(session.format.id(), format);
+        assert_eq!((short(&messages(&session)).as_str(), session.skipped_lines), (expected, 3), "{text}");
+        let mut seen = Vec::new();
+        let mut open = || Ok(Box::new(std::io::Cursor::new(damaged.clone())) as Box<dyn std::io::Read>);
+        let streamed = stream(&mut open, "f", &mut |message| seen.push(message.clone())).unwrap();
+        if let Some(streamed) = streamed {
+            assert_eq!((seen, streamed.skipped_lines), (messages(&session), 3), "{text}");
+        }
     }
 }
 

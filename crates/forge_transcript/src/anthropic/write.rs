@@ -35,7 +35,7 @@ pub(super) fn write(revision: &Revision<'_>) -> Result<String, RewriteError> {
     if text.trim_start().starts_with('[') {
         return Ok(list(&entries) + "\n");
     }
-    with_field(text, "messages", &list(&entries)).ok_or(RewriteError::OtherFile)
+    with_field(&text, "messages", &list(&entries)).ok_or(RewriteError::OtherFile)
 }
 
 fn convert(revision: &Revision<'_>, system: &[Line<'_>], rest: &[Line<'_>]) -> Result<String, RewriteError> {

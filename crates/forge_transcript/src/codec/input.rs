@@ -1,8 +1,10 @@
 //! A file of recorded sessions, as its reader gets it.
 
+use std::borrow::Cow;
 use std::io::{self, Read};
 
 use memchr::memchr_iter;
+use serde::de::IgnoredAny;
 
 use crate::record::Shelf;
 use crate::{Format, TranscriptError};
@@ -28,6 +30,9 @@ impl<'f> Input<'f> {
 /// Reads `bytes` as text. Half a character at the very end is dropped: the file was cut there, which its
 /// reader notices.
 pub(crate) fn text<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str, TranscriptError> {
+    if UTF_16_MARKS.iter().any(|mark| bytes.starts_with(mark)) {
+        return Err(TranscriptError::Utf16 { origin: origin.to_owned() });
+    }
     let bytes = without_mark(bytes);
     let binary = |byte, is_zero| TranscriptError::Binary { origin: origin.to_owned(), byte, is_zero };
     let text = match std::str::from_utf8(bytes) {
@@ -43,15 +48,68 @@ pub(crate) fn text<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str, Transcr
 
 /// Finds a zero that text has no use for: JSON escapes it. A power cut leaves zeros at the end of a file, and
 /// its agent may go on after them: at the end of a line they are part of an invalid line.
-pub(crate) fn zero_in_text(text: &str) -> Option<usize> {
+fn zero_in_text(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     memchr_iter(0, bytes).find(|byte| !matches!(bytes.get(byte + 1), None | Some(b'\0' | b'\n' | b'\r')))
+}
+
+/// Returns a file of lines as text, with each line that is not text as one that is not JSON, so that it is
+/// counted as invalid and the others are read. `None` if all of it is text, or if it is not a file of lines.
+pub(crate) fn readable_lines(bytes: &[u8]) -> Option<String> {
+    if !matches!(text(bytes, ""), Err(TranscriptError::Binary { .. })) || !has_lines(bytes) {
+        return None;
+    }
+    let mut readable = String::with_capacity(bytes.len());
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        readable.push_str(&readable_line(line));
+    }
+    Some(readable)
+}
+
+/// Checks whether a file has JSON objects in lines, by its first line that is text and begins like one.
+pub(crate) fn has_lines(bytes: &[u8]) -> bool {
+    let bytes = without_mark(bytes).trim_ascii_start();
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n').filter_map(|line| match readable_line(line) {
+        Cow::Borrowed(line) => Some(line.trim_start()),
+        Cow::Owned(_) => None,
+    });
+    let mut objects = lines.filter(|line| line.starts_with('{'));
+    bytes.starts_with(b"{") && objects.next().is_some_and(begins_with_value)
+}
+
+fn begins_with_value(line: &str) -> bool {
+    serde_json::Deserializer::from_str(line)
+        .into_iter::<IgnoredAny>()
+        .next()
+        .is_some_and(|value| value.is_ok())
+}
+
+/// Returns a line as text. One that is not text is cut off where that begins, and a mark keeps the rest from
+/// being a whole record: a process that was killed leaves half a character, and its agent appends after it.
+pub(crate) fn readable_line(line: &[u8]) -> Cow<'_, str> {
+    let (text, is_text) = match std::str::from_utf8(line) {
+        Ok(text) => (text, true),
+        // Half a character at the very end is only cut off.
+        Err(error) => {
+            let text = std::str::from_utf8(&line[..error.valid_up_to()]).unwrap_or_default();
+            (text, error.error_len().is_none())
+        }
+    };
+    if is_text && zero_in_text(text).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let text = text.split('\0').next().unwrap_or_default();
+    let end = if line.ends_with(b"\n") { "\n" } else { "" };
+    Cow::Owned(format!("{text}{}{end}", char::REPLACEMENT_CHARACTER))
 }
 
 /// Checks whether a file is compressed by zstd, as agents do with old sessions.
 pub(crate) fn is_packed(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x28\xb5\x2f\xfd")
 }
+
+/// The byte order marks of UTF-16.
+const UTF_16_MARKS: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
 
 /// Most bytes that a file is unpacked to: a few of them can stand for more than the memory holds.
 pub(crate) const MOST_UNPACKED: u64 = 8 << 30;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use forge_domain::{Message, Role, quantity};
 use forge_wire::WireError;
 
-use super::input::text;
+use super::input::{readable_lines, text};
 use crate::item::Item;
 use crate::{Format, Record, Session};
 
@@ -96,9 +96,12 @@ impl<'a> Revision<'a> {
         self.session.format
     }
 
-    /// Returns the file as text. Half a character at its end was left out when it was read, and is again.
-    pub(crate) fn text(&self) -> &'a str {
-        text(self.bytes, "").unwrap_or_default()
+    /// Returns the file as text. What is not text was left out when it was read, and is again.
+    pub(crate) fn text(&self) -> Cow<'a, str> {
+        match readable_lines(self.bytes) {
+            Some(readable) => Cow::Owned(readable),
+            None => Cow::Borrowed(text(self.bytes, "").unwrap_or_default()),
+        }
     }
 
     /// Returns the text of a record.

@@ -1,10 +1,11 @@
 //! A file that is read message by message, more than once and never as a whole.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
 use forge_domain::Message;
 
-use super::input::{file_name, is_packed, zero_in_text};
+use super::input::{file_name, has_lines, is_packed, readable_line, readable_lines};
 use super::message_stream::{Head, stream_entries};
 use crate::recorded_call::CallTally;
 use crate::{Format, Record, StreamError, StreamedSession, TranscriptError, request_tools};
@@ -29,6 +30,9 @@ pub(crate) struct Source<'o> {
     pub(crate) origin: &'o str,
     /// The head of its list of messages, once it was looked for.
     head: Option<Option<Head>>,
+    /// True if it has a record a line, so that the others count if one is not text; `None` until that is
+    /// asked.
+    has_lines: Option<bool>,
     /// A check of all lines, and whether a pass has made it.
     check: Option<(Box<dyn LineCheck>, bool)>,
 }
@@ -60,7 +64,7 @@ impl<R: Read> Read for UpToCut<R> {
 impl<'o> Source<'o> {
     /// Creates the source of the file that `open` opens.
     pub(crate) fn new(open: Opener<'o>, origin: &'o str) -> Self {
-        Self { open, origin, head: None, check: None }
+        Self { open, origin, head: None, has_lines: None, check: None }
     }
 
     /// Opens the file, unpacks it if it is compressed, and skips its byte order mark.
@@ -90,9 +94,24 @@ impl<'o> Source<'o> {
         if let Some(head) = self.head()? {
             return Ok(head.sample.clone().into_bytes());
         }
+        let beginning = self.beginning()?;
+        Ok(readable_lines(&beginning).map_or(beginning, String::into_bytes))
+    }
+
+    fn beginning(&mut self) -> io::Result<Vec<u8>> {
         let mut beginning = Vec::new();
         self.reader()?.take(SAMPLE).read_to_end(&mut beginning)?;
         Ok(beginning)
+    }
+
+    /// Checks whether a line that is not text is one invalid line among others.
+    fn has_lines(&mut self) -> io::Result<bool> {
+        if let Some(has_lines) = self.has_lines {
+            return Ok(has_lines);
+        }
+        let found = has_lines(&self.beginning()?);
+        self.has_lines = Some(found);
+        Ok(found)
     }
 
     /// Streams the list of messages that the file holds, each entry read by `read`, after the record of a
@@ -155,7 +174,8 @@ impl<'o> Source<'o> {
         check.map_or(Ok(()), |(check, _)| Ok(check.result(self.origin)?))
     }
 
-    /// Passes each line to `take`, until it accepts no more; returns whether all of them are text.
+    /// Passes each line to `take`, until it accepts no more; one that is not text, as one that is not JSON.
+    /// Returns false for a file that is not text and has no records in lines.
     pub(crate) fn each_line(&mut self, take: &mut dyn FnMut(&str) -> bool) -> io::Result<bool> {
         let Some((mut check, _)) = self.check.take_if(|(_, is_made)| !*is_made) else {
             return self.pass(take);
@@ -185,19 +205,11 @@ impl<'o> Source<'o> {
             if line.len() as u64 > MOST_OF_A_LINE {
                 return Err(io::Error::other("a line of it is longer than 512 MiB"));
             }
-            let is_last = line.last() != Some(&b'\n');
-            let line = match std::str::from_utf8(&line) {
-                Ok(line) => line,
-                // The file was cut in the middle of a character.
-                Err(error) if is_last && error.error_len().is_none() => {
-                    std::str::from_utf8(&line[..error.valid_up_to()]).unwrap_or_default()
-                }
-                Err(_) => return Ok(false),
-            };
-            if zero_in_text(line).is_some() {
+            let line = readable_line(&line);
+            if matches!(line, Cow::Owned(_)) && !self.has_lines()? {
                 return Ok(false);
             }
-            let line = line.strip_suffix('\n').unwrap_or(line);
+            let line = line.strip_suffix('\n').unwrap_or(&line);
             if !take(line.strip_suffix('\r').unwrap_or(line)) {
                 return Ok(true);
             }

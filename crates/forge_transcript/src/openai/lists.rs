@@ -98,9 +98,10 @@ impl Codec for MessageLists {
             return Err(revision.refuse_conversion("there is no task or run for the messages to belong to"));
         }
         let entries = write_entries(revision)?;
-        let mut lists = (self.lists)(revision.text()).map_err(|_| RewriteError::OtherFile)?.into_iter();
+        let text = revision.text();
+        let mut lists = (self.lists)(&text).map_err(|_| RewriteError::OtherFile)?.into_iter();
         let old = lists.nth(revision.nth).ok_or(RewriteError::OtherFile)?;
         let new = if old.is_lines { entries.join("\n") + "\n" } else { list_like(old.text, &entries) };
-        splice(revision.text(), old.text, &new).map(String::into_bytes).ok_or(RewriteError::OtherFile)
+        splice(&text, old.text, &new).map(String::into_bytes).ok_or(RewriteError::OtherFile)
     }
 }
