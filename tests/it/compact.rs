@@ -670,7 +670,7 @@ fn what_is_appended_fits_and_is_counted() {
 }
 
 #[test]
-fn a_format_that_is_only_read_is_not_written_as_itself() {
+fn a_format_that_is_only_appended_to_is_not_written_as_itself() {
     let rollout = format!(
         "{}\n{}\n",
         json!({"timestamp": "2026-01-02T00:00:00.000Z", "type": "session_meta", "payload": {"id": "a", "cwd": "/w"}}),
@@ -678,10 +678,20 @@ fn a_format_that_is_only_read_is_not_written_as_itself() {
             "role": "user", "content": [{"type": "input_text", "text": "rain at ten. ".repeat(3000)}]}}),
     );
     let forge = forge_with(&rollout);
-    let actual = compact(&forge, &["-o", "out.jsonl", "--max-tokens", "2k"]);
-    assert_eq!(actual.code, 1, "{}", actual.stderr);
-    assert!(!actual.stderr.contains("cannot be written as"), "{}", actual.stderr);
-    assert!(actual.stderr.contains("cannot be written: Forge only reads this format"), "{}", actual.stderr);
+    let refused = compact(&forge, &["-o", "out.jsonl", "--max-tokens", "2k"]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("cannot be written, only appended to: add --in-place"),
+        "{}",
+        refused.stderr
+    );
+    let planned = compact(&forge, &["--dry-run", "--proposal", "plan.json", "--max-tokens", "2k"]);
+    assert_eq!((planned.code, planned.stdout.as_str()), (0, ""), "{}", planned.stderr);
+    assert!(planned.stderr.contains("compacted by"), "{}", planned.stderr);
+    assert_eq!(read(&forge, "in.json"), rollout);
+    let applied = compact(&forge, &["--apply", "plan.json", "--in-place"]);
+    assert_eq!(applied.code, 0, "{}", applied.stderr);
+    assert!(read(&forge, "in.json").starts_with(&rollout));
 }
 
 /// A session of Claude Code with `n` exchanges, each reply in two pieces.

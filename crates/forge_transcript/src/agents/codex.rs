@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::codex_item::{item_messages, reply_groups};
 use crate::any_blocks::text_at;
-use crate::codec::{Addition, Effect, EntryFormat, Evidence, Fields, Trace};
+use crate::codec::{Addition, Effect, EntryFormat, Evidence, Fields, Revision, Trace};
 use crate::format::FormatFacts;
 use crate::{RecordedCompaction, RewriteError};
 
@@ -42,6 +42,10 @@ impl EntryFormat for Codex {
     fn session_id(record: &Value) -> Option<String> {
         let meta = record.get("payload").unwrap_or(record);
         meta.get("id").filter(|_| is_meta(record)).and_then(Value::as_str).map(str::to_owned)
+    }
+
+    fn write(revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {
+        Err(revision.refuse_rewriting())
     }
 
     fn append(addition: &Addition<'_>) -> Result<Vec<String>, RewriteError> {

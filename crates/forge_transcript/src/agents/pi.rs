@@ -4,7 +4,7 @@ use forge_domain::{Body, Content, Message, Part, Role};
 use serde_json::Value;
 
 use crate::any_blocks::{answer, messages_of, role_of, text_at};
-use crate::codec::{Addition, EntryFormat, Evidence, Fields, Trace};
+use crate::codec::{Addition, EntryFormat, Evidence, Fields, Revision, Trace};
 use crate::format::FormatFacts;
 use crate::{RecordedCompaction, RewriteError};
 
@@ -44,6 +44,10 @@ impl EntryFormat for Pi {
 
     fn session_id(entry: &Value) -> Option<String> {
         (text_at(entry, "/type") == "session").then(|| text_at(entry, "/id").to_owned())
+    }
+
+    fn write(revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {
+        Err(revision.refuse_rewriting())
     }
 
     fn append(addition: &Addition<'_>) -> Result<Vec<String>, RewriteError> {

@@ -29,7 +29,8 @@ pub(crate) use window::Window;
 use crate::{Format, Record, RecordedCompaction, Session, StreamError, StreamedSession, TranscriptError};
 
 /// The reason why a format is not written.
-pub(crate) const READ_ONLY: &str = "Forge only reads this format; write openai, anthropic or atif instead";
+pub(crate) const READ_ONLY: &str =
+    "Forge only reads this format; write openai, anthropic or atif with --to instead";
 
 /// A format of recorded sessions: one folder that implements this, and one line of the table of formats.
 ///

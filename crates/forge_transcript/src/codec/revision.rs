@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use forge_domain::{Message, Role, quantity};
 use forge_wire::WireError;
 
+use super::READ_ONLY;
 use super::input::{readable_lines, text};
 use crate::item::Item;
 use crate::{Format, Record, Session};
@@ -45,6 +46,12 @@ pub enum RewriteError {
         /// The number of the results.
         results: usize,
     },
+    /// The files of this format are only appended to.
+    #[error(
+        "{0} cannot be written, only appended to: add --in-place, so that the agent can resume the session; or \
+         write openai, anthropic or atif with --to"
+    )]
+    OnlyAppended(Format),
     /// The file cannot be added to.
     #[error("nothing can be appended to the session: {0}")]
     Append(&'static str),
@@ -112,6 +119,14 @@ impl<'a> Revision<'a> {
     /// Returns the error for a session that cannot become one of this format.
     pub(crate) const fn refuse_conversion(&self, why: &'static str) -> RewriteError {
         RewriteError::Convert { from: self.from(), to: self.to, why }
+    }
+
+    /// Returns the error for a session of a format to whose files Forge only appends.
+    pub(crate) fn refuse_rewriting(&self) -> RewriteError {
+        if self.from() == self.to {
+            return RewriteError::OnlyAppended(self.to);
+        }
+        self.refuse_conversion(READ_ONLY)
     }
 
     /// Returns the error for a message that has no form in this format.

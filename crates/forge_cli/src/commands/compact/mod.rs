@@ -17,7 +17,7 @@ use forge_app::{CompactSession, CompactSessionError, CompactedSession, SessionRo
 use forge_domain::compaction::{ContextCompactor, NO_RECORD, is_bare_record};
 use forge_domain::{Compact, ContextMessage, Message, Replacement, TokenCounter, Tokens, breaches_in_words};
 use forge_services::O200kCounter;
-use forge_transcript::{Draft, number_of, request_tools};
+use forge_transcript::{Draft, Format, RewriteError, number_of, request_tools};
 
 use self::places::check_places;
 use self::proposal::Proposal;
@@ -221,7 +221,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
             let pre_tokens = compacted.report.tokens_before;
             in_place::addition(&file, &draft, &compacted.replacements, pre_tokens)?.into()
         }
-        false => draft.rewrite(&file.bytes, &compacted.replacements, to)?,
+        false => rewritten(arguments, &file, &draft, &compacted.replacements, to)?,
     };
     if !arguments.files.in_place {
         report.losses = draft.losses(&compacted.replacements, &written, to);
@@ -241,6 +241,23 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
         write(arguments, &file, &written)?;
     }
     print_report(arguments, &report, &line)
+}
+
+/// Returns the session written again. A dry run writes nothing, so of a format that is only appended to it may
+/// plan as well.
+fn rewritten<'f>(
+    arguments: &CompactArguments,
+    file: &'f SessionFile,
+    draft: &Draft<'_>,
+    replacements: &[Replacement],
+    to: Format,
+) -> anyhow::Result<Cow<'f, [u8]>> {
+    match draft.rewrite(&file.bytes, replacements, to) {
+        Err(RewriteError::OnlyAppended(_)) if arguments.plan.dry_run => {
+            Ok(Cow::Borrowed(file.bytes.as_slice()))
+        }
+        written => Ok(written?),
+    }
 }
 
 /// Checks that the results of a session whose format was guessed are not all lost: it was guessed wrong.
