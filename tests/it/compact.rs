@@ -493,6 +493,25 @@ fn openai_and_anthropic_messages_become_each_other() {
 }
 
 #[test]
+fn a_system_message_between_others_becomes_a_note_of_anthropics() {
+    let user = json!({"role": "user", "content": "hi"});
+    let input = json!({"messages": [user, {"role": "system", "content": "Be brief."}, user]});
+    let forge = forge_with(&input.to_string());
+    let actual =
+        compact(&forge, &["--to", "anthropic", "-o", "out.json", "--max-tokens", "1k", "--report", "r.json"]);
+    assert_eq!(actual.code, 0, "{}", actual.stderr);
+    assert!(
+        actual.stderr.contains("`role` of 1 message has no place in the other format"),
+        "{}",
+        actual.stderr
+    );
+    assert_eq!(json_of(&forge, "r.json")["left_out"], json!([{"message": "m1", "key": "role"}]));
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let said = [text("hi"), text("<system-reminder>\nBe brief.\n</system-reminder>"), text("hi")];
+    assert_eq!(json_of(&forge, "out.json")["messages"], json!([{"role": "user", "content": said}]));
+}
+
+#[test]
 fn only_formats_that_any_session_can_be_written_in_are_offered() {
     let forge = forge_with(&json!({"messages": [{"role": "user", "content": "hi"}]}).to_string());
     for to in ["auto", "claude-code", "tau-bench", "codex"] {
@@ -511,7 +530,6 @@ fn what_cannot_be_converted_is_refused() {
             "anthropic",
             "starts with the user's",
         ),
-        (json!({"messages": [user, {"role": "system", "content": "now"}, user]}), "anthropic", "message m1"),
         (
             json!({"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]}),
             "anthropic",

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use forge_domain::compaction::SummaryTag;
-use forge_domain::{Content, Message, Part, Role};
+use forge_domain::{Body, Content, Message, Part, Role};
 
 use crate::harness::SUMMARIES;
 use crate::written::split;
@@ -25,6 +25,13 @@ pub(crate) fn with_author(message: Cow<'_, Message>) -> Cow<'_, Message> {
             .find(is_known_by_text)
     });
     marked.map_or(message, Cow::Owned)
+}
+
+/// Returns a system message as a note, for a format that has none in mid-conversation.
+pub(crate) fn without_system_role(message: Cow<'_, Message>) -> Cow<'_, Message> {
+    let Body::System(content) = &message.body else { return message };
+    let note = Message::note(Role::System.as_str(), content.clone());
+    Cow::Owned(Message { timestamp: message.timestamp, ..note })
 }
 
 /// Checks whether the text of a note or a summary is enough to read it as one.
@@ -103,6 +110,17 @@ mod tests {
             (Message::system("Be brief.").compacted(), "Be brief."),
         ] {
             assert_eq!(with_author(Cow::Borrowed(&message)).to_text(), expected, "{message:?}");
+        }
+    }
+
+    #[test]
+    fn a_system_message_becomes_a_note() {
+        for (message, expected) in [
+            (Message::system("Be brief."), "<system-reminder>\nBe brief.\n</system-reminder>"),
+            (Message::user("Be brief."), "Be brief."),
+        ] {
+            let written = with_author(without_system_role(Cow::Owned(message)));
+            assert_eq!((written.role(), written.to_text().as_str()), (Role::User, expected));
         }
     }
 

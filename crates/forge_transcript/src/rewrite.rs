@@ -4,14 +4,15 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use forge_domain::{Body, Message, MessageId, Replacement, TokenCounter, Tokens, message_tokens};
+use forge_domain::{Body, Message, MessageId, Replacement, Role, TokenCounter, Tokens, message_tokens};
 use forge_wire::Protocol;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::author_mark::with_author;
+use crate::author_mark::{with_author, without_system_role};
 use crate::codec::{Line, Revision, Says};
 use crate::formats::codec;
+use crate::item::Item;
 use crate::loss::{Census, Loss};
 use crate::{Draft, Format, RewriteError, number_of, read_as};
 
@@ -31,13 +32,16 @@ impl Draft<'_> {
         let protocol = to.protocol();
         let is_same = to == self.format() || protocol.is_some() && protocol == self.format().protocol();
         let lines = if is_same { Vec::new() } else { self.lines(replacements) };
-        let of_line = |line: &Line<'_>| {
+        let n_leading = leading_system(lines.iter().map(Line::role));
+        let of_line = |(place, line): (usize, &Line<'_>)| {
             let (message, label) = (line.message(), format!("m{}", line.number));
-            keys_without_place(&message, protocol)
-                .into_iter()
-                .map(move |key| Omission { message: label.clone(), key })
+            let mut keys = keys_without_place(&message, protocol);
+            if place >= n_leading && message.role() == Role::System && protocol == Some(Protocol::Anthropic) {
+                keys.push("role".to_owned());
+            }
+            keys.into_iter().map(move |key| Omission { message: label.clone(), key })
         };
-        lines.iter().filter(|line| line.item().is_some()).flat_map(of_line).collect()
+        lines.iter().enumerate().filter(|(_, line)| line.item().is_some()).flat_map(of_line).collect()
     }
 
     /// Returns the tokens by which its messages grow, at most, when [`Self::rewrite`] marks their authors in
@@ -46,13 +50,21 @@ impl Draft<'_> {
         if to == self.format() || to.protocol().is_none() {
             return Tokens::ZERO;
         }
-        let growth = |message: Message| match with_author(Cow::Borrowed(&message)) {
-            Cow::Borrowed(_) => Tokens::ZERO,
-            Cow::Owned(marked) => {
-                message_tokens(&marked, counter).saturating_sub(message_tokens(&message, counter))
+        let is_anthropics = to.protocol() == Some(Protocol::Anthropic);
+        let n_leading = leading_system(self.items.iter().map(Item::role));
+        let growth = |(place, message): (usize, Message)| {
+            let mut written = Cow::Borrowed(&message);
+            if is_anthropics && place >= n_leading {
+                written = without_system_role(written);
+            }
+            match with_author(written) {
+                Cow::Borrowed(_) => Tokens::ZERO,
+                Cow::Owned(marked) => {
+                    message_tokens(&marked, counter).saturating_sub(message_tokens(&message, counter))
+                }
             }
         };
-        self.messages().map(growth).sum()
+        self.messages().enumerate().map(growth).sum()
     }
 
     /// Writes the whole file with `replacements` in place, in the format `to`. `bytes` is the file that the
@@ -151,6 +163,11 @@ impl Draft<'_> {
             None => Line { number, says: Says::New(message), records },
         }
     }
+}
+
+/// Returns the number of system messages before the first other one.
+fn leading_system(roles: impl Iterator<Item = Role>) -> usize {
+    roles.take_while(|role| *role == Role::System).count()
 }
 
 /// Returns the keys of a message for which the other format has no place: only Anthropic's messages have a

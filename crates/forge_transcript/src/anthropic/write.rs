@@ -5,7 +5,7 @@ use forge_wire::anthropic::{entry_blocks, system_json, with_legal_ids};
 use serde_json::Value;
 
 use super::blocks::{Fate, assistant_blocks, content_json, raw_blocks, said_blocks, user_blocks};
-use crate::author_mark::with_author;
+use crate::author_mark::{with_author, without_system_role};
 use crate::codec::{Line, Revision, Says};
 use crate::parts::are_blocks;
 use crate::splice::{field, list, with_field};
@@ -41,8 +41,8 @@ pub(super) fn write(revision: &Revision<'_>) -> Result<String, RewriteError> {
 fn convert(revision: &Revision<'_>, system: &[Line<'_>], rest: &[Line<'_>]) -> Result<String, RewriteError> {
     let mut entries = Vec::with_capacity(rest.len());
     for line in rest {
-        let (role, mut blocks) =
-            entry_blocks(&with_author(line.message())).map_err(|source| revision.refuse(line, source))?;
+        let message = with_author(without_system_role(line.message()));
+        let (role, mut blocks) = entry_blocks(&message).map_err(|source| revision.refuse(line, source))?;
         are_blocks(&blocks, "content").map_err(|source| revision.refuse(line, source))?;
         with_legal_ids(&mut blocks);
         entries.push(Entry::new(role, &blocks));

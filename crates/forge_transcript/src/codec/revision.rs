@@ -27,7 +27,7 @@ pub enum RewriteError {
         why: &'static str,
     },
     /// A message has no form in the target format.
-    #[error("message m{number} cannot be written as {to}: {source}; write the format that it came in")]
+    #[error("message m{number} cannot be written as {to}: {source}; `--to atif` writes it as text")]
     Message {
         /// The message, by its number in the draft.
         number: usize,
