@@ -172,10 +172,21 @@ fn an_agent_has_it_as_it_is_configured() {
         let result = last_result(&model);
         assert_eq!(result.starts_with("m2 (answer of read)"), expected, "{agent}: {result}");
         // Whose tool it is not is told so, whatever there is for others.
-        let is_refused = ["no such tool", "there is no tool `recall` (expected one of "]
-            .iter()
-            .any(|refusal| result.starts_with(refusal));
+        let is_refused = result.starts_with("there is no tool `recall` (");
         assert_eq!(is_refused, !expected, "{agent}: {result}");
+    }
+}
+
+#[test]
+fn a_call_of_a_tool_that_is_not_offered_is_answered_with_those_that_are() {
+    for (agent, name, expected) in [
+        ("tools: [read]", "Read_File", "(expected one of read, recall); `read` does what it does"),
+        ("tools: [read]", "bash", "(expected one of read, recall)"),
+        ("tools: [read], recall: false", "Read", "(expected one of read); `read` does what it does"),
+        ("recall: false", "read", "(you have no tools)"),
+    ] {
+        let (model, _) = run(agent, &[Ok((name, "{}")), Err("Done.")]);
+        assert_eq!(last_result(&model), format!("there is no tool `{name}` {expected}"), "{agent}");
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 use forge_domain::{
     ASSUMED_WINDOW, ActionConsent, Agent, Awaited, AwaitedRequest, CallEdit, CallScope, ConsentRequest,
     Conversation, Event, FileChange, HookEvent, HookPoint, Permission, PostToolCall, PreToolCall, Reach,
-    ResultEdit, Subject, Tokens, ToolCall, ToolName, ToolResult, Verdict,
+    ResultEdit, Subject, Tokens, ToolCall, ToolName, ToolResult, Verdict, tool_twin,
 };
 use futures::channel::mpsc::UnboundedSender;
 use futures::future::join_all;
@@ -384,16 +384,26 @@ impl ToolCalls<'_, '_> {
         answer
     }
 
-    /// Returns the reason not to make the call if its tool exists, but not for this agent.
+    /// Returns the reason not to make the call if its tool is not one of this agent's, with those that are. A
+    /// service that describes no tools may still answer it.
     fn unknown_tool(&self, call: &ToolCall) -> Option<String> {
         let own = self.engine.tools(self.agent).ok()?;
         let found = self.engine.services.tools.definitions(std::slice::from_ref(&call.name));
-        let exists = found.is_ok_and(|tools| !tools.is_empty());
-        if !exists || own.iter().any(|tool| tool.name == call.name) {
+        let is_undescribed = found.is_ok_and(|tools| tools.is_empty());
+        let is_own = own.iter().any(|tool| tool.name == call.name);
+        if self.engine.is_playback || is_undescribed || is_own {
             return None;
         }
-        let known: Vec<&str> = own.iter().map(|tool| tool.name.as_str()).collect();
-        Some(format!("there is no tool `{}` (expected one of {})", call.name, known.join(", ")))
+        let mut known: Vec<&str> = own.iter().map(|tool| tool.name.as_str()).collect();
+        known.extend(recall_tools(self.agent, &own).map(|_| RECALL));
+        known.sort_unstable();
+        let known_text = match known.as_slice() {
+            [] => "you have no tools".to_owned(),
+            known => format!("expected one of {}", known.join(", ")),
+        };
+        let twin = tool_twin(call.name.as_str()).filter(|twin| known.contains(twin));
+        let twin_text = twin.map(|twin| format!("; `{twin}` does what it does")).unwrap_or_default();
+        Some(format!("there is no tool `{}` ({known_text}){twin_text}", call.name))
     }
 }
 
