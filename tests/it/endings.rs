@@ -99,6 +99,20 @@ fn the_first_agent_that_does_not_finish_decides() {
 }
 
 #[test]
+fn stdout_has_the_answer_alone() {
+    let forge = Forge::new().with_file("forge.yaml", yaml("")).with_file("notes.txt", "rain\n");
+    let script = || {
+        let look = Step::both("I look.\nThen I answer.", &[("read", r#"{"path":"notes.txt"}"#)]);
+        ScriptedServer::start(vec![look, Step::text("It rained.")])
+    };
+    let printed = run(&forge, &script(), &["run", "-p", "What was the weather?"]);
+    assert_eq!((printed.code, printed.stdout.as_str()), (0, "It rained.\n"), "{}", printed.stderr);
+    assert!(printed.stderr.contains("I look.\nThen I answer.\n→ "), "{}", printed.stderr);
+    let told = run(&forge, &script(), &["run", "--json", "What was the weather?"]);
+    assert!(told.stdout.contains("I look."), "{}", told.stdout);
+}
+
+#[test]
 fn an_answer_that_was_cut_off_is_continued_when_it_is_resumed() {
     let forge = Forge::new().with_file("forge.yaml", yaml(""));
     let server = ScriptedServer::start(vec![Step::cut("one two", &[]), Step::text("three")]);

@@ -77,6 +77,8 @@ pub enum RunEvent<'a> {
         cost: Cost,
         /// The reason why the model stopped.
         finish_reason: &'a FinishReason,
+        /// The number of its tool calls; none if it is an answer.
+        n_calls: usize,
     },
     /// A whole message, as it was added to the conversation: the task, or a reply with its calls. Results of
     /// tools are [`Self::ToolResult`].
@@ -147,7 +149,7 @@ impl RunEvent<'_> {
             Self::Text(text) => json!({"event": "text", "text": text}),
             Self::Reasoning(text) => json!({"event": "reasoning", "text": text}),
             Self::Restarted { why } => json!({"event": "restarted", "why": why}),
-            Self::Replied { usage, cost, finish_reason } => json!({
+            Self::Replied { usage, cost, finish_reason, n_calls: _ } => json!({
                 "event": "replied", "usage": usage, "cost": cost, "finish_reason": finish_reason.as_str(),
             }),
             Self::Message(message) => json!({"event": "message", "message": message_json(message)}),

@@ -3,7 +3,7 @@
 
 use forge_domain::{
     Body, ChatCompletionMessage, Cost, FinishReason, Price, Prompt, ProviderError, Reply, ReplyParts, Retry,
-    Tokens,
+    Tokens, quantity,
 };
 use futures::StreamExt;
 
@@ -267,7 +267,8 @@ impl ReplyReader<'_> {
         let kept = if is_stopped || error.retry() != Retry::Never { parts.salvage() } else { None };
         let Some(reply) = kept else { return Err(Unanswered::BrokeOff(error)) };
         let n_calls = reply.message.calls().len();
-        self.engine.events.notice(&format!("{error}; its {n_calls} whole tool calls are kept"));
+        let (calls, verb) = (quantity(n_calls, "whole tool call"), if n_calls == 1 { "is" } else { "are" });
+        self.engine.events.notice(&format!("{error}; its {calls} {verb} kept"));
         self.report(&reply);
         Ok(reply)
     }
@@ -286,8 +287,8 @@ impl ReplyReader<'_> {
             %cost,
             "replied"
         );
-        let finish_reason = &reply.finish_reason;
-        self.engine.events.emit(&RunEvent::Replied { usage: reply.usage, cost, finish_reason });
+        let (finish_reason, n_calls) = (&reply.finish_reason, reply.message.calls().len());
+        self.engine.events.emit(&RunEvent::Replied { usage: reply.usage, cost, finish_reason, n_calls });
     }
 }
 

@@ -24,10 +24,11 @@ use crate::{attached_images, chat, failure, output, setup};
 
 /// Run an agent on a task, or chat with it
 ///
-/// The answer goes to stdout; tool calls, compactions and usage go to stderr. At a terminal without a
-/// task, or with --chat, a chat starts: /help lists its commands and keys. Ctrl-C stops the current work;
-/// pressed twice, it ends the run. The word `run` may be left out: `forge` starts a chat, `forge "TASK"` a
-/// chat that begins with the task, and `forge -p "TASK"` prints the answer and ends.
+/// The answer goes to stdout; tool calls, compactions and usage go to stderr, and so do the words beside tool
+/// calls if stdout is not a terminal. At a terminal without a task, or with --chat, a chat starts: /help
+/// lists its commands and keys. Ctrl-C stops the current work; pressed twice, it ends the run. The word `run`
+/// may be left out: `forge` starts a chat, `forge "TASK"` a chat that begins with the task, and `forge -p
+/// "TASK"` prints the answer and ends.
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// The task. Piped input is added to it; `-`, or no task, reads it from stdin. At a terminal without a

@@ -29,7 +29,8 @@ pub(crate) const RESTARTED: &str = "── the reply above was interrupted and i
 const SHOWN: usize = 100;
 
 /// The display of a run. On a terminal a reply is streamed; elsewhere it is printed once it is complete,
-/// because an interrupted one is requested again and nothing can be removed from a file or a pipe.
+/// because an interrupted one is requested again and nothing can be removed from a file or a pipe. There,
+/// stdout has the answer alone: a reply that calls tools is none.
 #[derive(Default)]
 pub(crate) struct ConsoleWatcher {
     /// True if the answer's last line is still open.
@@ -131,10 +132,10 @@ impl RunView for ConsoleWatcher {
                 self.say(&style(line.trim_end()).dim().for_stderr().to_string());
             }
             RunEvent::ToolResult(result) => self.show_result(result),
-            RunEvent::Replied { .. } => {
+            RunEvent::Replied { n_calls, .. } => {
                 let reply = self.take_reply();
-                if !is_terminal() && !self.is_for_answer && !reply.is_empty() {
-                    self.write(&reply);
+                if !is_terminal() && !self.is_for_answer {
+                    self.print_reply(&reply, *n_calls);
                 }
                 self.end();
             }
@@ -265,6 +266,15 @@ impl ConsoleWatcher {
                 _ => "; the run continues, and the next checkpoint will include this state",
             };
             self.say(&format!("{mark} {text}{next}"));
+        }
+    }
+
+    /// Prints a complete reply to stdout, or to stderr if it calls tools.
+    fn print_reply(&self, reply: &str, n_calls: usize) {
+        if n_calls > 0 && !reply.trim().is_empty() {
+            self.say(&output::visible_lines(reply.trim_end()));
+        } else if n_calls == 0 && !reply.is_empty() {
+            self.write(reply);
         }
     }
 
