@@ -10,7 +10,7 @@
 //!   succeeds. `sh run fails` does not; with `wary` nobody has trusted the file. A following `text output` block is all that it prints; `…` there stands for any text.
 //! - `sh server` runs as `sh run` does, beside a server that answers one word to everything, at `$OPENAI_BASE_URL`.
 //! - `text record FILE N` is the record that `forge compact` makes of a fixture in N tokens; `…` stands for any text there, too.
-//! - `sh`, `json`, `rust` and `text` blocks without such a word are shown and not run.
+//! - `sh`, `json`, `rust`, `text` and `toml` blocks without such a word are shown and not run.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -196,7 +196,7 @@ fn check_page(path: &Path) -> usize {
                 assert!(is_like(&said, &block.text), "{at}: it printed\n{said}\nand not\n{}", block.text);
             }
             ["text", "record", file, most] => check_record(file, most, &block.text, &at),
-            ["sh" | "json" | "rust" | "text"] => n_checked -= 1,
+            ["sh" | "json" | "rust" | "text" | "toml"] => n_checked -= 1,
             words => panic!("{at}: nobody knows what to do with a block `{}`", words.join(" ")),
         }
     }

@@ -54,6 +54,7 @@ static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 /// Without this call commands end with their call, but a process that has left its process group and emptied
 /// its environment is missed, and commands survive if this process is killed by SIGKILL. They also keep this
 /// process's terminal: only a supervisor starts a session of its own.
+#[must_use = "return the exit code if there is one: this process is then a supervisor whose work is done"]
 pub fn supervise_commands() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == ARGUMENT) {
