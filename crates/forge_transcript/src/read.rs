@@ -72,9 +72,13 @@ fn read_input(
         Ok(sessions)
     });
     sessions.map_err(|error| match (&error, said) {
-        (TranscriptError::UnknownFormat { .. } | TranscriptError::Foreign { .. }, Some(said)) => {
-            other_format(said, bytes, origin, error)
-        }
+        (
+            TranscriptError::UnknownFormat { .. }
+            | TranscriptError::Foreign { .. }
+            | TranscriptError::Json { .. }
+            | TranscriptError::Shape { .. },
+            Some(said),
+        ) => other_format(said, bytes, origin, error),
         _ => error.with_known(&known_formats()),
     })
 }
@@ -209,16 +213,16 @@ mod tests {
             (b"{\"a\": 1}\n{\"b\": 1}\n", &unknown),
             (
                 br#"{"messages": [{"role": "user", "content": "hi"}, {"content": "hi"}]}"#,
-                "f: entry 1 of `messages` is not a message: `role` is missing; fix that entry, or name the format of the file with `--from`",
+                "f: entry 1 of `messages` is not a message: `role` is missing; fix that entry, or name another format with `--from`",
             ),
             (
                 br#"[{"task_id": 3, "trial": 0, "traj": [{"role": "user", "content": 5}]}]"#,
-                "f: entry 0 of `task3.trial0.traj` is not a message: `content` must be a string, a list of parts or null; fix that entry, or name the format of the file with `--from`",
+                "f: entry 0 of `task3.trial0.traj` is not a message: `content` must be a string, a list of parts or null; fix that entry, or name another format with `--from`",
             ),
             (
                 br#"{"messages": 5}"#,
                 "f violates its format at line 1, column 14: invalid type: integer `5`, expected a \
-                sequence; fix it there, or name its format with `--from`",
+                sequence; fix it there, or name another format with `--from`",
             ),
         ] {
             let actual = read(bytes, "f").unwrap_err().to_string();
@@ -247,20 +251,27 @@ mod tests {
             ),
             (
                 "openai",
+                USER,
+                "f is not of the format `openai`: it looks like Claude Code sessions (`claude-code`)\n  help: read it with \
+                `--from claude-code`, or omit --from"
+                    .into(),
+            ),
+            (
+                "openai",
                 "{}",
-                "f violates its format at line 1, column 2: missing field `messages`; fix it there, or name its format with `--from`".into(),
+                "f violates its format at line 1, column 2: missing field `messages`; fix it there, or name another format with `--from`".into(),
             ),
             (
                 "openai",
                 r#"{"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}"#,
                 "f: entry 0 of `messages` is not a message: `content[0].type` is `tool_result`, a block of Anthropic's \
-                messages; fix that entry, or name the format of the file with `--from`"
+                messages; fix that entry, or name another format with `--from`"
                     .into(),
             ),
             (
                 "anthropic",
                 r#"{"messages": [{"role": "tool", "content": "x"}]}"#,
-                "f: entry 0 of `messages` is not a message: `role` is `tool` (expected one of user and assistant); fix that entry, or name the format of the file with `--from`".into(),
+                "f: entry 0 of `messages` is not a message: `role` is `tool` (expected one of user and assistant); fix that entry, or name another format with `--from`".into(),
             ),
         ] {
             let actual = read_as(Format::named(format).unwrap(), text.as_bytes(), "f").unwrap_err().to_string();

@@ -125,7 +125,7 @@ pub enum TranscriptError {
     },
     /// It is JSON, but not what its format has in that place.
     #[error(
-        "{origin} violates its format at line {line}, column {column}: {}; fix it there, or name its \
+        "{origin} violates its format at line {line}, column {column}: {}; fix it there, or name another \
          format with `--from`",
         without_place(fault)
     )]
@@ -141,8 +141,8 @@ pub enum TranscriptError {
     },
     /// An entry of its messages is not a message.
     #[error(
-        "{origin}: entry {index} of `{list}` is not a message: {source}; fix that entry, or name the \
-         format of the file with `--from`"
+        "{origin}: entry {index} of `{list}` is not a message: {source}; fix that entry, or name another \
+         format with `--from`"
     )]
     NotAMessage {
         /// Name of the file.

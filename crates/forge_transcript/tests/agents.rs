@@ -1010,6 +1010,13 @@ fn lines_that_are_not_text_leave_the_others() {
     }
 }
 
+#[test]
+fn text_after_a_conversation_is_an_invalid_line() {
+    let text = r#"{"messages": [{"role": "user", "content": "hi"}]} and more"#;
+    let session = read(text.as_bytes(), "f").unwrap().remove(0);
+    assert_eq!((session.format.id(), session.skipped_lines), ("openai-lines", 1));
+}
+
 /// The messages of the second format would be lost without a word, so such a file is an error that names the
 /// line at which it begins.
 #[test]

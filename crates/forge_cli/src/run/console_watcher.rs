@@ -216,9 +216,9 @@ impl ConsoleWatcher {
             n => format!(
                 " · {}: {}{} and {}, {}",
                 quantity(n, "summary"),
-                quantity(report.summary_usage.prompt_tokens, "prompt token"),
+                quantity(with_separators(report.summary_usage.prompt_tokens), "prompt token"),
                 cache_share(&report.summary_usage),
-                quantity(report.summary_usage.completion_tokens, "completion token"),
+                quantity(with_separators(report.summary_usage.completion_tokens), "completion token"),
                 report.summary_cost
             ),
         };
@@ -261,11 +261,13 @@ impl ConsoleWatcher {
         let known = self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).replace(text.clone());
         if known.as_ref() != Some(&text) {
             let mark = style("not saved:").yellow().for_stderr();
-            let next = match error {
-                StoreError::Fenced { .. } => "",
-                _ => "; the run continues, and the next checkpoint will include this state",
-            };
-            self.say(&format!("{mark} {text}{next}"));
+            match error {
+                // The run's own error tells the rest.
+                StoreError::Fenced { .. } => self.say(&format!("{mark} another process has this run now")),
+                _ => self.say(&format!(
+                    "{mark} {text}; the run continues, and the next checkpoint will include this state"
+                )),
+            }
         }
     }
 

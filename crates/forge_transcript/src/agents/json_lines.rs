@@ -53,7 +53,8 @@ fn lists(text: &str) -> Result<Vec<NamedList<'_>>, serde_json::Error> {
     if !first.has_list("messages") && !has_body(&first) {
         return Ok(vec![NamedList::of_lines(text, &entries, skipped_lines)?]);
     }
-    entries.into_iter().enumerate().map(|(n, line)| conversation(n, line)).collect()
+    let lists = entries.into_iter().enumerate().map(|(n, line)| conversation(n, line));
+    lists.map(|list| list.map(|list| list.skipping(skipped_lines))).collect()
 }
 
 fn conversation(n: usize, line: &str) -> Result<NamedList<'_>, serde_json::Error> {

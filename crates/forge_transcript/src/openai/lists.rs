@@ -32,7 +32,7 @@ pub(crate) struct NamedList<'a> {
     entries: Vec<&'a RawValue>,
     /// True if it has a message on each line, rather than being a JSON list.
     is_lines: bool,
-    /// Lines that are no message.
+    /// Lines that are no message, or no list.
     skipped_lines: usize,
 }
 
@@ -56,6 +56,11 @@ impl<'a> NamedList<'a> {
         let entries: Result<Vec<&RawValue>, _> =
             lines.iter().map(|line| serde_json::from_str(line)).collect();
         Ok(Self { id: None, place: "lines".into(), text, entries: entries?, is_lines: true, skipped_lines })
+    }
+
+    /// Sets the number of lines of its file that are no list.
+    pub(crate) fn skipping(self, skipped_lines: usize) -> Self {
+        Self { skipped_lines, ..self }
     }
 }
 
