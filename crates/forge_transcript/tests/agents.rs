@@ -982,7 +982,8 @@ fn damaged_lines_leave_the_others() {
     }
 }
 
-/// A line that is not text is invalid, and takes nothing else with it: a killed agent leaves half a character.
+/// A line that is not text is invalid, and takes nothing else with it: a killed agent leaves half a
+/// character.
 #[test]
 fn lines_that_are_not_text_leave_the_others() {
     for Sample { format, text, expected, .. } in samples() {

@@ -243,8 +243,8 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     print_report(arguments, &report, &line)
 }
 
-/// Returns the session written again. A dry run writes nothing, so of a format that is only appended to it may
-/// plan as well.
+/// Returns the session written again. A dry run writes nothing, so it may also plan for a format that is only
+/// appended to.
 fn rewritten<'f>(
     arguments: &CompactArguments,
     file: &'f SessionFile,
