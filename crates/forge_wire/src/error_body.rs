@@ -49,18 +49,7 @@ pub(crate) fn refused(body: &Value) -> Option<ErrorBody> {
 /// Returns an error of which only the text is known.
 fn text_error(text: &str) -> ErrorBody {
     let words: Vec<_> = text.split_whitespace().map(str::to_lowercase).collect();
-    let message = shorten(page_title(text).unwrap_or(text));
-    ErrorBody { message, text: words.join(" "), ..ErrorBody::default() }
-}
-
-/// Returns the title of a web page, which a proxy sends in place of the server; `None` for any other text.
-fn page_title(text: &str) -> Option<&str> {
-    const BEGIN: &str = "<title>";
-    let text = text.trim();
-    let lower = text.to_ascii_lowercase();
-    let start = lower.find(BEGIN).filter(|_| lower.starts_with('<'))? + BEGIN.len();
-    let length = lower[start..].find("</title>")?;
-    Some(text[start..start + length].trim()).filter(|title| !title.is_empty())
+    ErrorBody { message: shorten(text), text: words.join(" "), ..ErrorBody::default() }
 }
 
 /// Returns the error that `body` describes. An event of a response that failed has it inside.
@@ -177,12 +166,6 @@ mod tests {
             ),
             (r#"{"status": 1}"#, r#"{"status":1}"#, None),
             ("upstream connect error\n", "upstream connect error", None),
-            (
-                "<html>\r\n<head><TITLE>502 Bad Gateway</TITLE></head><body>nginx</body></html>",
-                "502 Bad Gateway",
-                None,
-            ),
-            ("<html><title></title></html>", "<html><title></title></html>", None),
             ("", "", None),
             (long.as_str(), cut.as_str(), None),
         ] {

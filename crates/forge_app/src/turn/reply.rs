@@ -3,7 +3,7 @@
 
 use forge_domain::{
     Body, ChatCompletionMessage, Cost, FinishReason, Price, Prompt, ProviderError, Reply, ReplyParts, Retry,
-    Tokens, quantity,
+    Tokens,
 };
 use futures::StreamExt;
 
@@ -267,8 +267,7 @@ impl ReplyReader<'_> {
         let kept = if is_stopped || error.retry() != Retry::Never { parts.salvage() } else { None };
         let Some(reply) = kept else { return Err(Unanswered::BrokeOff(error)) };
         let n_calls = reply.message.calls().len();
-        let (calls, verb) = (quantity(n_calls, "whole tool call"), if n_calls == 1 { "is" } else { "are" });
-        self.engine.events.notice(&format!("{error}; its {calls} {verb} kept"));
+        self.engine.events.notice(&format!("{error}; its {n_calls} whole tool calls are kept"));
         self.report(&reply);
         Ok(reply)
     }
