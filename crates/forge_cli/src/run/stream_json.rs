@@ -209,7 +209,7 @@ impl RunView for StreamJsonWatcher {
                 state.end_request();
                 state.sent = Some(Instant::now());
             }
-            RunEvent::Replied { usage, cost, finish_reason } => {
+            RunEvent::Replied { usage, cost, finish_reason, .. } => {
                 let mut state = self.state();
                 state.end_request();
                 state.usage = usage.unwrap_or_default();
