@@ -4,7 +4,7 @@ use forge_tests::{ScriptedServer, Step};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use crate::forge::{Forge, outcome};
+use crate::forge::{Forge, Outcome, outcome};
 
 const YAML: &str = "\
 agents: [{ id: reader, model: openai:scripted, tools: [read], compact: { max_tokens: 400 } }]
@@ -58,19 +58,15 @@ fn a_page_has_the_whole_conversation_and_what_each_compaction_replaced() {
     // Each message is once where it was said; what was replaced is there again below its compaction.
     assert_eq!(page.matches("<article class=\"user\" id=\"m").count(), 1, "{page}");
     assert!(page.matches("rain over the dome").count() > 150 * 3, "{page}");
-    for forbidden in [
-        "<script",
-        "<img",
-        "href=",
-        "src=\"",
-        "onerror=\"",
-        "sk-planted-2f7Qx9",
-        "\u{202e}",
-        "http:",
-        "https:",
-    ] {
+    // Its links lead to its own compactions.
+    assert_eq!(page.matches("href=").count(), page.matches("href=\"#c").count(), "{page}");
+    for forbidden in
+        ["<script", "<img", "src=\"", "onerror=\"", "sk-planted-2f7Qx9", "\u{202e}", "http:", "https:"]
+    {
         assert!(!page.contains(forbidden), "`{forbidden}` is in the page:\n{page}");
     }
+
+    check_page_of_a_checkpoint(&forge, &run);
 
     // A page is written again, and nothing else is written over.
     std::fs::write(forge.path("notes.txt"), "precious").unwrap();
@@ -89,4 +85,16 @@ fn a_page_has_the_whole_conversation_and_what_each_compaction_replaced() {
         assert!(refused.code > 0 && refused.stderr.contains(words), "{arguments:?}: {}", refused.stderr);
     }
     assert_eq!(std::fs::read_to_string(forge.path("notes.txt")).unwrap(), "precious");
+}
+
+/// A checkpoint has its own page: the run as it was then.
+fn check_page_of_a_checkpoint(forge: &Forge, run: &dyn Fn(&[&str]) -> Outcome) {
+    let listed = run(&["checkpoints", "list", "last", "--json"]).stdout;
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let infos = listed["checkpoints"].as_array().unwrap();
+    let first = format!("#{}", infos.iter().map(|info| info["key"].as_u64().unwrap()).min().unwrap());
+    assert_eq!(run(&["export", &first, "--html", "first.html"]).code, 0);
+    let earlier = std::fs::read_to_string(forge.path("first.html")).unwrap();
+    assert!(earlier.contains(&format!("<dd>{first}, not the latest state</dd>")), "{earlier}");
+    assert!(earlier.contains("<title>When did it") && !earlier.contains("<strong>Rain"), "{earlier}");
 }

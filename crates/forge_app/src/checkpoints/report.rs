@@ -1,10 +1,11 @@
 //! The report on a checkpoint: its figures, the layers of compactions, and the view.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Add;
 
 use forge_domain::{
     Body, Checkpoint, CheckpointInfo, CompactionEntry, Configuration, ContextMessage, Conversation, Coverage,
-    Entry, EntryId, Progress, Role, Size, Tokens, ToolName, searched_text,
+    Entry, EntryId, MessageId, Progress, REQUEST_TOKENS, Role, Size, Tokens, ToolName, searched_text,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -131,15 +132,18 @@ fn layers(conversation: &Conversation) -> Vec<CompactionLayer> {
             }
         }
     }
+    let mut sizes = ViewSizes::new();
     let mut layers = Vec::new();
     for (line, entry) in conversation.entries().iter().enumerate() {
+        let before = sizes.view;
+        sizes.take(entry);
         let Entry::Compaction(entry) = entry else { continue };
         layers.push(CompactionLayer {
             id: entry.id().to_string(),
             line,
             state: states.get(&entry.id()).copied().unwrap_or(LayerState::InForce),
-            before: view_size(conversation, line),
-            after: view_size(conversation, line + 1),
+            before,
+            after: sizes.view,
             replaced: entry.replacements().iter().map(|replacement| replacement.replaces.len()).sum(),
             absorbs: entry.absorbs().iter().map(ToString::to_string).collect(),
             summary: entry.summary(),
@@ -148,7 +152,127 @@ fn layers(conversation: &Conversation) -> Vec<CompactionLayer> {
     layers
 }
 
-/// Returns the size of the view after the first `line` lines of the log.
-fn view_size(conversation: &Conversation, line: usize) -> Size {
-    conversation.rewound(line).map_or_else(Size::default, |rewound| rewound.view().size())
+/// The size of the view while a log is read. To make the view for each compaction would take time in
+/// proportion to the square of a long log.
+struct ViewSizes {
+    /// After the lines so far.
+    view: Size,
+    messages: HashMap<MessageId, Size>,
+    effects: HashMap<EntryId, Effect>,
+}
+
+/// The effect of a compaction on the messages as they were appended.
+struct Effect {
+    left: Size,
+    made: Size,
+    absorbs: Vec<EntryId>,
+}
+
+impl ViewSizes {
+    fn new() -> Self {
+        let view = Size { tokens: REQUEST_TOKENS, ..Size::default() };
+        Self { view, messages: HashMap::new(), effects: HashMap::new() }
+    }
+
+    /// Takes the next line of the log.
+    fn take(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Message(message) => {
+                let size = size_of(message);
+                self.view = self.view + size;
+                self.messages.extend(message.id().map(|id| (id, size)));
+            }
+            Entry::Compaction(entry) => {
+                for absorbed in entry.absorbs() {
+                    self.lift(*absorbed);
+                }
+                let replaced = entry.replacements().iter().flat_map(|replacement| &replacement.replaces);
+                let left = replaced.filter_map(|id| self.messages.get(id).copied());
+                let left = left.fold(Size::default(), Add::add);
+                let made = entry.replacements().iter().flat_map(|replacement| &replacement.with);
+                let made = made.map(size_of).fold(Size::default(), Add::add);
+                let effect = Effect { left, made, absorbs: entry.absorbs().to_vec() };
+                self.effects.insert(entry.id(), effect);
+                self.put_in_force(entry.id());
+            }
+            Entry::Undo(id) => {
+                self.lift(*id);
+                let absorbed = self.effects.get(id).map(|effect| effect.absorbs.clone());
+                for id in absorbed.unwrap_or_default() {
+                    self.put_in_force(id);
+                }
+            }
+        }
+    }
+
+    fn put_in_force(&mut self, id: EntryId) {
+        if let Some(Effect { left, made, .. }) = self.effects.get(&id) {
+            self.view = without(self.view + *made, *left);
+        }
+    }
+
+    fn lift(&mut self, id: EntryId) {
+        if let Some(Effect { left, made, .. }) = self.effects.get(&id) {
+            self.view = without(self.view + *left, *made);
+        }
+    }
+}
+
+fn size_of(message: &ContextMessage) -> Size {
+    Size { messages: 1, turns: usize::from(message.starts_turn()), tokens: message.tokens() }
+}
+
+fn without(size: Size, part: Size) -> Size {
+    Size {
+        messages: size.messages.saturating_sub(part.messages),
+        turns: size.turns.saturating_sub(part.turns),
+        tokens: size.tokens - part.tokens,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::{Message, Replacement};
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn message(id: u64) -> ContextMessage {
+        ContextMessage::restored(MessageId::new(id), Tokens::new(100 + id), Message::user("u"))
+    }
+
+    fn compaction(nth: u64, replaces: &[u64], record: Option<u64>, absorbs: &[u64]) -> Entry {
+        let made = |id: u64| {
+            let message = Message::user("r").compacted();
+            ContextMessage::restored(MessageId::new(id), Tokens::new(10 + id), message)
+        };
+        let replaces = replaces.iter().map(|id| MessageId::new(*id)).collect();
+        let replacement = Replacement { replaces, with: record.map(made).into_iter().collect() };
+        let absorbs = absorbs.iter().map(|id| EntryId::nth(*id)).collect();
+        Entry::Compaction(CompactionEntry::restored(EntryId::nth(nth), vec![replacement], absorbs))
+    }
+
+    #[test]
+    fn the_size_before_and_after_a_compaction_is_that_of_the_view() {
+        let said = |ids: std::ops::Range<u64>| ids.map(|id| Entry::Message(message(id)));
+        let mut entries: Vec<Entry> = said(0..4).collect();
+        entries.push(compaction(0, &[0, 1], Some(4), &[]));
+        entries.extend(said(5..6));
+        entries.push(compaction(1, &[0, 1, 2, 3], Some(6), &[0]));
+        entries.push(Entry::Undo(EntryId::nth(1)));
+        entries.extend(said(7..8));
+        entries.push(compaction(2, &[0, 1, 2], Some(8), &[0]));
+        entries.push(compaction(3, &[5], None, &[]));
+        entries.push(Entry::Undo(EntryId::nth(3)));
+        entries.extend(said(9..10));
+        entries.push(compaction(4, &[0, 1, 2, 3, 5, 7], Some(10), &[2]));
+        let conversation = Conversation::restore(entries).unwrap();
+        let size_at = |line: usize| conversation.rewound(line).unwrap().view().size();
+        let layers = layers(&conversation);
+        assert_eq!(layers.len(), 5);
+        for layer in layers {
+            let expected = (size_at(layer.line), size_at(layer.line + 1));
+            assert_eq!((layer.before, layer.after), expected, "{}", layer.id);
+        }
+    }
 }

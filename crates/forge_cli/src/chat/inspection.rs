@@ -15,7 +15,7 @@ use crate::failure;
 use crate::output::line_wrap::FRAME;
 use crate::output::table::{Side, align, table};
 use crate::output::{self, visible, with_separators};
-use crate::run::{export_page, page_name};
+use crate::run::{PageState, export_page};
 use crate::setup::project_file;
 
 /// The most lines of a difference that are shown.
@@ -291,11 +291,12 @@ impl ChatSession<'_> {
             self.note("nothing of this run is saved yet");
             return Ok(());
         };
-        let file = file.map_or_else(|| page_name(tally.run.as_str()), Into::into);
+        let state = PageState::latest(&tally.run);
+        let file = file.map_or_else(|| state.page_name(), Into::into);
         let Some(store) = self.orchestrator.engine().checkpointing().map(Checkpointing::store) else {
             return Ok(());
         };
-        match self.attendant.attend(Doing::Preparing, export_page(store, &tally.run, &file)).await {
+        match self.attendant.attend(Doing::Preparing, export_page(store, &state, &file)).await {
             Attended::Done(Ok(size)) => {
                 let size = quantity(with_separators(Tokens::new(size as u64)), "byte");
                 output::say(&format!(

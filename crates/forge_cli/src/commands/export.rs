@@ -11,19 +11,20 @@ use crate::arguments::{ConfigFlag, STORE_OF_RUNS};
 use crate::consent::Need;
 use crate::failure::Misconfigured;
 use crate::output::{self, with_separators};
-use crate::run::{block_on, export_page, page_name, page_of_run, select_here};
+use crate::run::{PageState, block_on, export_page, page_of_run, select_here};
 use crate::setup::{self, store};
 
 /// Write a run to one HTML page
 ///
-/// The page has the whole conversation; each compaction can be unfolded into what it replaced. It needs
-/// nothing else: no scripts, and nothing from the network.
+/// The page has the whole conversation; each compaction can be unfolded into what it replaced newly, and
+/// links to the earlier ones that it took over. It needs nothing else: no scripts, and nothing from the
+/// network.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArguments {
-    /// The run: its id or the beginning of it, a checkpoint of it, or `last`
+    /// The run: its id or the beginning of it, or `last`; or a checkpoint, for the run as it was then
     #[arg(value_name = "RUN", default_value = "last")]
     run: String,
-    /// The page, or `-` for stdout [default: forge-RUN.html]
+    /// The page, or `-` for stdout [default: forge-RUN.html, of a checkpoint forge-RUN-NUMBER.html]
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[arg(long, value_name = "URL", help = STORE_OF_RUNS)]
@@ -41,19 +42,19 @@ impl ExportArguments {
     async fn write(self) -> anyhow::Result<ExitCode> {
         let url = store::named_or_of_runs(self.store.as_deref(), None)?;
         let store = store::open_for_reading(&url).await?;
-        let run = match select_here(&*store, &self.run, None).await {
-            Ok(selected) => selected.info.run,
+        let state = match select_here(&*store, &self.run, None).await {
+            Ok(selected) => PageState::selected(&selected),
             Err(error @ (CheckpointsError::Unknown { .. } | CheckpointsError::Ambiguous { .. })) => {
                 return Err(Misconfigured(error.to_string()).into());
             }
             Err(error) => return Err(error.into()),
         };
-        let file = self.html.unwrap_or_else(|| page_name(run.as_str()));
+        let file = self.html.unwrap_or_else(|| state.page_name());
         if output::is_stdout(&file) {
-            output::print_bytes(page_of_run(&*store, &run).await?.as_bytes())?;
+            output::print_bytes(page_of_run(&*store, &state).await?.as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
-        let size = export_page(&*store, &run, &file).await?;
+        let size = export_page(&*store, &state, &file).await?;
         let size = quantity(with_separators(Tokens::new(size as u64)), "byte");
         output::line!("wrote {} ({size}): open it in a browser", file.display());
         Ok(ExitCode::SUCCESS)

@@ -34,7 +34,7 @@ pub(crate) use self::end::{release, write_break, write_report};
 pub(crate) use self::explanation::{explain, explain_resume};
 pub(crate) use self::interruption::{Interruption, interruption};
 pub(crate) use self::json_watcher::JsonWatcher;
-pub(crate) use self::page::{export_page, page_name, page_of_run};
+pub(crate) use self::page::{PageState, export_page, page_of_run};
 pub(crate) use self::plan::{PLAN_APPROVAL, may_be_plan};
 pub(crate) use self::preparation::{RunRequest, prepare, watch};
 pub(crate) use self::restoration::{refuse_unavailable, restore, select_here};

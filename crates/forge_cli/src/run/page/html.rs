@@ -1,27 +1,21 @@
 //! The HTML of a run's page.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use forge_app::{CheckpointReport, CompactionLayer, LayerState, report, title};
-use forge_domain::{
-    Body, Checkpoint, CompactionEntry, Content, ContextMessage, Conversation, Entry, EntryId, MessageId,
-    Part, Replacement, RunId, Spent, Tokens, ToolCall, ToolResult, quantity,
-};
+use forge_app::{CheckpointReport, CompactionLayer, report, title};
+use forge_domain::{Checkpoint, CheckpointKey, Conversation, Entry, RunId, Spent, quantity};
 
+use super::compactions::Compactions;
 use super::escape::escape_html;
-use super::markdown::markdown;
+use super::message_card::{Gone, Place, message_card};
 use crate::output::with_separators;
-use crate::run::tool_line::call_text;
 
 const STYLE: &str = include_str!("../../../../../templates/export.css");
 /// The line of a page that says who wrote it.
 pub(super) const GENERATOR: &str = "<meta name=\"generator\" content=\"forge\">";
-/// Lines of a result that are shown without unfolding it.
-const SHOWN_LINES: usize = 12;
 
-/// Returns the page of a run, from the latest checkpoint of each of its agents.
-pub(super) fn page(run: &RunId, agents: &[Checkpoint]) -> String {
+/// Returns the page of a run, from a checkpoint of each of its agents: the latest, or the latest `until` one.
+pub(super) fn page(run: &RunId, until: Option<CheckpointKey>, agents: &[Checkpoint]) -> String {
     let name = agents.iter().find_map(|agent| title(&agent.snapshot.conversation));
     let name = escape_html(&name.unwrap_or_else(|| run.to_string()));
     let mut page = format!(
@@ -32,18 +26,20 @@ pub(super) fn page(run: &RunId, agents: &[Checkpoint]) -> String {
          <meta name=\"referrer\" content=\"no-referrer\">\n{GENERATOR}\n<title>{name}</title>\n<style>\n{STYLE}</style>\n</head>\n\
          <body>\n<h1>{name}</h1>\n"
     );
-    page += &facts(run, agents);
-    for agent in agents {
+    page += &facts(run, until, agents);
+    for (nth, agent) in agents.iter().enumerate() {
         if agents.len() > 1 {
             let _ = writeln!(page, "<h2>{}</h2>", escape_html(agent.info.agent.as_str()));
         }
-        page += &conversation(agent);
+        // The agents of a run number their messages independently.
+        let prefix = if nth == 0 { String::new() } else { format!("a{}-", nth + 1) };
+        page += &conversation(agent, &prefix);
     }
     page + "</body>\n</html>\n"
 }
 
 /// Returns the figures of the run.
-fn facts(run: &RunId, agents: &[Checkpoint]) -> String {
+fn facts(run: &RunId, until: Option<CheckpointKey>, agents: &[Checkpoint]) -> String {
     let of_configuration = |key: &str| {
         let value = agents.iter().find_map(|agent| agent.snapshot.configuration.0.get(key)?.as_str());
         value.map(str::to_owned)
@@ -55,6 +51,7 @@ fn facts(run: &RunId, agents: &[Checkpoint]) -> String {
     let last = agents.iter().map(|agent| agent.info.created_at).max();
     let rows = [
         ("run", Some(run.to_string())),
+        ("checkpoint", until.map(|key| format!("{key}, not the latest state"))),
         ("folder", of_configuration("folder")),
         ("model", of_configuration("model")),
         ("saved", last.map(|last| format!("{last:.0}"))),
@@ -67,171 +64,93 @@ fn facts(run: &RunId, agents: &[Checkpoint]) -> String {
     format!("<dl>\n{rows}</dl>\n")
 }
 
-/// The compaction in force that took a message out of the view.
-type Gone = HashMap<MessageId, EntryId>;
-
 /// Returns the whole conversation of an agent, with its compactions where they happened.
-fn conversation(agent: &Checkpoint) -> String {
-    let log = &agent.snapshot.conversation;
+fn conversation(agent: &Checkpoint, prefix: &str) -> String {
     let CheckpointReport { compactions: layers, .. } = report(agent);
+    log_html(&agent.snapshot.conversation, &layers, prefix)
+}
+
+/// Returns the lines of a log, with anchors that begin with `prefix`.
+fn log_html(log: &Conversation, layers: &[CompactionLayer], prefix: &str) -> String {
     let mut gone = Gone::new();
     for entry in log.live_entries() {
         let left = entry.replacements().iter().flat_map(|replacement| &replacement.replaces);
         gone.extend(left.map(|id| (*id, entry.id())));
     }
+    let mut compactions = Compactions::new(log, layers, prefix);
     let mut html = String::new();
     for entry in log.entries() {
         html += &match entry {
-            Entry::Message(message) => message_card(message, &gone, Place::Own),
-            Entry::Compaction(entry) => {
-                let layer = layers.iter().find(|layer| layer.id == entry.id().to_string());
-                compaction_card(entry, layer, log)
-            }
-            Entry::Undo(id) => format!(
-                "<article class=\"compaction\"><header><b>undone</b><span>compaction {id}: what it replaced is \
-                 in the view again</span></header></article>\n"
-            ),
+            Entry::Message(message) => message_card(message, Place::Own { gone: &gone, prefix }),
+            Entry::Compaction(entry) => compactions.card(entry),
+            Entry::Undo(id) => compactions.undone_card(*id),
         };
     }
     html
 }
 
-/// The place of a message on the page.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// Its own.
-    Own,
-    /// Below a compaction.
-    Unfolded,
-}
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
 
-fn message_card(message: &ContextMessage, gone: &Gone, place: Place) -> String {
-    let plain = message.message();
-    let id = message.id();
-    let label = id.map(|id| id.to_string()).unwrap_or_default();
-    let anchor = match place {
-        Place::Own => format!(" id=\"{}\"", escape_html(&label)),
-        Place::Unfolded => String::new(),
-    };
-    let left = id.and_then(|id| gone.get(&id)).filter(|_| place == Place::Own);
-    let left_class = if left.is_some() { " left" } else { "" };
-    let left = left.map(|entry| format!(" data-left=\"left the view by {entry}\"")).unwrap_or_default();
-    let (class, who) = match &plain.body {
-        Body::Tool(result) if result.is_error => ("failed", format!("{} failed", tool_name(result))),
-        Body::Tool(result) => ("tool", tool_name(result)),
-        Body::User(_) if plain.is_compacted => ("compaction", "record".to_owned()),
-        Body::User(_) => {
-            ("user", plain.note_by().map_or_else(|| "user".to_owned(), |by| format!("note by {by}")))
+    use forge_domain::{CompactionEntry, ContextMessage, EntryId, Message, MessageId, Replacement, Tokens};
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn message(id: u64, message: Message) -> ContextMessage {
+        ContextMessage::restored(MessageId::new(id), Tokens::new(10), message)
+    }
+
+    /// Returns a log in which the `n`-th compaction, after ten messages each, absorbs the one before it.
+    fn log(n: u64) -> Conversation {
+        let mut entries = Vec::new();
+        let mut replaces: Vec<MessageId> = Vec::new();
+        for nth in 0..n {
+            let ids: Range<u64> = nth * 11..nth * 11 + 10;
+            replaces.extend(ids.clone().map(MessageId::new));
+            entries
+                .extend(ids.map(|id| Entry::Message(message(id, Message::user(format!("text of {id}."))))));
+            let record = Message::user(format!("record {nth}.")).compacted();
+            let replacement =
+                Replacement { replaces: replaces.clone(), with: vec![message(nth * 11 + 10, record)] };
+            let absorbs = nth.checked_sub(1).map(EntryId::nth).into_iter().collect();
+            let entry = CompactionEntry::restored(EntryId::nth(nth), vec![replacement], absorbs);
+            entries.push(Entry::Compaction(entry));
         }
-        Body::Assistant { .. } => ("assistant", "assistant".to_owned()),
-        Body::System(_) => ("system", "system".to_owned()),
-    };
-    let time = plain.timestamp.map(|time| format!("<span>{time:.0}</span>")).unwrap_or_default();
-    let size = quantity(with_separators(message.tokens()), "token");
-    let body = match &plain.body {
-        Body::System(content) => details("the system message", &content.to_text()),
-        Body::User(content) => user_text(content),
-        Body::Assistant { content, calls } => {
-            let text = content.as_ref().map(Content::to_text).unwrap_or_default();
-            markdown(&text) + &calls.iter().map(call_html).collect::<String>()
+        Conversation::restore(entries).unwrap()
+    }
+
+    #[test]
+    fn a_page_grows_with_its_log_and_unfolds_each_message_once() {
+        let html = log_html(&log(30), &[], "");
+        for id in [0, 5, 200, 327] {
+            assert_eq!(html.matches(&format!("text of {id}.")).count(), 2, "{id}");
         }
-        Body::Tool(result) => details("the result", &result.content.to_text()),
-    };
-    format!(
-        "<article class=\"{class}{left_class}\"{anchor}><header{left}><b>{}</b><span>{}</span><span>{size}</span>{time}\
-         </header>\n{body}</article>\n",
-        escape_html(&who),
-        escape_html(&label),
-    )
-}
-
-fn tool_name(result: &ToolResult) -> String {
-    result.name.as_ref().map_or_else(|| "tool".to_owned(), ToString::to_string)
-}
-
-fn user_text(content: &Content) -> String {
-    let media = match content {
-        Content::Text(_) => 0,
-        Content::Parts(parts) => parts.iter().filter(|part| matches!(part, Part::Media(_))).count(),
-    };
-    let media = match media {
-        0 => String::new(),
-        n => format!("<p class=\"url\">[{} that is not text]</p>\n", quantity(n, "part")),
-    };
-    format!("<div class=\"text\">{}</div>\n{media}", escape_html(&content.to_text()))
-}
-
-/// Returns a call with all of its arguments folded away.
-fn call_html(call: &ToolCall) -> String {
-    format!(
-        "<details><summary><b>{}</b></summary><pre>{}</pre></details>\n",
-        escape_html(&call_text(call)),
-        escape_html(&call.arguments)
-    )
-}
-
-/// Returns a text that is folded away if it is long.
-fn details(what: &str, text: &str) -> String {
-    let n_lines = text.lines().count();
-    let whole = format!("<pre>{}</pre>", escape_html(text));
-    if n_lines <= SHOWN_LINES {
-        return whole + "\n";
+        assert_eq!(html.matches("record 7.").count(), 1);
+        assert!(html.contains("unfold <b>10 messages</b> that this replaced (m33 to m42, 100 tokens)"));
+        assert!(html.contains("It also stands for <b>30 messages</b> that <a href=\"#c2\">c2</a> replaced."));
+        assert!(html.contains("<article class=\"compaction\" id=\"c2\">"));
+        let (once, twice) = (log_html(&log(100), &[], "").len(), log_html(&log(200), &[], "").len());
+        assert!(twice < once * 21 / 10, "{once} {twice}");
     }
-    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    let first: String = first.chars().take(120).collect();
-    let n_lines = quantity(n_lines, "line");
-    format!("<details><summary>{what}, {n_lines}: {}</summary>{whole}</details>\n", escape_html(&first))
-}
 
-/// Returns a compaction, which unfolds into what replaced and what was replaced.
-fn compaction_card(entry: &CompactionEntry, layer: Option<&CompactionLayer>, log: &Conversation) -> String {
-    let sizes = layer.map(|layer| {
-        format!(
-            "<span>{} → {} messages, {} → {} tokens</span><span>{}</span>",
-            layer.before.messages,
-            layer.after.messages,
-            with_separators(layer.before.tokens),
-            with_separators(layer.after.tokens),
-            match layer.state {
-                LayerState::InForce => "in force",
-                LayerState::Absorbed => "taken over by a later one",
-                LayerState::Undone => "undone",
-            }
-        )
-    });
-    let sizes = sizes.unwrap_or_default();
-    let body: String =
-        entry.replacements().iter().map(|replacement| replaced_part(replacement, log)).collect();
-    format!(
-        "<article class=\"compaction\"><header><b>compaction {}</b>{sizes}</header>\n{body}</article>\n",
-        entry.id()
-    )
-}
-
-fn replaced_part(replacement: &Replacement, log: &Conversation) -> String {
-    let originals: Vec<&ContextMessage> =
-        replacement.replaces.iter().filter_map(|id| log.message(*id)).collect();
-    let tokens: Tokens = originals.iter().map(|message| message.tokens()).sum();
-    let names = match (replacement.replaces.first(), replacement.replaces.last()) {
-        (Some(first), Some(last)) if first != last => format!("{first} to {last}"),
-        (Some(only), _) => only.to_string(),
-        _ => String::new(),
-    };
-    let mut html = String::new();
-    for message in &replacement.with {
-        html += &message_card(message, &Gone::new(), Place::Unfolded);
+    #[test]
+    fn what_an_undone_compaction_replaced_is_linked_to() {
+        let mut log = log(2);
+        let undone = log.undo().unwrap();
+        assert_eq!(undone, EntryId::nth(1));
+        let mut entries = log.entries().to_vec();
+        let replaces = (0..10).chain(11..21).map(MessageId::new).collect();
+        let replacement = Replacement { replaces, with: Vec::new() };
+        let again = CompactionEntry::restored(EntryId::nth(2), vec![replacement], vec![EntryId::nth(0)]);
+        entries.push(Entry::Compaction(again));
+        let html = log_html(&Conversation::restore(entries).unwrap(), &[], "a2-");
+        assert!(html.contains("compaction <a href=\"#a2-c1\">c1</a>: what it replaced is in the view again"));
+        assert!(html.contains(
+            "It also stands for <b>20 messages</b> that <a href=\"#a2-c0\">c0</a>, <a href=\"#a2-c1\">c1</a> replaced."
+        ));
+        assert_eq!(html.matches("text of 12.").count(), 2, "{html}");
+        assert_eq!(html.matches("<article class=\"user left\" id=\"a2-m12\">").count(), 1, "{html}");
     }
-    if replacement.with.is_empty() {
-        html += "<p>Nothing stands in their place.</p>\n";
-    }
-    let count = quantity(originals.len(), "message");
-    let size = quantity(with_separators(tokens), "token");
-    let _ = writeln!(
-        html,
-        "<details class=\"replaced\"><summary>unfold <b>{count}</b> that this replaced ({names}, {size})</summary>"
-    );
-    for original in originals {
-        html += &message_card(original, &Gone::new(), Place::Unfolded);
-    }
-    html + "</details>\n"
 }
