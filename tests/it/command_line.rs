@@ -393,6 +393,37 @@ fn an_assumed_window_is_said_once() {
 }
 
 #[test]
+fn a_window_that_a_run_learned_is_named_with_the_line_that_sets_it() {
+    let refusal = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens";
+    let refusal = serde_json::json!({"error": {"message": refusal}}).to_string();
+    let read = |n: usize| Step::calls(&[("read", &format!("{{\"path\":\"notes{n}.txt\"}}"))]);
+    let mut script: Vec<Step> = (0..6).map(read).collect();
+    script.extend([Step::status(400, &refusal), Step::text("done"), Step::text("done again")]);
+    let server = ScriptedServer::start(script);
+    let yaml = AGENT.replace("models:\n  openai:scripted: { window: 8000 }\n", "");
+    let notes = |forge: Forge, n: usize| {
+        forge.with_file(&format!("notes{n}.txt"), format!("many words of {n}\n").repeat(250))
+    };
+    let forge = (0..6).fold(Forge::new().with_file("forge.yaml", yaml), notes);
+    let run = |arguments: &[&str]| {
+        let mut command = forge.command(arguments);
+        let ran = outcome(command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k"));
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran.stderr
+    };
+    let setting = "`models: { 'openai:scripted': { window: 4096 } }`";
+    let first = run(&["run", "task"]);
+    let assumed = "the window of `openai:scripted` is unknown; 128000 tokens are assumed";
+    assert_eq!(first.matches(assumed).count(), 1, "{first}");
+    assert!(first.contains(&format!("from now on. To avoid this, set {setting}")), "{first}");
+    assert!(!first.contains("tokens are sent to"), "{first}");
+    // What was learned holds when the run is resumed, and is told instead of what would be assumed.
+    let second = run(&["run", "--resume", "last", "more"]);
+    assert!(second.contains("tokens are sent to `openai:scripted`") && second.contains(setting), "{second}");
+    assert!(!second.contains("are assumed"), "{second}");
+}
+
+#[test]
 fn a_task_may_be_piped_in() {
     let server = ScriptedServer::start(vec![Step::text("done")]);
     let forge = Forge::new().with_file("forge.yaml", AGENT);

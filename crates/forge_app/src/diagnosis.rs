@@ -11,6 +11,7 @@ use futures::future::{Either, join_all, select};
 use serde::Serialize;
 
 use crate::Services;
+use crate::window_setting::window_setting;
 
 /// The longest wait for an answer. A run waits longer, but who asks what is wrong wants to know it soon.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -212,13 +213,13 @@ fn model_checks(
     checks.push(match (informed.window_source, told.and_then(|told| told.window)) {
         (WindowSource::Assumed, _) => {
             Check::well(&about, format!("its window is unknown; {window} tokens are assumed"))
-                .but(Health::Warning, format!("set `models: {{ '{id}': {{ window: N }} }}`"))
+                .but(Health::Warning, format!("set `{}`", window_setting(id, None)))
         }
         (WindowSource::Configured, Some(theirs)) if theirs < window => Check::well(
             &about,
             format!("a window of {window} tokens is configured, but the server has {theirs}"),
         )
-        .but(Health::Warning, format!("set `models: {{ '{id}': {{ window: {theirs} }} }}`")),
+        .but(Health::Warning, format!("set `{}`", window_setting(id, Some(theirs)))),
         (WindowSource::Configured, _) => Check::well(&about, format!("a window of {window} tokens{answer}")),
         (WindowSource::Told, _) => {
             Check::well(&about, format!("a window of {window} tokens, as the server reports{answer}"))

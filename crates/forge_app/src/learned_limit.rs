@@ -32,13 +32,16 @@ pub(crate) struct LearnedLimit {
     patience: u32,
     /// Raises since the rejection.
     raises: u32,
+    /// The window that the server named, by its own count, if it is smaller than believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    window: Option<Tokens>,
 }
 
 /// The evidence that a rejection gives about the model's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Evidence {
-    /// It is smaller than believed.
-    SmallerWindow,
+    /// It is smaller than believed: this, by the server's count.
+    SmallerWindow(Tokens),
     /// The rejection told nothing new.
     None,
 }
@@ -58,21 +61,26 @@ impl LearnedLimit {
     /// Learns to send at most `tokens` after `refused` were too many. `earlier` is what an earlier rejection
     /// taught.
     pub(crate) fn learn(earlier: Option<Self>, refused: Tokens, tokens: Tokens, evidence: Evidence) -> Self {
-        let least = match evidence {
-            Evidence::SmallerWindow => PATIENCE_WITH_A_FACT,
-            Evidence::None => PATIENCE,
+        let (least, window) = match evidence {
+            Evidence::SmallerWindow(window) => (PATIENCE_WITH_A_FACT, Some(window)),
+            Evidence::None => (PATIENCE, earlier.and_then(|earlier| earlier.window)),
         };
         let patience = match earlier {
             Some(Self { patience, raises: 1.., .. }) => patience.saturating_mul(2).min(MOST_PATIENCE),
             Some(Self { patience, raises: 0, .. }) => patience,
             None => least,
         };
-        Self { tokens, refused, replies: 0, patience: patience.max(least), raises: 0 }
+        Self { tokens, refused, replies: 0, patience: patience.max(least), raises: 0, window }
     }
 
     /// Returns the most tokens that are sent.
     pub(crate) const fn tokens(&self) -> Tokens {
         self.tokens
+    }
+
+    /// Returns the window that the server named, by its own count, if it is smaller than believed.
+    pub(crate) const fn window(&self) -> Option<Tokens> {
+        self.window
     }
 
     /// Counts a reply to a prompt of `sent` tokens.
@@ -126,11 +134,12 @@ mod tests {
 
     #[test]
     fn what_an_odd_error_taught_is_forgotten_and_what_is_true_is_not() {
+        let with_figure = Evidence::SmallerWindow(Tokens::new(30_000));
         for (what, calls, truly, odd_at, evidence, expected) in [
             ("nothing is refused", 1_000, 100_000, None, Evidence::None, (0, 100_000)),
             ("one odd error, at once", 4, 100_000, Some(2), Evidence::None, (1, 63_000)),
             ("one odd error, later", 100, 100_000, Some(2), Evidence::None, (1, 100_000)),
-            ("one odd error with a figure", 1_000, 100_000, Some(2), Evidence::SmallerWindow, (1, 100_000)),
+            ("one odd error with a figure", 1_000, 100_000, Some(2), with_figure, (1, 100_000)),
         ] {
             assert_eq!(run(calls, 100_000, truly, odd_at, evidence), expected, "{what}");
         }
@@ -138,7 +147,7 @@ mod tests {
         let refusals = |calls, evidence| run(calls, 100_000, 30_000, None, evidence).0;
         let actual = [100, 1_000, 10_000].map(|calls| refusals(calls, Evidence::None));
         assert_eq!(actual, [4, 7, 10]);
-        let actual = [100, 1_000, 10_000].map(|calls| refusals(calls, Evidence::SmallerWindow));
+        let actual = [100, 1_000, 10_000].map(|calls| refusals(calls, with_figure));
         assert_eq!(actual, [2, 3, 6]);
     }
 
@@ -154,5 +163,18 @@ mod tests {
         let third = LearnedLimit::learn(Some(raised), Tokens::new(950), Tokens::new(850), Evidence::None);
         assert_eq!(third.patience, 2 * PATIENCE);
         assert_eq!(raised.count_reply(Tokens::new(900)), Lesson::Refuted);
+    }
+
+    #[test]
+    fn the_window_that_a_server_named_is_kept_and_saved() {
+        let figure = Evidence::SmallerWindow(Tokens::new(4_096));
+        let first = LearnedLimit::learn(None, Tokens::new(5_000), Tokens::new(3_000), figure);
+        let second = LearnedLimit::learn(Some(first), Tokens::new(3_000), Tokens::new(2_700), Evidence::None);
+        assert_eq!(second.window(), Some(Tokens::new(4_096)));
+        let text = serde_json::to_string(&second).unwrap();
+        assert_eq!(serde_json::from_str::<LearnedLimit>(&text).unwrap(), second);
+        // One that was saved before there was a window.
+        let text = text.replace(",\"window\":4096", "");
+        assert_eq!(serde_json::from_str::<LearnedLimit>(&text).unwrap().window(), None);
     }
 }

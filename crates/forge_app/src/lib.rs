@@ -51,6 +51,7 @@ mod session_name;
 mod slice;
 mod spans;
 mod turn;
+mod window_setting;
 
 pub use actions::ActionLog;
 pub use builder::{BuildError, OrchestratorBuilder};

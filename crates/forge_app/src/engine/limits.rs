@@ -1,5 +1,6 @@
 //! The limits that rejected prompts taught, shared by all turns of a run.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forge_domain::{ModelRef, Tokens};
@@ -8,12 +9,23 @@ use crate::learned_limit::{Evidence, LearnedLimit, LearnedLimits, Lesson};
 
 /// The learned limits of models that accept less than their window.
 #[derive(Default)]
-pub(crate) struct Limits(Mutex<LearnedLimits>);
+pub(crate) struct Limits {
+    learned: Mutex<LearnedLimits>,
+    /// The models whose limits came with a checkpoint and were not reported yet.
+    unreported: Mutex<BTreeSet<String>>,
+}
 
 impl Limits {
     /// Returns the most tokens to send to `model`; `None` if nothing was learned.
     pub(super) fn of(&self, model: &ModelRef) -> Option<Tokens> {
         self.limits().get(&model.to_string()).map(LearnedLimit::tokens)
+    }
+
+    /// Returns the limit of `model` once, if it came with a checkpoint.
+    pub(super) fn take_restored(&self, model: &ModelRef) -> Option<LearnedLimit> {
+        let model = model.to_string();
+        let is_new = self.unreported.lock().unwrap_or_else(PoisonError::into_inner).remove(&model);
+        self.limits().get(&model).copied().filter(|_| is_new)
     }
 
     /// Lowers the limit of `model` to `target` after `sent` tokens were too many.
@@ -49,10 +61,12 @@ impl Limits {
 
     /// Adds the limits of a checkpoint.
     pub(super) fn extend(&self, limits: LearnedLimits) {
+        let models = limits.keys().cloned();
+        self.unreported.lock().unwrap_or_else(PoisonError::into_inner).extend(models);
         self.limits().extend(limits);
     }
 
     fn limits(&self) -> MutexGuard<'_, LearnedLimits> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

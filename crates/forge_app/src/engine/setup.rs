@@ -2,14 +2,16 @@
 
 use forge_domain::compaction::{Compact, CompactionSettings, ContextCompactor, Rehearsal, Trigger};
 use forge_domain::{
-    Agent, Budget, ChatOptions, Conversation, Model, ModelRef, Price, ProviderConfig, ProviderKind, Scale,
-    TokenCounter, ToolDefinition, WindowSource, tools_tokens,
+    Agent, Budget, ChatOptions, Conversation, Model, ModelId, ModelRef, Price, ProviderConfig, ProviderKind,
+    Scale, TokenCounter, ToolDefinition, WindowSource, tools_tokens,
 };
 
 use super::Engine;
 use super::events::Events;
 use crate::RunError;
+use crate::learned_limit::LearnedLimit;
 use crate::recall::{RECALL, recall_definition};
+use crate::window_setting::window_setting;
 
 /// The share of the room that the schema of `recall` may take, in percent, unless the user asks for it: in a
 /// small window it would cost more compactions than it gives back.
@@ -143,7 +145,12 @@ impl Engine {
         if self.catalog.is_unlisted(&model) {
             warn_of_unlisted_model(&self.events, &model.reference);
         }
-        warn_of_assumed_window(&self.events, &model);
+        match self.limits.take_restored(&model.reference) {
+            Some(limit) => report_learned_limit(&self.events, id, &model, limit),
+            // What was learned was reported then.
+            None if self.limits.of(&model.reference).is_some() => {}
+            None => warn_of_assumed_window(&self.events, id, &model),
+        }
         let tools = offered_tools(agent, &model, tools, &*self.services.counter);
         self.warn_of_unsent_options(agent, &model);
         Ok(Setup {
@@ -186,13 +193,24 @@ fn warn_of_unlisted_model(events: &Events, model: &ModelRef) {
 }
 
 /// Warns the user, once for each model, that a window is assumed.
-fn warn_of_assumed_window(events: &Events, model: &Model) {
-    let name = &model.reference.model;
+fn warn_of_assumed_window(events: &Events, id: &ModelId, model: &Model) {
     if model.window_source == WindowSource::Assumed {
-        let window = model.limits.window;
+        let (window, setting) = (model.limits.window, window_setting(id, None));
         events.notice_once(&format!(
-            "the window of `{name}` is unknown; {window} tokens are assumed. \
-             Set the `window` of the model, as in `models: {{ {name}: {{ window: N }} }}`"
+            "the window of `{id}` is unknown; {window} tokens are assumed. Set it in forge.yaml, as in \
+             `{setting}`"
         ));
     }
+}
+
+/// Reports a limit that came with a checkpoint, unless the window is known by now.
+fn report_learned_limit(events: &Events, id: &ModelId, model: &Model, limit: LearnedLimit) {
+    if limit.window().is_some_and(|window| model.limits.window <= window) {
+        return;
+    }
+    let (most, setting) = (limit.tokens(), window_setting(id, limit.window()));
+    events.notice(&format!(
+        "at most {most} tokens are sent to `{id}`: it refused a longer prompt earlier in this run. Set its \
+         window in forge.yaml, as in `{setting}`"
+    ));
 }

@@ -3,7 +3,7 @@
 
 use forge_domain::{
     Body, ChatCompletionMessage, Cost, FinishReason, Price, Prompt, ProviderError, Reply, ReplyParts, Retry,
-    Tokens,
+    Tokens, quantity,
 };
 use futures::StreamExt;
 
@@ -11,6 +11,7 @@ use super::{Halt, Turn};
 use crate::engine::{expense, usage_of_call};
 use crate::learned_limit::Evidence;
 use crate::spans::{chat_span, trace_chat};
+use crate::window_setting::window_setting;
 use crate::{Engine, RunError, RunEvent};
 
 /// Most attempts with a smaller context after a provider found it too long.
@@ -168,13 +169,15 @@ impl<'a> Turn<'a, '_> {
         let target = lower_target(sent, figures, believed);
         let model = self.setup.model();
         let evidence = match figures.window {
-            Some(window) if window < believed => Evidence::SmallerWindow,
+            Some(window) if window < believed => Evidence::SmallerWindow(window),
             _ => Evidence::None,
         };
-        let way_out = match (figures.window, &evidence) {
-            // The window is right.
-            (Some(_), Evidence::None) => String::new(),
-            _ => format!(". Set a `window` for `{model}` under `models:` in forge.yaml to avoid this"),
+        let is_window_right = figures.window.is_some() && evidence == Evidence::None;
+        let way_out = match &self.agent.model {
+            Some(id) if !is_window_right => {
+                format!(". To avoid this, set `{}` in forge.yaml", window_setting(id, figures.window))
+            }
+            _ => String::new(),
         };
         self.engine.events.notice(&format!(
             "{why}; Forge had counted {sent} tokens and sends at most {target} from now on{way_out}"
@@ -267,7 +270,9 @@ impl ReplyReader<'_> {
         let kept = if is_stopped || error.retry() != Retry::Never { parts.salvage() } else { None };
         let Some(reply) = kept else { return Err(Unanswered::BrokeOff(error)) };
         let n_calls = reply.message.calls().len();
-        self.engine.events.notice(&format!("{error}; its {n_calls} whole tool calls are kept"));
+        let verb = if n_calls == 1 { "is" } else { "are" };
+        let kept = quantity(n_calls, "complete tool call");
+        self.engine.events.notice(&format!("{error}; {kept} of it {verb} kept"));
         self.report(&reply);
         Ok(reply)
     }
