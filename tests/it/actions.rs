@@ -114,7 +114,7 @@ fn every_action_is_listed_with_its_consent_and_its_outcome() {
     }
     assert!(!shown.stdout.contains("planted") && !shown.stdout.contains('\u{1b}'), "{}", shown.stdout);
     let turns = forge.run(&["log", "last"]);
-    assert!(turns.stdout.contains("worker  Do it.\n     6 calls · done"), "{}", turns.stdout);
+    assert!(turns.stdout.contains("worker  Do it.\n     6 tool calls · done"), "{}", turns.stdout);
 }
 
 #[test]

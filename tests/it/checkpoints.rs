@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forge_app::{
-    ArchiveError, CheckpointsError, Fork, Writer, export_run, fork, import_run, report, select, undo,
+    ArchiveError, CheckpointsError, Fork, Writer, export_run, fork, import_run, report, select, select_in,
+    undo,
 };
 use forge_domain::{
     CheckpointFilter, CheckpointReason, CheckpointStore, EntryId, Holder, Mending, Message, NewCheckpoint,
@@ -101,6 +102,8 @@ async fn a_word_means_one_checkpoint_or_says_which_it_may_mean() {
             (actual, _) => panic!("{word}: {actual:?}"),
         }
     }
+    let unknown = select_in(&*store, "nothing", Some("/here"), None).await.unwrap_err().to_string();
+    assert!(unknown.ends_with("existing runs of other folders: b, a"), "{unknown}");
 }
 
 #[tokio::test]

@@ -337,7 +337,8 @@ async fn a_server_that_fails_is_told_apart() {
             "the provider refused the request (status 400): no such option",
         ),
         (Step::CutStream, "Truncated", "the reply was interrupted before its end"),
-        (Step::BreakStream, "Interrupted", "the connection to URL broke during the reply"),
+        (Step::BreakStream, "Interrupted", "the connection to URL broke before the reply was complete"),
+        (Step::HangUp, "Interrupted", "the connection to URL broke before the reply was complete"),
         (Step::Garbage, "Malformed", "the provider's answer cannot be read: not JSON: "),
         (Step::status(200, "{"), "Malformed", "the provider's answer cannot be read: not JSON: "),
     ] {

@@ -105,7 +105,7 @@ impl From<StoreError> for HoldError {
 pub struct CheckpointTally {
     /// The run, by which it is resumed.
     pub run: RunId,
-    /// Checkpoints that were saved.
+    /// Checkpoints that were saved, without those that a later one replaced.
     pub saved: usize,
     /// Saves that failed.
     pub failed: usize,
@@ -468,9 +468,12 @@ impl Checkpointing {
 
     /// Deletes a checkpoint that a later one replaced. If that fails, it stays.
     pub(crate) async fn delete_replaced(&self, key: CheckpointKey) {
-        let dropped = self.store.inner().delete(&Deletion::Checkpoint(key), Sweep::Done).await;
-        if let Err(error) = dropped {
-            tracing::debug!(%error, "a needless checkpoint stays");
+        match self.store.inner().delete(&Deletion::Checkpoint(key), Sweep::Done).await {
+            Ok(_) => {
+                let mut desk = self.desk();
+                desk.report.saved = desk.report.saved.saturating_sub(1);
+            }
+            Err(error) => tracing::debug!(%error, "a needless checkpoint stays"),
         }
     }
 

@@ -6,13 +6,13 @@ use forge_domain::{
 };
 
 use crate::checkpointing::Checkpointing;
-use crate::checkpoints::{READS, Scope, Selected, last_of, newest_of, select};
+use crate::checkpoints::{READS, Scope, Selected, last_of, newest_of, select_in};
 use crate::{CheckpointsError, RunError, TakeFrom};
 
 /// A request to resume a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resume {
-    /// The word for the checkpoint, as in [`select`]. `last` is the run of this folder that was saved last.
+    /// The word for the checkpoint, as in [`crate::select`]. `last` is the run of this folder that was saved last.
     pub which: String,
     /// The policy if the configuration has changed since; the store's policy if unset.
     pub on_change: Option<OnChange>,
@@ -244,7 +244,7 @@ async fn select_word(
         let last = last_of(store, folder, None).await?.ok_or(ResumeError::NoRun)?;
         return Ok(Selected { info: last, scope: Scope::Run });
     }
-    Ok(select(store, word, None).await?)
+    Ok(select_in(store, word, folder, None).await?)
 }
 
 #[cfg(test)]

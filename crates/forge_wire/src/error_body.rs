@@ -33,8 +33,27 @@ const WORDS: usize = 500;
 pub fn read_error(body: &[u8]) -> ErrorBody {
     match serde_json::from_slice(body) {
         Ok(body) => error_of(&body),
-        Err(_) => text_error(&String::from_utf8_lossy(body)),
+        Err(_) => {
+            let text = String::from_utf8_lossy(body);
+            let error = text_error(&text);
+            match page_title(&text) {
+                Some(title) => ErrorBody { message: shorten(&title), ..error },
+                None => error,
+            }
+        }
     }
+}
+
+/// Returns the title of a web page, as a proxy sends one in place of the server; `None` of anything else.
+fn page_title(text: &str) -> Option<String> {
+    // As long as the text itself, so that places in one are places in the other.
+    let lower = text.to_ascii_lowercase();
+    let is_page = ["<!doctype html", "<html"].iter().any(|start| lower.trim_start().starts_with(start));
+    let tag = lower.find("<title")?;
+    let start = tag + lower[tag..].find('>')? + 1;
+    let end = start + lower[start..].find("</title")?;
+    let title = text[start..end].split_whitespace().collect::<Vec<_>>().join(" ");
+    (is_page && !title.is_empty()).then_some(title)
 }
 
 /// Returns the error in `body`, if it is one in spite of its successful status.
@@ -166,6 +185,14 @@ mod tests {
             ),
             (r#"{"status": 1}"#, r#"{"status":1}"#, None),
             ("upstream connect error\n", "upstream connect error", None),
+            (
+                "<html>\r\n<head><title>502 Bad\n Gateway</title></head>\r\n<body>nginx</body></html>",
+                "502 Bad Gateway",
+                None,
+            ),
+            ("<!DOCTYPE html><TITLE lang=en>Gone</TITLE>", "Gone", None),
+            ("<html><body>no title</body></html>", "<html><body>no title</body></html>", None),
+            ("no page: <title>x</title>", "no page: <title>x</title>", None),
             ("", "", None),
             (long.as_str(), cut.as_str(), None),
         ] {

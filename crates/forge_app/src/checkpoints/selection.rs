@@ -9,6 +9,8 @@ use super::CheckpointsError;
 
 /// Most candidates and known names that an error lists.
 const LISTED: usize = 20;
+/// Most names of runs of other folders that an error lists.
+const LISTED_ELSEWHERE: usize = 5;
 
 /// A selected checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +93,8 @@ pub async fn select(
     }
 }
 
-/// Selects what `word` means as [`select`] does, except that `last` is the last of the runs of `folder`.
+/// Selects what `word` means as [`select`] does, except that `last` is the last of the runs of `folder`, and
+/// that an error names these first.
 ///
 /// # Errors
 /// As [`select`].
@@ -101,10 +104,16 @@ pub async fn select_in(
     folder: Option<&str>,
     agent: Option<&AgentId>,
 ) -> Result<Selected, CheckpointsError> {
-    if word != "last" || folder.is_none() {
-        return select(store, word, agent).await;
+    let Some(folder) = folder else { return select(store, word, agent).await };
+    if word != "last" {
+        return match select(store, word, agent).await {
+            Err(CheckpointsError::Unknown { word, .. }) => {
+                Err(unknown(&word, known_runs(store, folder).await?))
+            }
+            selected => selected,
+        };
     }
-    if let Some(info) = last_of(store, folder, agent).await? {
+    if let Some(info) = last_of(store, Some(folder), agent).await? {
         return Ok(Selected { info, scope: Scope::Run });
     }
     let known = if store.runs().await?.is_empty() {
@@ -113,6 +122,35 @@ pub async fn select_in(
         "no run of this folder is in the store; `forge checkpoints list` shows the others"
     };
     Err(unknown(word, known.to_owned()))
+}
+
+/// Names the newest runs, those of `folder` first.
+async fn known_runs(store: &dyn CheckpointStore, folder: &str) -> Result<String, StoreError> {
+    let runs = store.runs().await?;
+    let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+    for known in runs.iter().rev().take(LISTED) {
+        let newest = CheckpointFilter { limit: Some(1), ..CheckpointFilter::of_run(&known.run) };
+        let outline = match store.list(&newest).await?.pop() {
+            Some(info) => store.outline(info.key).await,
+            None => continue,
+        };
+        // The latest checkpoint of a run that is being written may be gone by now.
+        let own = match outline {
+            Err(StoreError::NotFound { .. }) => None,
+            read => read?.configuration.0.get("folder").and_then(|own| own.as_str()).map(str::to_owned),
+        };
+        let names = if own.as_deref() == Some(folder) { &mut here } else { &mut elsewhere };
+        names.push(known.run.as_str());
+    }
+    let is_cut = runs.len() > LISTED || elsewhere.len() > LISTED_ELSEWHERE;
+    elsewhere.truncate(LISTED_ELSEWHERE);
+    let parts = [("of this folder", here), ("of other folders", elsewhere)];
+    let parts = parts.iter().filter(|(_, names)| !names.is_empty());
+    let parts: Vec<String> = parts.map(|(of, names)| format!("{of}: {}", names.join(", "))).collect();
+    if parts.is_empty() {
+        return Ok("the store is empty".to_owned());
+    }
+    Ok(format!("existing runs {}{}", parts.join("; "), if is_cut { ", …" } else { "" }))
 }
 
 /// Returns the last checkpoint of the run that was saved last among those of `folder`; with `agent`, only

@@ -207,7 +207,7 @@ fn turns_text(run: &RunId, turns: &[LoggedTurn]) -> String {
     for turn in turns {
         let at = turn.at.map_or_else(String::new, |at| format!("{}  ", time(at)));
         let answer = turn.answer.as_deref().map_or_else(|| "(no answer)".to_owned(), line);
-        let calls = quantity(turn.calls, "call");
+        let calls = quantity(turn.calls, "tool call");
         let agent = exact(turn.agent.as_str());
         text += &format!("{at}{agent}  {}\n     {calls} · {answer}\n", line(&turn.task));
     }

@@ -38,8 +38,8 @@ pub enum ProviderError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The connection broke while the reply came in.
-    #[error("the connection to {url} broke during the reply")]
+    /// The connection broke after the server was reached: before the reply began, or while it came in.
+    #[error("the connection to {url} broke before the reply was complete")]
     Interrupted {
         /// The address asked.
         url: String,

@@ -250,8 +250,8 @@ pub struct Allowance {
 pub enum Overspend {
     /// That of tokens.
     #[error(
-        "the budget of {limit} tokens is used up: {spent} are spent and the next prompt has {next}; to \
-         continue, raise `budget: {{ tokens: ... }}` or --budget-tokens"
+        "the budget of {limit} tokens is too small for the next call: {spent} are spent and the next prompt \
+         has {next}; to continue, raise `budget: {{ tokens: ... }}` or --budget-tokens"
     )]
     Tokens {
         /// Spent so far.
@@ -263,8 +263,8 @@ pub enum Overspend {
     },
     /// That of money.
     #[error(
-        "the budget of {limit} is used up: {spent} is spent and the next prompt costs at least {next}; to \
-         continue, raise `budget: {{ cost: ... }}` or --budget-cost"
+        "the budget of {limit} is too small for the next call: {spent} is spent and the next prompt costs at \
+         least {next}; to continue, raise `budget: {{ cost: ... }}` or --budget-cost"
     )]
     Cost {
         /// Spent so far.
@@ -404,7 +404,7 @@ mod tests {
         for (budget, spent, spent_dollars, prompt, expected) in [
             (tokens, 900, 0.0, 100, None),
             (tokens, 900, 0.0, 101, Some("900 are spent and the next prompt has 101")),
-            (tokens, 1_001, 0.0, 0, Some("the budget of 1000 tokens is used up")),
+            (tokens, 1_001, 0.0, 0, Some("the budget of 1000 tokens is too small for the next call")),
             (cost, 0, 0.009, 1_000, None),
             (cost, 0, 0.009, 1_001, Some("$0.0090 is spent and the next prompt costs at least $0.0010")),
             ("{ cost: 0 }", 0, 0.0, 1, Some("the budget of $0.0000")),

@@ -25,7 +25,7 @@ pub(crate) struct RequestContext {
 }
 
 impl RequestContext {
-    /// Returns the error for a server that was not reached.
+    /// Returns the error for a server that was not reached, or that gave no answer.
     pub(crate) fn network(&self, source: reqwest::Error) -> ProviderError {
         // The body could not be made: nothing was sent, and trying again is useless.
         if let Some(cause) = source.is_builder().then(|| source.source()).flatten() {
@@ -37,8 +37,13 @@ impl RequestContext {
             let what = if is_list { silence_of(LIST_TIMEOUT) } else { silence() };
             return self.over_limit(AnswerLimit::Time, what);
         }
+        let is_reached = !source.is_connect();
         // Its own words would repeat the address with the query.
-        self.broken_stream(source.without_url().into())
+        let source: Box<dyn Error + Send + Sync> = source.without_url().into();
+        if is_reached {
+            return self.interruption(source);
+        }
+        ProviderError::Network { url: self.url.clone(), source }
     }
 
     /// Returns the error for a broken stream of events.
@@ -148,10 +153,6 @@ impl RequestContext {
         ProviderError::Malformed {
             what: format!("{} sent an empty answer; are base_url and kind right?", self.url),
         }
-    }
-
-    fn broken_stream(&self, source: Box<dyn Error + Send + Sync>) -> ProviderError {
-        ProviderError::Network { url: self.url.clone(), source }
     }
 
     /// Returns a server's message without the key and the other secrets of our requests. Use it for errors
