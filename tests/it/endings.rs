@@ -195,3 +195,24 @@ fn a_terminal_shows_that_a_reply_starts_again() {
     assert!(before.contains("this will") && !after.contains("this will"), "{}", ended.shown);
     assert_eq!(after.matches("all good").count(), 1, "{}", ended.shown);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_at_a_terminal_shows_that_it_waits_and_leaves_nothing_of_that() {
+    let forge = Forge::new().with_file("forge.yaml", yaml(""));
+    let server = ScriptedServer::start(vec![Step::Hang]);
+    let mut terminal = crate::pseudo_terminal::Terminal::start(80, 24, |line| {
+        let mut command = forge.process();
+        command.args(["run", "task"]).env("TERM", "xterm").env("OPENAI_BASE_URL", server.base_url());
+        command.env("OPENAI_API_KEY", "k").stdin(line()).stdout(line()).stderr(line());
+        command
+    });
+    let is_waiting = |lines: &[String]| lines.iter().any(|line| line.contains("waiting for the model"));
+    terminal.shows("status", |lines| {
+        is_waiting(lines) && lines.iter().any(|line| line.ends_with("Ctrl-C stops"))
+    });
+    terminal.is_sent(rustix::process::Signal::INT);
+    terminal.is_over();
+    assert!(!is_waiting(terminal.screen().as_slice()), "{:?}", terminal.screen());
+    assert_eq!(terminal.ends().code, Some(130));
+}

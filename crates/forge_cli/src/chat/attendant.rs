@@ -12,10 +12,10 @@ use tokio::time::MissedTickBehavior;
 
 use super::keyboard::Keyboard;
 use super::screen::{Screen, Wanted};
-use super::status::Doing;
 use super::stops::{Stop, Stops};
 use crate::output;
 use crate::run::Interruption;
+use crate::run::status::Doing;
 use crate::terminal::Taken;
 
 /// The interval of redrawing what changes with time.

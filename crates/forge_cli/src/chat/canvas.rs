@@ -11,9 +11,9 @@ use super::input::Typed;
 use super::lower_lines::{BEGIN, Below, END, in_place};
 use super::markdown::render;
 use super::spans::{Paint, Span, Tone, paint_spans};
-use super::status::{Doing, StatusFigures};
 use crate::output::line_wrap::{FRAME, cut, wrap};
 use crate::output::{visible, visible_lines};
+use crate::run::status::{Doing, StatusFigures};
 
 /// The prompt before a message.
 pub(super) const PROMPT: &str = "› ";

@@ -10,10 +10,10 @@ use super::command::ChatCommand;
 use super::context_picture::{context_picture, next_call};
 use super::inspection::Inspection;
 use super::session::{ChatSession, End, Next};
-use super::status::Doing;
 use crate::failure;
 use crate::output::table::table;
 use crate::output::{self, visible, with_separators};
+use crate::run::status::Doing;
 use crate::run::{CHECKPOINT_COLUMNS, change, checkpoint_cells, explain, failed_attempts};
 use crate::setup::{self, surroundings};
 

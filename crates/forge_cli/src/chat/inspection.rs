@@ -10,11 +10,11 @@ use forge_domain::{Body, ContextMessage, Conversation, Effort, Mode, Tokens, Too
 use super::attendant::Attended;
 use super::command::COMMANDS;
 use super::session::{ChatSession, End};
-use super::status::{Doing, in_a_line};
 use crate::failure;
 use crate::output::line_wrap::FRAME;
 use crate::output::table::{Side, align, table};
 use crate::output::{self, visible, with_separators};
+use crate::run::status::{Doing, in_a_line};
 use crate::run::{PageState, export_page};
 use crate::setup::project_file;
 

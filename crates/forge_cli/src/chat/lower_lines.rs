@@ -6,15 +6,12 @@ use std::time::Duration;
 
 use super::input::Typed;
 use super::spans::{Paint, Span, Tone, paint_spans};
-use super::status::{Doing, StatusFigures, status_line};
 use crate::output::line_wrap::cut;
 use crate::output::visible;
+use crate::run::status::{Doing, StatusFigures, spinner, status_line};
 
 /// The most waiting messages that are shown.
 const SHOWN: usize = 3;
-const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-/// The time for each frame of the spinner, in milliseconds.
-const SPIN: u128 = 120;
 
 /// The content of the lines below.
 pub(super) struct Below<'a> {
@@ -35,9 +32,8 @@ impl Below<'_> {
     pub(super) fn lines(mut self, columns: usize, rows: usize, paint: Paint) -> Vec<String> {
         let width = columns.saturating_sub(1);
         let quiet = |text: String| paint_spans(&[Span::new(text, Tone::QUIET)], paint);
-        let spinner = SPINNER[(self.elapsed.as_millis() / SPIN) as usize % SPINNER.len()];
         let status = status_line(self.doing, self.elapsed, self.figures, width.saturating_sub(2));
-        let spinner = paint_spans(&[Span::new(format!("{spinner} "), Tone::CODE)], paint);
+        let spinner = paint_spans(&[Span::new(format!("{} ", spinner(self.elapsed)), Tone::CODE)], paint);
         let mut lines = vec![String::new(), spinner + &quiet(status)];
         for text in self.queue.iter().take(SHOWN) {
             lines.push(quiet(cut(&format!("  next: {}", visible(&text.replace('\n', "⏎"))), width)));

@@ -23,7 +23,6 @@ mod resumption;
 mod inspection;
 mod screen;
 mod session;
-mod status;
 mod stops;
 mod table;
 mod input;
@@ -54,6 +53,7 @@ use crate::attached_images;
 use crate::failure::{Exit, Misconfigured};
 use crate::output::{self, visible};
 use crate::places;
+use crate::run::status::in_a_line;
 use crate::run::{
     Break, Interruption, RunRequest, RunView, Runtime, checkpoints, explain, interruption, prepare, release,
     report_json, run_start, runtime, write_report,
@@ -99,7 +99,7 @@ enum Ended {
 /// Chats about one run.
 fn chat_about(first: Option<String>, request: &mut RunRequest) -> anyhow::Result<Ended> {
     // Where the terminal takes nothing back, lines are written as they come and read as they are given.
-    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    let is_dumb = terminal::is_dumb();
     let paint = if console::colors_enabled_stderr() { Paint::Colours } else { Paint::Bare };
     let screen = Arc::new(Screen::new(Canvas::of_stderr(paint, !is_dumb)));
     let person: Arc<dyn Person> =
@@ -191,7 +191,7 @@ fn finish(
         None => {
             let statistics = session.orchestrator.statistics();
             if statistics.calls > 0 {
-                output::say(&style(status::in_a_line(&statistics)).dim().for_stderr().to_string());
+                output::say(&style(in_a_line(&statistics)).dim().for_stderr().to_string());
             }
             checkpoints::say_how_to_resume(checkpoints, &flags);
             let is_unsaved = checkpoints.is_some_and(|tally| tally.unsaved.is_some());

@@ -14,9 +14,9 @@ use super::blocks::Blocks;
 use super::canvas::{Above, Canvas, Drawn, OpenQuestion, PROMPT, Phase};
 use super::input::{Key, Typed};
 use super::spans::{Paint, Span, Tone, paint_spans};
-use super::status::{Doing, StatusFigures};
 use crate::output::line_wrap::wrap;
 use crate::output::{self, harmless, visible};
+use crate::run::status::{Doing, StatusFigures};
 use crate::terminal::person::option_keys;
 
 /// The longest prompt in the line of an answer.
@@ -227,11 +227,7 @@ impl Screen {
     pub(super) fn does(&self, doing: Doing) {
         let mut drawn = self.lock();
         if drawn.activity.doing != doing {
-            let is_same_kind =
-                std::mem::discriminant(&drawn.activity.doing) == std::mem::discriminant(&doing);
-            // A tool that tells how far it is runs on.
-            let goes_on = is_same_kind && tools(&drawn.activity.doing) == tools(&doing);
-            if !goes_on {
+            if !drawn.activity.doing.continues_as(&doing) {
                 drawn.activity.since = Instant::now();
             }
             drawn.activity.doing = doing;
@@ -420,13 +416,6 @@ fn fold_thought(text: &str, columns: usize, most: usize) -> Vec<String> {
         lines.push(format!("… {} more; /thinking shows all", quantity(more, "line")));
     }
     lines
-}
-
-fn tools(doing: &Doing) -> Option<&Vec<String>> {
-    match doing {
-        Doing::Running { tools, .. } => Some(tools),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

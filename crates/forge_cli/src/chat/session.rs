@@ -13,10 +13,10 @@ use super::line_editor::{Line, LineEditor};
 use super::offer::{Plan, Rest, offer_plan, offer_rest};
 use super::resumption::pick_run;
 use super::screen::Screen;
-use super::status::{Doing, mode_words};
 use super::stops::Stop;
 use crate::arguments::Source;
 use crate::output::line_wrap::FRAME;
+use crate::run::status::{Doing, mode_words};
 use crate::run::{
     Attached, Interruption, PLAN_APPROVAL, RunView, attach_files, explain, may_be_plan, refuse_unavailable,
     restore, select_here,

@@ -1,15 +1,15 @@
 //! The view of a chat: the answer as Markdown, and around it the output of any run on the console.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use console::style;
 use forge_app::{CheckpointTally, Restored, RunEvent, RunReport};
 
 use super::screen::Screen;
-use super::status::Doing;
 use crate::failure::Exit;
 use crate::output;
+use crate::run::status::Activities;
 use crate::run::{Break, ConsoleWatcher, RESTARTED, RunStart, RunView, checkpoints};
 
 /// The view of a chat.
@@ -17,7 +17,7 @@ pub(super) struct ChatView {
     screen: Arc<Screen>,
     /// The console for everything except the answer.
     console: ConsoleWatcher,
-    running: std::sync::Mutex<Vec<String>>,
+    activities: Mutex<Activities>,
     /// True if a part of the current reply is on the screen.
     has_text: AtomicBool,
 }
@@ -27,19 +27,8 @@ impl ChatView {
         Self {
             screen,
             console: ConsoleWatcher::default(),
-            running: std::sync::Mutex::default(),
+            activities: Mutex::default(),
             has_text: AtomicBool::new(false),
-        }
-    }
-
-    /// Changes the list of running tools, and returns what is done now.
-    fn update_running(&self, change: impl FnOnce(&mut Vec<String>)) -> Doing {
-        let mut running = self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        change(&mut running);
-        if running.is_empty() {
-            Doing::Preparing
-        } else {
-            Doing::Running { tools: running.clone(), progress: None }
         }
     }
 }
@@ -47,10 +36,13 @@ impl ChatView {
 impl RunView for ChatView {
     fn tell(&self, event: &RunEvent<'_>) {
         let screen = &self.screen;
+        let doing = self.activities.lock().unwrap_or_else(PoisonError::into_inner).begun_by(event);
+        if let Some(doing) = doing {
+            screen.does(doing);
+        }
         match event {
             RunEvent::Text(text) => {
                 screen.end_thought();
-                screen.does(Doing::Writing);
                 screen.answer(text);
                 self.has_text.store(true, Ordering::Relaxed);
             }
@@ -59,67 +51,27 @@ impl RunView for ChatView {
                     output::say(&style(RESTARTED).dim().for_stderr().to_string());
                 }
             }
-            RunEvent::Reasoning(text) => {
-                screen.does(Doing::Thinking);
-                screen.think(text);
-            }
-            RunEvent::Woken { .. } => {
-                self.console.tell(event);
-                screen.does(self.update_running(Vec::clear));
-            }
+            RunEvent::Reasoning(text) => screen.think(text),
             RunEvent::ToolOutput { line, .. } => screen.output(line),
-            RunEvent::Compacting { .. } => screen.does(Doing::Compacting),
-            RunEvent::Fitted { report, .. } => {
-                screen.does(Doing::Preparing);
-                screen.figures(|figures| figures.cost += report.cost());
+            RunEvent::Fitted { .. } => {
+                screen.figures(|figures| figures.take(event));
                 self.console.tell(event);
             }
-            RunEvent::Sending(prompt) => {
-                screen.does(Doing::Asking);
-                screen.figures(|figures| (figures.used, figures.window) = (prompt.tokens(), prompt.window()));
+            RunEvent::Sending(_) => {
+                screen.figures(|figures| figures.take(event));
             }
-            RunEvent::Replied { usage, cost, .. } => {
+            RunEvent::Replied { .. } => {
                 screen.end_thought();
                 screen.end_answer();
                 self.has_text.store(false, Ordering::Relaxed);
-                screen.does(Doing::Preparing);
-                screen.figures(|figures| {
-                    figures.calls += 1;
-                    figures.cost += *cost;
-                    // By the count of `/context`: a provider's own count of the prompt differs.
-                    figures.used += usage.map(|usage| usage.completion_tokens).unwrap_or_default();
-                });
-            }
-            RunEvent::ToolCall(call) => {
-                self.console.tell(event);
-                screen.does(self.update_running(|running| running.push(call.name.to_string())));
-            }
-            RunEvent::ToolFinished(call) => {
-                self.console.tell(event);
-                screen.does(self.update_running(|running| {
-                    // Two calls of a tool look alike: one of them is over.
-                    if let Some(at) = running.iter().position(|tool| tool == call.name.as_str()) {
-                        running.remove(at);
-                    }
-                }));
+                screen.figures(|figures| figures.take(event));
             }
             RunEvent::ToolResult(_) => {
-                // Results are told when all of them are there.
                 screen.end_output();
-                screen.does(self.update_running(Vec::clear));
                 self.console.tell(event);
             }
-            RunEvent::ToolProgress { tool, done, of, message } => {
-                let of = of.map(|of| format!("/{of}")).unwrap_or_default();
-                let progress = format!("{tool} {done}{of} {}", message.unwrap_or_default());
-                let doing = match self.update_running(|_| {}) {
-                    Doing::Running { tools, .. } => {
-                        Doing::Running { tools, progress: Some(progress.trim_end().to_owned()) }
-                    }
-                    doing => doing,
-                };
-                screen.does(doing);
-            }
+            // The status says how far it is.
+            RunEvent::ToolProgress { .. } => {}
             event => self.console.tell(event),
         }
     }

@@ -10,14 +10,15 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use forge_app::{Orchestrator, Resume, RunReport, TakeFrom};
 use forge_domain::{Event, OnChange};
+use forge_infra::SystemPause;
 
 use crate::arguments::{OnChangeName, RunFlags, Source, StoreFlag};
 use crate::consent::Need;
 use crate::failure::{Exit, Misconfigured};
 use crate::run::{
-    Answer, AnswerSchema, Attached, Break, ConsoleWatcher, JsonWatcher, RunRequest, RunView,
-    StreamJsonWatcher, attach_files, checkpoints, explain, interruption, prepare, release, report_json,
-    restore, run_start, runtime, write_break, write_report,
+    Answer, AnswerSchema, Attached, Break, JsonWatcher, ProgressView, RunRequest, RunView, StreamJsonWatcher,
+    attach_files, checkpoints, explain, interruption, prepare, release, report_json, restore, run_start,
+    runtime, show_progress, write_break, write_report,
 };
 use crate::terminal::{self, person};
 use crate::{attached_images, chat, failure, output, setup};
@@ -170,8 +171,8 @@ impl OutputForm {
     /// Returns the display; `has_schema` tells whether the answer must match a schema.
     fn view(self, has_schema: bool) -> Arc<dyn RunView> {
         match self {
-            Self::Text if has_schema => Arc::new(ConsoleWatcher::for_answer()),
-            Self::Text => Arc::new(ConsoleWatcher::default()),
+            Self::Text if has_schema => Arc::new(ProgressView::of_answer()),
+            Self::Text => Arc::new(ProgressView::of_replies()),
             Self::Json => Arc::new(StreamJsonWatcher::of_result()),
             Self::StreamJson => Arc::new(StreamJsonWatcher::of_all()),
             Self::Events => Arc::new(JsonWatcher::default()),
@@ -243,6 +244,7 @@ fn run_task(
         let outcome = tokio::select! {
             ended = work(&mut orchestrator, task.map(|task| (task, added)), event.as_ref(), request, &*view) => Ok(ended),
             interruption = interruption() => Err(interruption),
+            never = show_progress(view.progress(), &SystemPause) => match never {},
         };
         release(&mut orchestrator, outcome.is_err()).await;
         outcome

@@ -2,6 +2,7 @@
 
 mod hidden_characters;
 pub(crate) mod line_wrap;
+mod lower_line;
 mod numbers;
 mod secrets;
 pub(crate) mod table;
@@ -9,7 +10,7 @@ pub(crate) mod table;
 use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -21,6 +22,14 @@ pub(crate) use self::numbers::with_separators;
 pub(crate) use self::secrets::{hide_from_now_on, hide_secrets};
 
 use self::line_wrap::wrap;
+use self::lower_line::LowerLine;
+
+/// The line below all that is printed to the terminal; it is locked while something is.
+static LOWER_LINE: Mutex<LowerLine> = Mutex::new(LowerLine::new());
+
+fn lower_line() -> MutexGuard<'static, LowerLine> {
+    LOWER_LINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Prints `text` to stdout. A closed pipe is no error: its reader has read enough.
 ///
@@ -28,7 +37,14 @@ use self::line_wrap::wrap;
 /// Fails if it cannot be written for another reason, such as a full disk.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    let text = if out.is_terminal() { Cow::Owned(harmless(text)) } else { Cow::Borrowed(text) };
+    let mut lower = out.is_terminal().then(lower_line);
+    let text = match &mut lower {
+        Some(lower) => {
+            let text = harmless(text);
+            Cow::Owned(lower.before(&text).to_owned() + &text)
+        }
+        None => Cow::Borrowed(text),
+    };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(anyhow::Error::new(error).context("cannot write to stdout"))
@@ -159,8 +175,35 @@ pub(crate) fn say_from_anywhere(line: &str) {
 
 /// Writes to stderr without changes. If that fails, there is no place left to report it.
 pub(crate) fn write_raw(text: &str) {
+    let mut lower = lower_line();
+    let before = lower.before(text);
+    write_to_stderr(before, text);
+}
+
+/// Draws a line below all that is printed, made for so many columns. It stays until something is printed.
+pub(crate) fn draw_below(line: impl FnOnce(usize) -> String) {
+    let line = line(columns().unwrap_or(80));
+    let mut lower = lower_line();
+    let drawn = lower.draw(&line);
+    write_to_stderr(&drawn, "");
+}
+
+/// Removes the line that [`draw_below`] drew.
+pub(crate) fn clear_below() {
+    let mut lower = lower_line();
+    let clear = lower.clear();
+    write_to_stderr(clear, "");
+}
+
+fn write_to_stderr(before: &str, text: &str) {
+    if before.is_empty() && text.is_empty() {
+        return;
+    }
     let mut err = std::io::stderr().lock();
-    let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+    let _ = err
+        .write_all(before.as_bytes())
+        .and_then(|()| err.write_all(text.as_bytes()))
+        .and_then(|()| err.flush());
 }
 
 /// Returns the columns of the terminal on stderr; `None` if it is not a terminal, or its width is unknown.
@@ -191,10 +234,7 @@ impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match owner() {
             Some(owner) => owner.say(&harmless(String::from_utf8_lossy(bytes).trim_end())),
-            None => {
-                let text = String::from_utf8_lossy(bytes);
-                std::io::stderr().write_all(hide_secrets(&text).as_bytes())?;
-            }
+            None => write_raw(&hide_secrets(&String::from_utf8_lossy(bytes))),
         }
         Ok(bytes.len())
     }

@@ -6,9 +6,11 @@ use forge_app::{CheckpointTally, Orchestrator, Restored, RunEvent, RunReport};
 use forge_domain::{Agent, AgentId, Discretion, Event, ModelId, RunId, ToolName};
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::answer_schema::Answer;
 use super::interruption::Interruption;
+use super::progress::Progress;
 use crate::failure::{self, Exit};
 
 /// The reason why a run broke off.
@@ -129,6 +131,11 @@ pub(crate) trait RunView: Send + Sync {
 
     /// Shows one event.
     fn tell(&self, event: &RunEvent<'_>);
+
+    /// Returns the progress that is to be shown between the events; `None` if nothing is.
+    fn progress(&self) -> Option<watch::Receiver<Progress>> {
+        None
+    }
 
     /// Shows the state from which a run resumes; `without_task` means that there is no new task.
     fn show_resume(&self, restored: &Restored, without_task: bool);

@@ -126,6 +126,11 @@ pub(crate) fn suspend() {
 #[cfg(not(unix))]
 pub(crate) const fn suspend() {}
 
+/// Checks whether the terminal takes nothing back, as its name says.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
+}
+
 /// Checks whether a chat has the terminal.
 pub(crate) fn is_taken() -> bool {
     FOUND.try_lock().is_ok_and(|found| found.is_some())

@@ -1,9 +1,9 @@
-//! The status line, fitted to the available columns.
+//! The status line: what a run does, and what it has used, fitted to the available columns.
 
 use std::time::Duration;
 
 use console::measure_text_width;
-use forge_app::RunStatistics;
+use forge_app::{RunEvent, RunStatistics};
 use forge_domain::{Cost, Mode, Tokens, quantity};
 
 use crate::output::line_wrap::cut;
@@ -11,7 +11,7 @@ use crate::output::{visible, with_separators};
 
 /// The current activity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(crate) enum Doing {
     /// The prompt is being built.
     #[default]
     Preparing,
@@ -36,7 +36,16 @@ pub(super) enum Doing {
 }
 
 impl Doing {
-    fn words(&self) -> String {
+    /// Checks whether `next` is the same activity, such as a tool that reports how far it is.
+    pub(crate) fn continues_as(&self, next: &Self) -> bool {
+        match (self, next) {
+            (Self::Running { tools: before, .. }, Self::Running { tools: now, .. }) => before == now,
+            _ => std::mem::discriminant(self) == std::mem::discriminant(next),
+        }
+    }
+
+    /// Returns the activity in words.
+    pub(crate) fn words(&self) -> String {
         match self {
             Self::Preparing => "preparing".to_owned(),
             Self::Compacting => "compacting".to_owned(),
@@ -56,29 +65,94 @@ impl Doing {
     }
 }
 
+/// The activities of a run, as its events tell them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Activities {
+    /// The tools that run.
+    running: Vec<String>,
+}
+
+impl Activities {
+    /// Returns the activity that begins with `event`; `None` if the current one continues.
+    pub(crate) fn begun_by(&mut self, event: &RunEvent<'_>) -> Option<Doing> {
+        match event {
+            RunEvent::Text(_) => Some(Doing::Writing),
+            RunEvent::Reasoning(_) => Some(Doing::Thinking),
+            RunEvent::Compacting { .. } => Some(Doing::Compacting),
+            RunEvent::Sending(_) => Some(Doing::Asking),
+            RunEvent::Fitted { .. } | RunEvent::Replied { .. } => Some(Doing::Preparing),
+            // Results are told when all of them are there.
+            RunEvent::Woken { .. } | RunEvent::ToolResult(_) => {
+                self.running.clear();
+                Some(Doing::Preparing)
+            }
+            RunEvent::ToolCall(call) => {
+                self.running.push(call.name.to_string());
+                Some(self.tools(None))
+            }
+            RunEvent::ToolFinished(call) => {
+                // Two calls of a tool look alike: one of them is over.
+                if let Some(at) = self.running.iter().position(|tool| tool == call.name.as_str()) {
+                    self.running.remove(at);
+                }
+                Some(self.tools(None))
+            }
+            RunEvent::ToolProgress { tool, done, of, message } => {
+                let of = of.map(|of| format!("/{of}")).unwrap_or_default();
+                let progress = format!("{tool} {done}{of} {}", message.unwrap_or_default());
+                Some(self.tools(Some(progress.trim_end().to_owned())))
+            }
+            _ => None,
+        }
+    }
+
+    fn tools(&self, progress: Option<String>) -> Doing {
+        if self.running.is_empty() {
+            Doing::Preparing
+        } else {
+            Doing::Running { tools: self.running.clone(), progress }
+        }
+    }
+}
+
 /// The usage of a run and of its window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct StatusFigures {
+pub(crate) struct StatusFigures {
     /// Tokens of the last prompt by our count, tool schemas included, with its answer once that is complete.
-    pub(super) used: Tokens,
+    pub(crate) used: Tokens,
     /// Tokens of the window; zero before the first call.
-    pub(super) window: Tokens,
-    pub(super) cost: Cost,
+    pub(crate) window: Tokens,
+    pub(crate) cost: Cost,
     /// Calls to models.
-    pub(super) calls: usize,
+    pub(crate) calls: usize,
     /// The mode of work.
-    pub(super) mode: Mode,
+    pub(crate) mode: Mode,
 }
 
 impl StatusFigures {
+    /// Takes in what an event tells of the usage.
+    pub(crate) fn take(&mut self, event: &RunEvent<'_>) {
+        match event {
+            RunEvent::Fitted { report, .. } => self.cost += report.cost(),
+            RunEvent::Sending(prompt) => (self.used, self.window) = (prompt.tokens(), prompt.window()),
+            RunEvent::Replied { usage, cost, .. } => {
+                self.calls += 1;
+                self.cost += *cost;
+                // By the count of `/context`: a provider's own count of the prompt differs.
+                self.used += usage.map(|usage| usage.completion_tokens).unwrap_or_default();
+            }
+            _ => {}
+        }
+    }
+
     /// Returns how full the window is, in percent.
-    pub(super) fn percent(&self) -> Option<u64> {
+    pub(crate) fn percent(&self) -> Option<u64> {
         let window = self.window.as_u64();
         (window > 0).then(|| (self.used.as_u64() * 100).div_ceil(window))
     }
 
     /// Returns the cost; empty if it is unknown.
-    pub(super) fn cost(&self) -> Option<String> {
+    pub(crate) fn cost(&self) -> Option<String> {
         let is_known = self.cost.unpriced_calls == 0 && self.calls > 0;
         let is_something = self.cost.dollars != Cost::default().dollars;
         (is_known || is_something).then(|| self.cost.dollars.to_string())
@@ -86,7 +160,7 @@ impl StatusFigures {
 }
 
 /// Returns what is shown of a mode; nothing of the usual one.
-pub(super) const fn mode_words(mode: Mode) -> Option<&'static str> {
+pub(crate) const fn mode_words(mode: Mode) -> Option<&'static str> {
     match mode {
         Mode::Plan => Some("plan mode"),
         Mode::Ask => None,
@@ -96,7 +170,7 @@ pub(super) const fn mode_words(mode: Mode) -> Option<&'static str> {
 }
 
 /// Returns what a run has used so far.
-pub(super) fn in_a_line(statistics: &RunStatistics) -> String {
+pub(crate) fn in_a_line(statistics: &RunStatistics) -> String {
     let summaries = match statistics.summary_calls {
         0 => String::new(),
         n => format!(" and {n} for summaries"),
@@ -109,8 +183,17 @@ pub(super) fn in_a_line(statistics: &RunStatistics) -> String {
     )
 }
 
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+/// The time for each frame of the spinner, in milliseconds.
+const SPIN: u128 = 120;
+
+/// Returns the frame of the spinner at that time.
+pub(crate) fn spinner(elapsed: Duration) -> &'static str {
+    SPINNER[(elapsed.as_millis() / SPIN) as usize % SPINNER.len()]
+}
+
 /// Returns a duration in a form for people.
-pub(super) fn span(elapsed: Duration) -> String {
+pub(crate) fn span(elapsed: Duration) -> String {
     match elapsed.as_secs() {
         0 => String::new(),
         seconds @ 1..60 => format!(" {seconds} s"),
@@ -120,7 +203,7 @@ pub(super) fn span(elapsed: Duration) -> String {
 }
 
 /// Returns the line in at most `width` columns; the least important parts are left out first.
-pub(super) fn status_line(doing: &Doing, elapsed: Duration, figures: &StatusFigures, width: usize) -> String {
+pub(crate) fn status_line(doing: &Doing, elapsed: Duration, figures: &StatusFigures, width: usize) -> String {
     let mode = mode_words(figures.mode).map_or_else(String::new, |mode| format!(" · {mode}"));
     let doing = format!("{}{}{mode}", doing.words(), span(elapsed));
     let long = figures.percent().map(|percent| {
