@@ -12,7 +12,8 @@ use crate::{CheckpointsError, RunError, TakeFrom};
 /// A request to resume a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resume {
-    /// The word for the checkpoint, as in [`crate::select`]. `last` is the run of this folder that was saved last.
+    /// The word for the checkpoint, as in [`crate::select`]. `last` is the run of this folder that was saved
+    /// last.
     pub which: String,
     /// The policy if the configuration has changed since; the store's policy if unset.
     pub on_change: Option<OnChange>,

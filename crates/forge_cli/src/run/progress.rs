@@ -107,7 +107,7 @@ pub(crate) async fn show_progress(
     }
 }
 
-/// Removes the line when it is dropped.
+/// The status line while it is drawn; it is gone when this is dropped.
 struct Drawn;
 
 impl Drop for Drawn {
