@@ -523,7 +523,6 @@ fn only_formats_that_any_session_can_be_written_in_are_offered() {
 
 #[test]
 fn what_cannot_be_converted_is_refused() {
-    let user = json!({"role": "user", "content": "hi"});
     for (input, to, words) in [
         (
             json!({"messages": [{"role": "assistant", "content": "hi"}]}),

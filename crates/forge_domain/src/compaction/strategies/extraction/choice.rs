@@ -21,8 +21,9 @@ use crate::{TokenCounter, Tokens};
 const N_NEWEST_STEPS: usize = 12;
 /// The most passages of what the person answered in a few words.
 const ASKED_PASSAGES: usize = 5;
-/// The approximate cost of a line's indentation and end.
+/// The approximate cost of a line's indentation and end, and of the mark of a gap.
 const LINE_TOKENS: u64 = 1;
+const GAP_TOKENS: u64 = 3;
 
 /// Returns the approximate tokens of the label of a text of such an origin: the person's words have a dash.
 const fn label_tokens(origin: Origin) -> u64 {
@@ -80,7 +81,8 @@ impl<'c, 'm> Choice<'c, 'm> {
                         room = room - self.fill(room, Purpose::Statement, &is(*which));
                     }
                 }
-                Take::Picked(percent) => self.take_picked(&highlights.answered.picked, percent),
+                Take::Picks(percent) => self.take_picked(highlights.answered.picks.iter(), percent),
+                Take::Picked(percent) => self.take_picked(highlights.answered.picked.iter(), percent),
                 Take::Answered(percent) => self.take_ends(&highlights.answered.asked, percent),
                 Take::Calls(percent, calls) => self.take_calls(calls, percent),
                 Take::Contents { tables, others } => self.take_contents(tables, others),
@@ -120,6 +122,8 @@ impl<'c, 'm> Choice<'c, 'm> {
                     let mark = changes.outdate(passage, context, source).mark();
                     counter.count(&format!("{label}{mark}")) + Tokens::new(LINE_TOKENS)
                 }
+                // All that is told of one message has one label.
+                Origin::Agent if filling.said.contains(&passage.message) => Tokens::new(GAP_TOKENS),
                 origin => Tokens::new(label_tokens(origin)),
             };
             let told = counter.count(text);
@@ -138,8 +142,10 @@ impl<'c, 'm> Choice<'c, 'm> {
                 return Some(Tokens::ZERO);
             }
             filling.passages.push((*passage, tokens));
-            if passage.origin == Origin::Work {
-                filling.quoted.insert(passage.message);
+            match passage.origin {
+                Origin::Work => drop(filling.quoted.insert(passage.message)),
+                Origin::Agent => drop(filling.said.insert(passage.message)),
+                _ => {}
             }
             Some(tokens)
         });
@@ -149,7 +155,7 @@ impl<'c, 'm> Choice<'c, 'm> {
 
     /// Takes the lists from which the person `picked`: first the items that they meant, then what stands
     /// around them.
-    fn take_picked(&mut self, picked: &[Picked], percent: u64) {
+    fn take_picked<'p>(&mut self, picked: impl Iterator<Item = &'p Picked>, percent: u64) {
         let mut room = self.left.share(percent, 100);
         for Picked { position, answer: answered_at, items, is_repeated } in picked {
             let passages = self.candidates.passages.iter();
@@ -158,7 +164,7 @@ impl<'c, 'm> Choice<'c, 'm> {
             let mut order: Vec<(bool, u32)> =
                 of_text.map(|passage| (!has_item(passage), passage.start)).collect();
             order.sort_unstable();
-            for (nth, (_, start)) in order.into_iter().take(ASKED_PASSAGES).enumerate() {
+            for (nth, (_, start)) in order.into_iter().enumerate() {
                 let is_it = |passage: &Passage| is_said_at(passage, *position) && passage.start == start;
                 let used = self.fill(room, Purpose::Newest, &is_it);
                 room = room - used;

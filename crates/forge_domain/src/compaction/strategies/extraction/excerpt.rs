@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use super::Material;
 use super::label::{Folder, number, one_line, tool_name};
 use super::passage::{FENCE, Origin, Passage};
+use super::picks::is_item;
 use super::record::{Entry, Section};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::arguments::patched_in;
@@ -134,7 +135,7 @@ pub(super) fn write(
                 let told = joined[nth..].iter().take_while(is_told_with);
                 let told: Vec<String> = told.map(|passage| with_cuts(passage, text_of(passage))).collect();
                 let (number, label) = place_of(sources, passage.message as usize, &team);
-                (Section::Story, (number, place.1), Entry::labelled(&label, &told.join(GAP), false))
+                (Section::Story, (number, place.1), Entry::labelled(&label, &joined_with_gaps(&told), false))
             }
             Origin::Code => {
                 let label = format!("{} {}", source.label(), team.author(source));
@@ -192,10 +193,23 @@ fn place_of(sources: &[ContextMessage], position: usize, team: &Team) -> (u64, S
     }
 }
 
-/// The mark between two passages of a text if others between them are not told.
-const GAP: &str = " […]\n";
+/// The mark in place of what is not told of a text or a list.
+const GAP: &str = "[…]";
 
-/// Returns a passage of `whole`, with a mark where it begins or ends within a sentence.
+/// Returns passages of one text below each other, with one mark between two.
+fn joined_with_gaps(told: &[String]) -> String {
+    let bare = |text: &str| text.trim_end_matches(GAP).trim_end().to_owned();
+    let mut joined = String::new();
+    for text in told {
+        if !joined.is_empty() {
+            joined = format!("{} {GAP}\n", bare(&joined));
+        }
+        joined.push_str(if joined.is_empty() { text } else { text.trim_start_matches(GAP).trim_start() });
+    }
+    joined
+}
+
+/// Returns a passage of `whole`, with a mark where it begins or ends within a sentence, a list or a table.
 fn with_cuts(passage: &Passage, whole: &str) -> String {
     let (before, rest) = whole.split_at(passage.start as usize);
     let (text, after) = rest.split_at((passage.end - passage.start) as usize);
@@ -204,7 +218,27 @@ fn with_cuts(passage: &Passage, whole: &str) -> String {
     let begins = !is_in_line(begins) || begins.is_some_and(|line| line.ends_with(SENTENCE_ENDS));
     let text = text.trim();
     let ends = text.ends_with(SENTENCE_ENDS) || !is_in_line(after.split(is_line_break).next());
-    format!("{}{text}{}", if begins { "" } else { "… " }, if ends { "" } else { " …" })
+    let is_told = |line: &&str| !line.trim().is_empty();
+    let in_list = |one: Option<&str>, other: Option<&str>| {
+        one.zip(other).is_some_and(|(one, other)| is_item(one) && is_item(other))
+    };
+    let is_further = in_list(before.lines().rfind(is_told), text.lines().next());
+    let goes_on = in_list(text.lines().next_back(), after.lines().find(is_told));
+    let begin = if !begins {
+        "… "
+    } else if is_further {
+        "[…] "
+    } else {
+        ""
+    };
+    let end = if !ends {
+        " …"
+    } else if goes_on {
+        " […]"
+    } else {
+        ""
+    };
+    format!("{begin}{text}{end}")
 }
 
 /// Checks whether two passages are what the agent says in one message.

@@ -17,8 +17,9 @@ pub(super) struct Filling {
     pub(super) passages: Vec<(Passage, Tokens)>,
     pub(super) entries: Vec<(Section, Placed, Tokens)>,
     pub(super) known: HashSet<u64, TermHasher>,
-    /// The messages of the passages of work.
+    /// The messages of the passages of work, and of what the agent says.
     pub(super) quoted: HashSet<u32>,
+    pub(super) said: HashSet<u32>,
     /// The messages of the passages that were dropped after all.
     pub(super) dropped: HashSet<u32>,
 }

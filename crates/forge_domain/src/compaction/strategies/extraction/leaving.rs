@@ -66,6 +66,13 @@ pub(super) struct Leaving<'a> {
     pub(super) words_above: Option<usize>,
 }
 
+impl Answered {
+    /// Iterates over the lists from which the person picked.
+    fn lists(&self) -> impl Iterator<Item = &Picked> {
+        self.picks.iter().chain(&self.picked)
+    }
+}
+
 /// A text of the agent's that the person answered in a few words, by the positions of both.
 pub(super) struct Asked {
     pub(super) position: usize,
@@ -85,7 +92,9 @@ pub(super) struct Picked {
 
 /// The words of the agent that the person answered in a few words, which say nothing by themselves.
 pub(super) struct Answered {
-    /// The lists from which they picked, the newest first.
+    /// The list from which their latest request picks.
+    pub(super) picks: Option<Picked>,
+    /// Those from which they picked before, the newest first.
     pub(super) picked: Vec<Picked>,
     /// The texts that leave, the newest first.
     pub(super) asked: Vec<Asked>,
@@ -166,7 +175,7 @@ impl Leaving<'_> {
             self.material.context.messages().iter().zip(self.leaves).filter(|(_, leaves)| !**leaves);
         let staying = staying.map(|(message, _)| &message.features().text);
         let filling = Filling::beside(staying.chain(self.left.iter().map(|(_, text)| text)));
-        let passages = self.passages(&newest, &filling);
+        let passages = self.passages(&newest, answered, &filling);
         let antecedent = self.antecedent_in_record(&passages);
         let mut candidates = worth.candidates(passages);
         self.left.iter().for_each(|(position, text)| worth.note_shown(&mut candidates, *position, text));
@@ -222,7 +231,8 @@ impl Leaving<'_> {
 
     /// Returns the passages of everything that leaves; `newest` are the agent's newest texts, which are kept
     /// together with the code in them. Lines that only repeat what stays are left out.
-    fn passages(&self, newest: &[usize], staying: &Filling) -> Vec<Passage> {
+    /// Of the lists from which the person picked, each line is one.
+    fn passages(&self, newest: &[usize], answered: &Answered, staying: &Filling) -> Vec<Passage> {
         let mut all = Vec::new();
         let leaving = self.material.sources.iter().enumerate().filter(|(position, _)| self.leaves[*position]);
         for (position, source) in leaving {
@@ -282,6 +292,9 @@ impl Leaving<'_> {
                 self.material.announcements.end_before(self.material.sources, position).filter(|_| !is_newest)
             {
                 found = found.into_iter().filter_map(|passage| said_before(passage, source, end)).collect();
+            }
+            if answered.lists().any(|list| list.position == position) {
+                found = found.iter().flat_map(|passage| passage.by_lines(source.features())).collect();
             }
             // The newest list of tasks stands in its own section, and older ones are out of date.
             if message.calls().iter().any(is_about_tasks) {
@@ -406,30 +419,29 @@ impl Leaving<'_> {
     /// Returns what the person answered in a few words. In talk, most is such.
     fn answered(&self) -> Answered {
         let asked = if self.material.is_talk { Vec::new() } else { self.asked() };
-        let mut picked = self.picked();
-        picked.retain(|picked| asked.iter().all(|asked| asked.answer != picked.answer));
-        Answered { picked, asked, carried: self.answered_in_records() }
-    }
-
-    /// Returns the lists that leave from which the person picks, the newest first: each is what the agent
-    /// said last before, but the latest request may mean any list.
-    fn picked(&self) -> Vec<Picked> {
         let sources = self.material.sources;
         let latest = self.material.context.latest_user();
-        let picking = (1..sources.len()).rev().filter(|position| sources[*position].starts_turn());
-        let picked = picking.filter_map(|answer| {
-            let said = sources[answer].message().text();
-            let is_latest = latest == Some(answer);
-            let items = |position: usize| picked(said_beside_calls(&sources[position]), &said);
-            let before = (0..answer).rev().take_while(|at| is_latest || !sources[*at].starts_turn());
-            let mut told = before.filter(|at| self.has_agent_text(*at)).map(|at| (at, items(at)));
-            let (position, items) =
-                if is_latest { told.find(|(_, items)| !items.is_empty()) } else { told.next() }?;
-            let is_repeated = !is_latest && said.chars().nth(REPEATED_CHARS).is_none();
-            let leaves = self.leaves[position] && !items.is_empty();
-            leaves.then_some(Picked { position, answer, items, is_repeated })
-        });
-        picked.take(MOST_ASKED).collect()
+        let before = (1..latest.unwrap_or(0)).rev().filter(|position| sources[*position].starts_turn());
+        let picked = before.filter(|answer| asked.iter().all(|asked| asked.answer != *answer));
+        let picked = picked.filter_map(|answer| self.picked(answer, false)).take(MOST_ASKED).collect();
+        let picks = latest.and_then(|latest| self.picked(latest, true));
+        Answered { picks, picked, asked, carried: self.answered_in_records() }
+    }
+
+    /// Returns the list from which the person picks in the message at `answer`, if it leaves: it is what the
+    /// agent said last before that, but the latest request may mean any.
+    fn picked(&self, answer: usize, is_latest: bool) -> Option<Picked> {
+        let sources = self.material.sources;
+        let said = sources[answer].message().text();
+        let before = (0..answer).rev().take_while(|at| is_latest || !sources[*at].starts_turn());
+        let told = before.filter(|at| self.has_agent_text(*at));
+        let told = told.map(|position| (position, picked(said_beside_calls(&sources[position]), &said)));
+        let most = if is_latest { usize::MAX } else { 1 };
+        let lists = told.take(most).filter(|(_, items)| !items.is_empty());
+        // Of lists that have as much of what is meant, the newest.
+        let (position, items) = lists.max_by_key(|(position, items)| (items.len(), *position))?;
+        let is_repeated = !is_latest && said.chars().nth(REPEATED_CHARS).is_none();
+        self.leaves[position].then_some(Picked { position, answer, items, is_repeated })
     }
 
     /// Returns the entries of the records that leave which quote what the person answered, each with the

@@ -19,14 +19,19 @@ pub(super) enum Take {
     Passages(u64, Purpose, Which),
     /// Statements: those of each kind after those of the kinds before it.
     InTurn(u64, &'static [Which]),
-    /// The lists of the agent's from which the person picked.
+    /// The list of the agent's from which the person's latest request picks, and those from which they picked
+    /// before.
+    Picks(u64),
     Picked(u64),
     /// The ends of what the agent said before answers of the person's in a few words.
     Answered(u64),
     /// Calls, each with how it ended.
     Calls(u64, Calls),
     /// The contents of what left: of tables, whose keys tell everything that can be asked for, and of others.
-    Contents { tables: u64, others: u64 },
+    Contents {
+        tables: u64,
+        others: u64,
+    },
 }
 
 /// A kind of passages.
@@ -79,6 +84,7 @@ const SAID: &[Which] = &[Which::SaidWhole, Which::SaidAtAnEnd, Which::Said];
 /// What comes first where an agent works.
 const FIRST_AT_WORK: &[Take] = &[
     Take::Answers(30),
+    Take::Picks(25),
     Take::SaidInSummaries(80),
     Take::Calls(15, Calls::Acting),
     Take::Passages(15, Purpose::Newest, Which::ActInRecord),
@@ -88,6 +94,7 @@ const FIRST_AT_WORK: &[Take] = &[
 /// what the person says.
 const FIRST_IN_TALK: &[Take] = &[
     Take::Answers(15),
+    Take::Picks(25),
     Take::SaidInSummaries(80),
     Take::Calls(15, Calls::Acting),
     Take::Passages(15, Purpose::Newest, Which::ActInRecord),

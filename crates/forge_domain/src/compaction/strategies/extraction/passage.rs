@@ -118,6 +118,15 @@ impl Passage {
         self.is_outdated || self.only_names
     }
 
+    /// Iterates over its lines, each as a passage, if the agent says it; else over all of it as one.
+    pub(super) fn by_lines<'a>(&'a self, features: &'a Features) -> impl Iterator<Item = Self> + 'a {
+        let n_parts = if self.origin == Origin::Agent { self.n_lines() } else { 1 };
+        (0..n_parts as u32).map(move |nth| match n_parts {
+            1 => *self,
+            _ => self.moved(features, self.lines_from + nth, 1),
+        })
+    }
+
     /// Checks whether the byte at a position of the message's text is in it.
     pub(super) fn holds(&self, at: u32) -> bool {
         (self.start..self.end).contains(&at)
