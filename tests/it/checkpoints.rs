@@ -362,9 +362,13 @@ async fn the_command_exports_and_imports() {
     let import = ["checkpoints", "import", "a.jsonl", "--store", "sqlite:other/new.db"];
     assert!(forge.run(&import).stdout.contains("run a: 4 checkpoints imported"));
     assert!(forge.run(&import).stdout.contains("run a already exists"));
+    // A summary says that it is one.
+    let summary = format!(
+        "This session is being continued from a previous conversation that ran out of context.\n\n{SECOND}"
+    );
     for (arguments, expected) in [
         (&["export", "a", "--to", "openai"][..], &["one", "two", "three", "four"][..]),
-        (&["export", "a", "--to", "openai", "--view"], &[SECOND, "four"]),
+        (&["export", "a", "--to", "openai", "--view"], &[&summary, "four"]),
     ] {
         let text = checkpoints(&forge, arguments).stdout;
         let messages: Value = serde_json::from_str(&text).unwrap();

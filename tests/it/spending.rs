@@ -277,7 +277,8 @@ async fn totals_and_lists_count_every_agent_of_a_run() {
 
 #[tokio::test]
 async fn a_budget_of_money_needs_prices() {
-    let yaml = "agents: [{ id: one, model: 'p:m', budget: { cost: 1 } }]\nmodels: { m: { window: 9000 } }";
+    let yaml = "agents: [{ id: one, model: 'p:m', max_repetitions: 1000, budget: { cost: 1 } }]\n\
+                models: { m: { window: 9000 } }";
     let error = run(yaml, Busy::default()).await.outcome.unwrap_err();
     let said = error.to_string();
     assert!(matches!(error, RunError::Unpriced { .. }) && said.contains("'p:m': { price:"), "{said}");
@@ -317,5 +318,5 @@ async fn a_window_that_only_the_server_knows_is_kept() {
     assert_eq!(ran.provider.prompts.lock().unwrap()[0].1, Tokens::new(50_000));
     let ran = run(yaml, Busy { told: told(None), ..Busy::default() }).await;
     assert_eq!(ran.provider.prompts.lock().unwrap()[0].1, ASSUMED_WINDOW);
-    assert!(ran.notices[0].contains("the window of `m` is unknown"), "{:?}", ran.notices);
+    assert!(ran.notices[0].contains("the window of `p:m` is unknown"), "{:?}", ran.notices);
 }

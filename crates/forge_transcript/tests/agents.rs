@@ -999,7 +999,7 @@ fn lines_that_are_not_text_leave_the_others() {
             b"{\"said\":\0\"x\"}\n",
         ];
         let damaged = pieces.concat();
-        let session = read(&damaged, "f").unwrap().remove(0);
+        let session = read(&damaged, "f").unwrap_or_else(|error| panic!("{format}: {error}")).remove(0);
         assert_eq!(session.format.id(), format);
         assert_eq!((short(&messages(&session)).as_str(), session.skipped_lines), (expected, 3), "{text}");
         let mut seen = Vec::new();

@@ -307,12 +307,17 @@ fn check(session: &Session, file: &str) -> usize {
     recording.messages.len()
 }
 
-/// The messages as they come back from being written; errors, and who made a note, are no part of the written form.
+/// The messages as they come back from being written; errors, and who made a note, are no part of the written
+/// form, and the tags around a note or a summary are none of the message.
 fn read_again(messages: &[Message]) -> Vec<Message> {
     let mut written = read(&write_messages(messages), "written").unwrap();
     let mut again: Vec<Message> = written.remove(0).messages().collect();
     for (again, message) in again.iter_mut().zip(messages) {
         again.metadata = message.metadata.clone();
+        let is_marked = message.note_by().is_some() || message.is_compacted;
+        if is_marked && again.role() == message.role() && again.to_text().contains(&message.to_text()) {
+            again.body = message.body.clone();
+        }
         if let (forge_domain::Body::Tool(again), forge_domain::Body::Tool(result)) =
             (&mut again.body, &message.body)
         {

@@ -413,7 +413,7 @@ fn what_people_are_told_hooks_are_told_too() {
     let heard = it.heard.lock().unwrap();
     let texts: Vec<&str> = heard.iter().map(|event| event["text"].as_str().unwrap()).collect();
     assert!(texts[0].starts_with("`p` does not list a model `other`"), "{texts:?}");
-    assert!(texts[1].starts_with("the window of `other` is unknown"), "{texts:?}");
+    assert!(texts[1].starts_with("the window of `p:other` is unknown"), "{texts:?}");
     assert_eq!(texts[2], "stopped: max_iterations (1) is reached");
     assert_eq!((heard.len(), &heard[0]["agent"]), (3, &json!("one")));
 }

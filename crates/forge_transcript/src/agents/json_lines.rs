@@ -26,7 +26,9 @@ fn detect(evidence: &Evidence<'_>) -> bool {
         let is_message = is_role(&line.text("role")) && has_words && !line.contains("parts");
         is_message || line.has_list("messages") || has_body(line)
     };
-    let first = evidence.lines().iter().find(|line| !is_header(line) && !is_mark(line));
+    // A line that is not valid has no fields.
+    let is_read = |line: &&Fields<'_>| !line.0.is_empty() && !is_header(line) && !is_mark(line);
+    let first = evidence.lines().iter().find(is_read);
     evidence.document().is_none() && first.is_some_and(is_own)
 }
 

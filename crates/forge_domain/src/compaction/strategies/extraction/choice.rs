@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::iter::Peekable;
 
 use super::Material;
+use super::answered::{Asked, Picked};
 use super::candidates::Candidates;
 use super::contents::{Contents, LEAST_CONTENT, entries, keys_in};
 use super::excerpt::{answer, short_label, source_of};
 use super::filling::{Filling, Placed};
-use super::leaving::{Asked, Leaving, Picked};
+use super::leaving::Leaving;
 use super::order::{Calls, Highlights, Take, Which, order};
 use super::passage::{Origin, Passage};
 use super::record::{Entry, Section};

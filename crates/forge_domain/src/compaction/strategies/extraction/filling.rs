@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use super::Material;
+use super::answered::{Answered, Asked, Picked};
 use super::excerpt::{answer, write};
 use super::label::number;
-use super::leaving::{Answered, Asked, Picked};
 use super::passage::{Origin, Passage};
 use super::record::{Entry, Record, Section};
 use crate::compaction::features::{TermHasher, hash, is_line_break};

@@ -8,12 +8,14 @@
 //! a [`record`], which a later compaction reads again.
 
 mod announcements;
+mod answered;
 mod candidates;
 mod choice;
 mod command_words;
 mod contents;
 mod excerpt;
 mod file_lines;
+mod fill;
 mod filling;
 mod frames;
 mod imports;
@@ -51,19 +53,21 @@ use serde::{Deserialize, Serialize};
 use self::announcements::Announcements;
 use self::frames::Frames;
 use self::outdated::Changes;
+use self::passage::{Origin, Passage};
 use self::plan::Plan;
 #[cfg(test)]
 pub(crate) use self::record::Entry;
 pub(crate) use self::record::{Record, record_length};
 use self::state::State;
 use self::worth::Worth;
+use crate::compaction::findings::Deed;
 use crate::compaction::originals::originals;
 use crate::compaction::question::Question;
 use crate::compaction::standing::{Standing, is_talk};
 use crate::compaction::{
     CompactionImpact, CompactionRules, CompactionServices, CompactionStrategy, StrategyError,
 };
-use crate::{Context, ContextMessage, Tokens};
+use crate::{Context, ContextMessage, Role, Tokens};
 
 /// A strategy that combines earlier messages into one structured, bounded record that a person can read: what
 /// was asked and concluded, the tasks, files, checks and errors, passages of what was read, and what to ask
@@ -172,4 +176,22 @@ struct Material<'a> {
     changes: &'a Changes,
     /// True if hardly any tool is used.
     is_talk: bool,
+}
+
+impl Material<'_> {
+    /// Checks whether the agent says something in the message at `position`.
+    fn has_agent_text(&self, position: usize) -> bool {
+        let message = self.sources[position].message();
+        message.role() == Role::Assistant && !message.text().trim().is_empty()
+    }
+
+    /// Checks whether the agent wrote a passage into a file.
+    fn is_written(&self, passage: &Passage) -> bool {
+        let source = &self.sources[passage.message as usize];
+        let writes = || source.findings().deeds.iter().any(Deed::changes_files);
+        passage.origin == Origin::Work
+            && !passage.tells_little()
+            && source.role() == Role::Assistant
+            && writes()
+    }
 }

@@ -1,14 +1,14 @@
-//! The order in which a record is filled, as data: what is taken one after the other, and the share of the
-//! room for each.
+//! The order in which a record is filled, as data: one thing after the other, with its share of the room.
 
+use super::Material;
+use super::answered::Answered;
 use super::excerpt::{is_statement, said_in, tells_act};
-use super::leaving::{Answered, Leaving, ends_at, is_said_whole};
-use super::passage::{Origin, Passage};
+use super::passage::{Origin, Passage, ends_at, is_said_whole};
 use super::record::Section;
 use super::worth::Purpose;
 
-/// What is taken at once. The numbers are shares, in percent, of what is left by all that was taken before;
-/// what is not used is left to the rest.
+/// A part of a record that is taken at once. The numbers are shares, in percent, of what is left by all that
+/// was taken before; what is not used is left to the rest.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Take {
     /// Answers to what is asked.
@@ -59,9 +59,9 @@ pub(super) enum Which {
     AnsweredInRecord,
     /// The newest of what the agent wrote into files.
     Written,
-    /// What was read.
+    /// Passages of results and of what the agent wrote.
     Work,
-    /// What an earlier record tells of contents.
+    /// The contents of which an earlier record tells.
     LeftOutInRecord,
 }
 
@@ -81,7 +81,7 @@ pub(super) enum Calls {
 /// The person's words: short messages before pieces of long ones.
 const SAID: &[Which] = &[Which::SaidWhole, Which::SaidAtAnEnd, Which::Said];
 
-/// What comes first where an agent works.
+/// The first part where an agent works.
 const FIRST_AT_WORK: &[Take] = &[
     Take::Answers(30),
     Take::Picks(25),
@@ -90,7 +90,7 @@ const FIRST_AT_WORK: &[Take] = &[
     Take::Passages(15, Purpose::Newest, Which::ActInRecord),
 ];
 
-/// What comes first in talk. A question is often a remark there, and what the agent says is as much of it as
+/// The first part in talk. A question is often a remark there, and what the agent says is as much of it as
 /// what the person says.
 const FIRST_IN_TALK: &[Take] = &[
     Take::Answers(15),
@@ -104,7 +104,7 @@ const FIRST_IN_TALK: &[Take] = &[
     Take::InTurn(100, &[Which::StatedWhole, Which::Stated]),
 ];
 
-/// What comes after that. What is left of the person's words comes after what the agent says, before its
+/// The part after that. What is left of the person's words comes after what the agent says, before its
 /// calls; what an earlier record tells of calls waits as the new ones do.
 const THEN: &[Take] = &[
     Take::InTurn(65, SAID),
@@ -136,7 +136,7 @@ pub(super) fn order(is_talk: bool) -> impl Iterator<Item = Take> {
 
 /// The passages that are told apart by more than their origin.
 pub(super) struct Highlights<'a> {
-    pub(super) leaving: &'a Leaving<'a>,
+    pub(super) material: &'a Material<'a>,
     /// The positions of the agent's newest texts.
     pub(super) newest: Vec<usize>,
     /// The number of the message that the latest request answers, if only a record quotes it.
@@ -147,7 +147,7 @@ pub(super) struct Highlights<'a> {
 impl Highlights<'_> {
     /// Checks whether a passage is one of a kind.
     pub(super) fn is(&self, which: Which, passage: &Passage) -> bool {
-        let sources = self.leaving.material.sources;
+        let sources = self.material.sources;
         let text = || passage.text(sources);
         let origin = passage.origin;
         let is_told = || match origin {
@@ -179,7 +179,7 @@ impl Highlights<'_> {
                     |asked: &Passage| (asked.message, asked.start) == (passage.message, passage.start);
                 self.answered.carried.iter().any(|[asked, _]| is_it(asked))
             }
-            Which::Written => self.leaving.is_written(passage),
+            Which::Written => self.material.is_written(passage),
             Which::Work => {
                 passage.is_code
                     || matches!(origin, Origin::Work | Origin::Code | Origin::Record(Section::Excerpts))

@@ -353,6 +353,21 @@ fn has_hardly_a_word(text: &str) -> bool {
     text.len() > WORDLESS_BYTES && n_bytes * BYTES_TO_WORD < text.len()
 }
 
+/// Checks whether a passage is all that the person says in a message, or an entry of one line.
+pub(super) fn is_said_whole(passage: &Passage, sources: &[ContextMessage]) -> bool {
+    match passage.origin {
+        Origin::Person => ends_at(passage, sources) == [true; 2],
+        Origin::Record(Section::Said) => !passage.text(sources).contains('\n'),
+        _ => false,
+    }
+}
+
+/// Returns whether a passage begins with its message, and whether it ends with it.
+pub(super) fn ends_at(passage: &Passage, sources: &[ContextMessage]) -> [bool; 2] {
+    let n_lines = sources[passage.message as usize].features().lines.len();
+    [passage.lines_from == 0, passage.lines_to as usize == n_lines]
+}
+
 /// Checks whether a line is a row of a table in Markdown.
 fn is_row(line: &str) -> bool {
     line.starts_with('|')

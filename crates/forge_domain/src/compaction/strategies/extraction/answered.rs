@@ -1,0 +1,129 @@
+//! The texts of the agent's that short answers and picks of the user's are about.
+
+use super::Material;
+use super::excerpt::is_answer;
+use super::passage::{Origin, Passage, passages_of_record};
+use super::picks::picked;
+use super::record::Section;
+use super::worth::asks;
+use crate::ContextMessage;
+use crate::compaction::record_tag::is_record;
+
+/// Most characters of an answer of the person's that says nothing by itself, and of one to a question.
+const SHORT_ANSWER_CHARS: usize = 16;
+const ANSWER_CHARS: usize = 24;
+/// The most such answers of which the record tells what they are about.
+const MOST_ASKED: usize = 12;
+/// Most characters of a message that picks from a list and is repeated below it.
+const REPEATED_CHARS: usize = 120;
+
+/// A text of the agent's that the person answered in a few words, by the positions of both.
+pub(super) struct Asked {
+    pub(super) position: usize,
+    pub(super) answer: usize,
+}
+
+/// A list of the agent's from which the person picked.
+pub(super) struct Picked {
+    /// Its position and that of the person's message.
+    pub(super) position: usize,
+    pub(super) answer: usize,
+    /// The starts of the lines with the items that were picked.
+    pub(super) items: Vec<u32>,
+    /// True if the record repeats the message below the list.
+    pub(super) is_repeated: bool,
+}
+
+/// The words of the agent that the person answered in a few words, which say nothing by themselves.
+pub(super) struct Answered {
+    /// The list from which their latest request picks.
+    pub(super) picks: Option<Picked>,
+    /// Those from which they picked before, the newest first.
+    pub(super) picked: Vec<Picked>,
+    /// The texts that leave, the newest first.
+    pub(super) asked: Vec<Asked>,
+    /// The entries of earlier records, each with its answer.
+    pub(super) carried: Vec<[Passage; 2]>,
+}
+
+impl Answered {
+    /// Returns what the person answered in a few words. In talk, most is such.
+    pub(super) fn of(material: &Material<'_>, leaves: &[bool]) -> Self {
+        let asked = if material.is_talk { Vec::new() } else { asked(material, leaves) };
+        let sources = material.sources;
+        let latest = material.context.latest_user();
+        let before = (1..latest.unwrap_or(0)).rev().filter(|position| sources[*position].starts_turn());
+        let picked = before.filter(|answer| asked.iter().all(|asked| asked.answer != *answer));
+        let picked =
+            picked.filter_map(|answer| list(material, leaves, answer, false)).take(MOST_ASKED).collect();
+        let picks = latest.and_then(|latest| list(material, leaves, latest, true));
+        Self { picks, picked, asked, carried: in_records(material.sources, leaves) }
+    }
+
+    /// Iterates over the lists from which the person picked.
+    pub(super) fn lists(&self) -> impl Iterator<Item = &Picked> {
+        self.picks.iter().chain(&self.picked)
+    }
+}
+
+/// Returns what the agent said before each answer of the person's in a few words, which say nothing by
+/// themselves, if it leaves; the newest first.
+fn asked(material: &Material<'_>, leaves: &[bool]) -> Vec<Asked> {
+    let sources = material.sources;
+    let asked = (1..sources.len()).rev().filter(|position| sources[*position].starts_turn());
+    let asked = asked.filter_map(|answer| {
+        let mut before = (0..answer).rev().take_while(|before| !sources[*before].starts_turn());
+        let asked = before.find(|before| material.has_agent_text(*before))?;
+        let text = sources[asked].message().text();
+        let said = sources[answer].message().text();
+        let is_short = is_short_answer(said.trim(), asks(&text));
+        (is_short && leaves[asked]).then_some(Asked { position: asked, answer })
+    });
+    asked.take(MOST_ASKED).collect()
+}
+
+/// Returns the list from which the person picks in the message at `answer`, if it leaves: it is what the
+/// agent said last before that, but the latest request may mean any.
+fn list(material: &Material<'_>, leaves: &[bool], answer: usize, is_latest: bool) -> Option<Picked> {
+    let sources = material.sources;
+    let said = sources[answer].message().text();
+    let before = (0..answer).rev().take_while(|at| is_latest || !sources[*at].starts_turn());
+    let told = before.filter(|at| material.has_agent_text(*at));
+    let told = told.map(|position| (position, picked(said_beside_calls(&sources[position]), &said)));
+    let most = if is_latest { usize::MAX } else { 1 };
+    let lists = told.take(most).filter(|(_, items)| !items.is_empty());
+    // Of lists that have as much of what is meant, the newest.
+    let (position, items) = lists.max_by_key(|(position, items)| (items.len(), *position))?;
+    let is_repeated = !is_latest && said.chars().nth(REPEATED_CHARS).is_none();
+    leaves[position].then_some(Picked { position, answer, items, is_repeated })
+}
+
+/// Returns the entries of the records that leave which quote what the person answered, each with the
+/// answer.
+fn in_records(sources: &[ContextMessage], leaves: &[bool]) -> Vec<[Passage; 2]> {
+    let records = (0..sources.len()).filter(|at| leaves[*at] && is_record(sources[*at].message()));
+    let pairs = records.flat_map(|at| {
+        let entries = passages_of_record(&sources[at], at);
+        entries.windows(2).map(|pair| [pair[0], pair[1]]).collect::<Vec<_>>()
+    });
+    pairs
+        .filter(|[_, answer]| {
+            answer.origin == Origin::Record(Section::Story) && is_answer(answer.text(sources))
+        })
+        .collect()
+}
+
+/// Returns what the agent says in a message, without its calls.
+fn said_beside_calls(source: &ContextMessage) -> &str {
+    let features = source.features();
+    let calls = features.lines.iter().find(|line| line.is_call);
+    &features.text[..calls.map_or(features.text.len(), |call| call.start as usize)]
+}
+
+/// Checks whether a text of the person's says nothing without what it answers: where nothing was asked, a
+/// word or two that are no command of the harness.
+fn is_short_answer(said: &str, was_asked: bool) -> bool {
+    let most = if was_asked { ANSWER_CHARS } else { SHORT_ANSWER_CHARS };
+    let is_remark = || !said.starts_with('/') && said.split_whitespace().nth(2).is_none();
+    said.chars().nth(most).is_none() && (was_asked || is_remark())
+}
