@@ -159,19 +159,18 @@ impl<'c, 'm> Choice<'c, 'm> {
     fn take_picked<'p>(&mut self, picked: impl Iterator<Item = &'p Picked>, percent: u64) {
         let mut room = self.left.share(percent, 100);
         for Picked { position, answer: answered_at, items, is_repeated } in picked {
-            let passages = self.candidates.passages.iter();
-            let of_text = passages.filter(|passage| is_said_at(passage, *position));
-            let has_item = |passage: &Passage| items.iter().any(|item| passage.holds(*item));
-            let mut order: Vec<(bool, u32)> =
-                of_text.map(|passage| (!has_item(passage), passage.start)).collect();
-            order.sort_unstable();
-            for (nth, (_, start)) in order.into_iter().enumerate() {
-                let is_it = |passage: &Passage| is_said_at(passage, *position) && passage.start == start;
-                let used = self.fill(room, Purpose::Newest, &is_it);
-                room = room - used;
-                if nth == 0 && used > Tokens::ZERO && *is_repeated {
-                    room = room - self.reserve_answer(*answered_at);
-                }
+            let of_text = self.candidates.passages.iter().filter(|passage| is_said_at(passage, *position));
+            let has_item = |passage: &&Passage| items.iter().any(|item| passage.holds(*item));
+            let (meant, others): (Vec<Passage>, Vec<Passage>) =
+                of_text.copied().partition(|passage| has_item(&passage));
+            for passage in meant {
+                room = room - self.fill(room, Purpose::Newest, &|other| *other == passage);
+            }
+            if *is_repeated {
+                room = room - self.reserve_answer(*answered_at);
+            }
+            for passage in others {
+                room = room - self.fill(room, Purpose::Newest, &|other| *other == passage);
             }
         }
     }

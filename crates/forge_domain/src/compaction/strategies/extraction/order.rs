@@ -100,7 +100,7 @@ const FIRST_IN_TALK: &[Take] = &[
     Take::Passages(15, Purpose::Newest, Which::ActInRecord),
     Take::InTurn(45, SAID),
     Take::Passages(10, Purpose::Newest, Which::Newest),
-    Take::Picked(15),
+    Take::Picked(25),
     Take::InTurn(100, &[Which::StatedWhole, Which::Stated]),
 ];
 

@@ -209,3 +209,19 @@ fn a_short_answer_stands_beside_what_it_agrees_to() {
         assert!(record.contains(&format!("{question}\nm2 user: {answer}\n")), "{question}: {record}");
     }
 }
+
+#[test]
+fn of_a_list_the_items_stay_that_the_user_picked() {
+    let mut log = Conversation::new();
+    log.user("Suggest names for the new bakery, five.")
+        .agent("1. Krume\n2. Zum Laib\n3. Morgenmehl\n4. Zeitig\n5. Sauerteig & Salz")
+        .user("3 and 5 are nice.");
+    for n in 0..30 {
+        let weather = "is about the weather in May, which is long and fine and of no use at all.";
+        log.agent(format!("The answer number {n} {weather}")).user(format!("And what about {n}?"));
+    }
+    extract(&mut log, 2_500);
+    let record = record_in(&log);
+    let expected = "3. Morgenmehl […]\n    5. Sauerteig & Salz\nm2 user: 3 and 5 are nice.\n";
+    assert!(record.contains(expected), "{record}");
+}
