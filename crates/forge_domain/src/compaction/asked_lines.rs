@@ -29,7 +29,7 @@ pub(crate) struct AskedLines<'a> {
 
 impl<'a> AskedLines<'a> {
     /// Reads `text`, the content of the message at `position`: what the newest requests and calls of
-    /// `context` ask about or, if it is the latest request itself, what its end and its beginning do.
+    /// `context` ask about and, if it is the user's, what its own end and beginning do.
     pub(crate) fn of(context: &Context, position: usize, text: &'a str) -> Self {
         let message = &context.messages()[position];
         let (label, known) = (message.id(), message.features());
@@ -40,7 +40,16 @@ impl<'a> AskedLines<'a> {
             return Self { label, text, lines: Vec::new() };
         }
         let is_request = context.latest_user() == Some(position);
-        let questions = if is_request { edges(text) } else { asked_in(context, position) };
+        let questions = match is_request {
+            true => edges(text),
+            false => {
+                let mut questions = asked_in(context, position);
+                // Who pastes a log may ask about it before or after that.
+                let own = message.starts_turn().then(|| edges(text)).unwrap_or_default();
+                questions.extend(own.into_iter().filter(|question| question.stands_apart(text)));
+                questions
+            }
+        };
         let mut answers: Vec<(f32, &Line)> =
             questions.iter().flat_map(|question| question.answers(features)).collect();
         answers.sort_by(|(one, first), (other, second)| {
@@ -131,6 +140,15 @@ fn edges(text: &str) -> Vec<Asking> {
 }
 
 impl Asking {
+    /// Checks whether an empty line is between the question and the rest of the text.
+    fn stands_apart(&self, text: &str) -> bool {
+        let is_empty = |line: Option<&str>| line.is_some_and(|line| line.trim().is_empty());
+        let before = text[..self.asks.start].strip_suffix('\n');
+        let after = text[self.asks.end..].strip_prefix('\n');
+        is_empty(before.and_then(|before| before.rsplit('\n').next()))
+            || is_empty(after.and_then(|after| after.split('\n').next()))
+    }
+
     /// Returns the lines that answer it best, each with how well it does.
     fn answers<'a>(&self, features: &'a Features) -> Vec<(f32, &'a Line)> {
         let named_in = |line: &'a Line| {
@@ -171,6 +189,7 @@ mod tests {
         for (said, position) in [
             (vec![log.as_str(), "Why was chunk ZK-77120 written twice?"], 0),
             (vec!["Here comes the log.", both.as_str()], 1),
+            (vec![both.as_str(), "Thanks!"], 0),
         ] {
             let mut conversation = Conversation::new();
             for text in &said {

@@ -22,6 +22,8 @@ use crate::{TokenCounter, Tokens};
 const N_NEWEST_STEPS: usize = 12;
 /// The most passages of what the person answered in a few words.
 const ASKED_PASSAGES: usize = 5;
+/// The most lines of a list that were meant, and that stand around those.
+const MOST_ITEMS: usize = 24;
 /// The approximate cost of a line's indentation and end, and of the mark of a gap.
 const LINE_TOKENS: u64 = 1;
 const GAP_TOKENS: u64 = 3;
@@ -163,13 +165,13 @@ impl<'c, 'm> Choice<'c, 'm> {
             let has_item = |passage: &&Passage| items.iter().any(|item| passage.holds(*item));
             let (meant, others): (Vec<Passage>, Vec<Passage>) =
                 of_text.copied().partition(|passage| has_item(&passage));
-            for passage in meant {
+            for passage in meant.into_iter().take(MOST_ITEMS) {
                 room = room - self.fill(room, Purpose::Newest, &|other| *other == passage);
             }
             if *is_repeated {
                 room = room - self.reserve_answer(*answered_at);
             }
-            for passage in others {
+            for passage in others.into_iter().take(MOST_ITEMS) {
                 room = room - self.fill(room, Purpose::Newest, &|other| *other == passage);
             }
         }
