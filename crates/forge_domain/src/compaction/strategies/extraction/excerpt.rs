@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::Material;
 use super::label::{Folder, number, one_line, tool_name};
 use super::passage::{FENCE, Origin, Passage};
-use super::picks::is_item;
+use super::picks::{is_item, number_of};
 use super::record::{Entry, Section};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::arguments::patched_in;
@@ -222,7 +222,9 @@ fn with_cuts(passage: &Passage, whole: &str) -> String {
     let in_list = |one: Option<&str>, other: Option<&str>| {
         one.zip(other).is_some_and(|(one, other)| is_item(one) && is_item(other))
     };
-    let is_further = in_list(before.lines().rfind(is_told), text.lines().next());
+    let first = text.lines().next();
+    let is_further = in_list(before.lines().rfind(is_told), first)
+        || first.and_then(number_of).is_some_and(|number| number > 1);
     let goes_on = in_list(text.lines().next_back(), after.lines().find(is_told));
     let begin = if !begins {
         "… "

@@ -25,6 +25,8 @@ use crate::{ContextMessage, MessageId, Role, user_words};
 
 /// The number of the agent's texts that are its newest.
 const N_NEWEST: usize = 3;
+/// Most bytes of code in one of them that is told with it.
+const CODE_BYTES: u32 = 4_000;
 /// Fewer terms before an announcement say nothing.
 const LEAST_SAID: usize = 4;
 /// The fewest terms of a call that a passage repeats if it says nothing else, and for each of its own.
@@ -139,8 +141,11 @@ impl Leaving<'_> {
                 })
                 .collect();
             let is_newest = newest.contains(&position);
-            if is_newest {
-                let code = found.iter_mut().filter(|passage| passage.origin == Origin::Code);
+            let is_code = |passage: &Passage| passage.origin == Origin::Code;
+            let n_bytes: u32 = found.iter().filter(|passage| is_code(passage)).map(Passage::n_bytes).sum();
+            // Of a whole file, scraps would stand between the agent's words.
+            if is_newest && n_bytes <= CODE_BYTES {
+                let code = found.iter_mut().filter(|passage| is_code(passage));
                 code.for_each(|passage| (passage.origin, passage.is_code) = (Origin::Agent, true));
             }
             move_introductions(&mut found, source.features(), is_newest);
@@ -150,7 +155,7 @@ impl Leaving<'_> {
                 found = found.into_iter().filter_map(|passage| said_before(passage, source, end)).collect();
             }
             if answered.lists().any(|list| list.position == position) {
-                found = found.iter().flat_map(|passage| passage.by_lines(source.features())).collect();
+                found = found.iter().flat_map(|passage| passage.by_items(source.features())).collect();
             }
             // The newest list of tasks stands in its own section, and older ones are out of date.
             if message.calls().iter().any(is_about_tasks) {

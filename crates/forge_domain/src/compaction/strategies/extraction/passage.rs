@@ -118,13 +118,23 @@ impl Passage {
         self.is_outdated || self.only_names
     }
 
-    /// Iterates over its lines, each as a passage, if the agent says it; else over all of it as one.
-    pub(super) fn by_lines<'a>(&'a self, features: &'a Features) -> impl Iterator<Item = Self> + 'a {
-        let n_parts = if self.origin == Origin::Agent { self.n_lines() } else { 1 };
-        (0..n_parts as u32).map(move |nth| match n_parts {
-            1 => *self,
-            _ => self.moved(features, self.lines_from + nth, 1),
-        })
+    /// Returns its lines, each with the lines below it that are indented deeper, as passages, if the agent says
+    /// it; else all of it as one.
+    pub(super) fn by_items(&self, features: &Features) -> Vec<Self> {
+        let lines = self.lines(features);
+        let indent = |line: &Line| line.start - indented_start(&features.text, line.start);
+        let least = lines.iter().map(indent).min().unwrap_or(0);
+        let mut parts: Vec<Self> = Vec::new();
+        for (line, nth) in lines.iter().zip(self.lines_from..) {
+            match parts.last_mut().filter(|_| indent(line) > least || self.origin != Origin::Agent) {
+                Some(part) => (part.end, part.lines_to) = (line.end, nth + 1),
+                None => {
+                    let start = indented_start(&features.text, line.start);
+                    parts.push(Self { start, end: line.end, lines_from: nth, lines_to: nth + 1, ..*self });
+                }
+            }
+        }
+        parts
     }
 
     /// Checks whether the byte at a position of the message's text is in it.

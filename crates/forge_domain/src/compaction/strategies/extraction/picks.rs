@@ -29,7 +29,18 @@ pub(super) fn picked(text: &str, message: &str) -> Vec<u32> {
     if items.len() < LEAST_ITEMS {
         return Vec::new();
     }
-    items.into_iter().filter(|(_, label)| names(message, label)).map(|(start, _)| start).collect()
+    let is_meant =
+        items.iter().any(|(_, label)| mentions(message, label).any(|at| is_pick(message, label, at)));
+    let named = items.into_iter().filter(|(_, label)| is_meant && mentions(message, label).next().is_some());
+    named.map(|(start, _)| start).collect()
+}
+
+/// Checks whether a label at such a byte of a message is surely one: a number before a word may be a count.
+fn is_pick(message: &str, label: &str, at: usize) -> bool {
+    let begins = message[..at].rsplit('\n').next().is_some_and(|line| line.trim().is_empty());
+    let next = message[at + label.len()..].trim_start_matches(' ').chars().next();
+    let is_count = label.bytes().all(|b| b.is_ascii_digit()) && next.is_some_and(char::is_alphanumeric);
+    begins || !is_count
 }
 
 /// The marks of an item without a label, and of a row of a table.
@@ -58,23 +69,29 @@ fn label(line: &str) -> Option<&str> {
     ((is_number || is_letter || is_named) && !goes_on).then_some(label)
 }
 
-/// Checks whether a message names the label of an item, other than as a part of a word or a number.
-fn names(message: &str, label: &str) -> bool {
+/// Returns the number of the item that a line is; `None` if it has none.
+pub(super) fn number_of(line: &str) -> Option<u32> {
+    label(line)?.parse().ok()
+}
+
+/// Iterates over the places where a message names the label of an item, other than as a part of a word or a
+/// number.
+fn mentions<'a>(message: &'a str, label: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_letter = label.len() == 1 && !label.starts_with(|c: char| c.is_ascii_digit());
-    message.match_indices(label).any(|(at, _)| {
+    let is_whole = move |at: usize| {
         let (before, after) = (&message[..at], &message[at + label.len()..]);
         let is_of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let is_whole = !before.ends_with(is_of_word) && !after.starts_with(is_of_word);
         let mut rest = after.chars();
-        let next = rest.next();
         // In a number, a mark between digits is a part of it; a letter before a word may be an article.
-        let is_part = match next {
-            Some('.' | ',' | ':' | '%') => !is_letter && rest.next().is_some_and(|c| c.is_ascii_digit()),
+        let is_part = match rest.next() {
+            Some('.' | ',' | ':') => !is_letter && rest.next().is_some_and(|c| c.is_ascii_digit()),
             Some(' ') => is_letter && rest.next().is_some_and(char::is_lowercase),
             _ => false,
         };
-        is_whole && !is_part && !after.trim_start().starts_with('%')
-    })
+        let is_percent = after.trim_start().starts_with('%');
+        !before.ends_with(is_of_word) && !after.starts_with(is_of_word) && !is_part && !is_percent
+    };
+    message.match_indices(label).map(|(at, _)| at).filter(move |at| is_whole(*at))
 }
 
 #[cfg(test)]
@@ -95,6 +112,10 @@ mod tests {
             (findings, "1. yes\n2. no", vec![2, 3]),
             (findings, "It takes 1.5 hours, 12 % more, at 2:30", vec![]),
             (findings, "Go on.", vec![]),
+            // A count is no pick, beside one that is.
+            (findings, "It takes over 2 hours and 12 people", vec![]),
+            (findings, "It takes 2 hours, so do 12.", vec![3, 4]),
+            (findings, "2 please, in green", vec![3]),
             (options, "Option C. What speaks against B?", vec![2]),
             (letters, "b) please", vec![1]),
             (letters, "is it a door", vec![]),

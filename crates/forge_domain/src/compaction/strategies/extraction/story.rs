@@ -26,7 +26,7 @@ use crate::{CallPlace, ContextMessage, ToolCall, find_secrets, quantity, tool_tw
 /// Most characters of the line by which a result ends.
 const ENDING_CHARS: usize = 140;
 /// Most characters of a single line that a call looked at: a longer one is content.
-const LOOKED_CHARS: usize = 60;
+const LOOKED_CHARS: usize = 100;
 /// Most bytes of a page that was hardly read.
 const SHORT_PAGE_BYTES: usize = 300;
 /// An answer of more lines is long.
