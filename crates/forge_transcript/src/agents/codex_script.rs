@@ -14,6 +14,9 @@ const TOOLS: &str = "tools";
 const COMMAND: &str = "cmd";
 const FOLDER: &str = "workdir";
 
+/// Most quotes that no other one closes, as in a regular expression. After each, the line is read again.
+const MOST_OPEN: usize = 100;
+
 /// Characters behind which a slash begins a regular expression.
 const BEFORE_PATTERN: &str = "(,=:[!&|?{};";
 
@@ -62,10 +65,12 @@ struct Script<'s> {
     variables: Variables<'s>,
     /// The calls of tools, each with its argument.
     calls: Vec<(&'s str, Value)>,
+    /// The number of quotes that no other one closes.
+    n_open: usize,
 }
 
 impl<'s> Script<'s> {
-    /// Reads `code`; returns `None` if the argument of a call has to be computed.
+    /// Reads `code`; returns `None` if the argument of a call has to be computed, or if it is no script.
     fn read(&mut self, code: &'s str) -> Option<()> {
         let mut rest = code;
         let mut before = ';';
@@ -83,7 +88,13 @@ impl<'s> Script<'s> {
                         }
                         behind
                     }
-                    None => after,
+                    None => {
+                        self.n_open += 1;
+                        if self.n_open > MOST_OPEN {
+                            return None;
+                        }
+                        after
+                    }
                 },
                 '/' if BEFORE_PATTERN.contains(before) => behind_pattern(after),
                 c if is_of_name(c) => self.read_word(rest, before)?,
@@ -100,7 +111,7 @@ impl<'s> Script<'s> {
             _ if before == '.' => {}
             TOOLS => return self.read_call(rest),
             "const" | "let" | "var" => return Some(self.set(rest)),
-            _ if is_changed(rest) => drop(self.variables.remove(word)),
+            _ if is_changed(rest) => self.variables.set(word, None),
             _ => {}
         }
         Some(rest)
@@ -130,12 +141,9 @@ impl<'s> Script<'s> {
     fn set(&mut self, code: &'s str) -> &'s str {
         let (name, rest) = split_name(without_blank(code));
         let Some(rest) = without_blank(rest).strip_prefix('=') else { return code };
-        match value(rest, &self.variables) {
-            Some((value, behind)) if !without_blank(behind).starts_with(CONTINUES) => {
-                self.variables.insert(name, value);
-            }
-            _ => drop(self.variables.remove(name)),
-        }
+        let read = value(rest, &self.variables);
+        let read = read.filter(|(_, behind)| !without_blank(behind).starts_with(CONTINUES));
+        self.variables.set(name, read.map(|(value, _)| value));
         rest
     }
 }
@@ -232,5 +240,20 @@ mod tests {
             assert_eq!(read("exec", script), expected, "{script}");
         }
         assert_eq!(read("run", "tools.exec_command({cmd:\"ls\"})"), None);
+    }
+
+    #[test]
+    fn a_script_that_stands_for_too_much_is_not_read() {
+        let last = |first: &str, next: fn(usize) -> String, n: usize| {
+            let lines: String = (1..n).map(next).collect();
+            format!("const a0 = {first};{lines}tools.f({{cmd: a{}}})", n - 1)
+        };
+        let twice: fn(usize) -> String = |n| format!("const a{n} = [...a{0}, ...a{0}];", n - 1);
+        let inside: fn(usize) -> String = |n| format!("const a{n} = [a{}];", n - 1);
+        for (next, few, many) in [(twice, 8, 99), (inside, 8, 9_999)] {
+            assert!(read("exec", &last("[1]", next, few)).is_some());
+            assert_eq!(read("exec", &last("[1]", next, many)), None);
+        }
+        assert_eq!(read("exec", &format!("\"{}; tools.f()", "\\\"".repeat(9_999))), None);
     }
 }

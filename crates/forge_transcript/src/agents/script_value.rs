@@ -1,5 +1,6 @@
 //! The values that are written in a script of JavaScript: literals, and variables that were set to one.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::str::Chars;
 
@@ -13,8 +14,56 @@ const QUOTES: [char; 3] = ['"', '\'', '`'];
 /// The word before a text in which a backslash is itself.
 const RAW: &str = "String.raw";
 
+/// Most bytes that the variables of a script are copied to: if each holds the one before it twice, a few lines
+/// stand for more than the memory holds.
+const MOST_COPIED: usize = 1 << 20;
+/// The bytes that each copied value counts for, beside its text.
+const NODE: usize = 32;
+
 /// The variables of a script, with their values as they are written.
-pub(super) type Variables<'s> = HashMap<&'s str, Value>;
+#[derive(Default)]
+pub(super) struct Variables<'s> {
+    values: HashMap<&'s str, Value>,
+    /// The bytes that were copied from them.
+    copied: Cell<usize>,
+}
+
+impl<'s> Variables<'s> {
+    /// Sets a variable; with `None`, to a value that has to be computed.
+    pub(super) fn set(&mut self, name: &'s str, value: Option<Value>) {
+        match value {
+            Some(value) => self.values.insert(name, value),
+            None => self.values.remove(name),
+        };
+    }
+
+    /// Returns the value of a variable, or of a field of one, if that has at most `depth` levels.
+    fn copy(&self, path: &str, depth: usize) -> Option<Value> {
+        let mut names = path.split('.');
+        let variable = self.values.get(names.next()?)?;
+        let value = names.try_fold(variable, |value, name| value.get(name))?;
+        let copied = self.copied.get();
+        if copied > MOST_COPIED {
+            return None;
+        }
+        // One with too many levels ends the copying too: it was looked through.
+        self.copied.set(copied + size(value, depth).unwrap_or(MOST_COPIED + 1));
+        (self.copied.get() <= MOST_COPIED).then(|| value.clone())
+    }
+}
+
+/// Returns the bytes that a copy of a value counts for; `None` if it has more than `depth` levels.
+fn size(value: &Value, depth: usize) -> Option<usize> {
+    let depth = depth.checked_sub(1)?;
+    match value {
+        Value::String(text) => Some(NODE + text.len()),
+        Value::Array(items) => items.iter().try_fold(NODE, |sum, item| Some(sum + size(item, depth)?)),
+        Value::Object(fields) => {
+            fields.iter().try_fold(NODE, |sum, (name, value)| Some(sum + name.len() + size(value, depth)?))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => Some(NODE),
+    }
+}
 
 /// Reads the value with which `code` begins. Returns it with the code that follows; `None` if it has to be
 /// computed.
@@ -188,11 +237,9 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Returns the value of a variable, or of a field of one.
+    /// Returns the value of a variable, or of a field of one. What comes of it is not nested too deeply either.
     fn variable(&self, path: &str) -> Option<Value> {
-        let mut names = path.split('.');
-        let variable = self.variables.get(names.next()?)?;
-        names.try_fold(variable, |value, name| value.get(name)).cloned()
+        self.variables.copy(path, DEPTH + 1 - self.depth)
     }
 
     /// Continues behind `mark` if that is next, after blanks and comments.
@@ -213,7 +260,9 @@ mod tests {
 
     #[test]
     fn a_value_that_is_written_is_read() {
-        let variables = Variables::from([("common", json!({"cwd": "/w", "n": [1]})), ("cmd", json!("ls"))]);
+        let mut variables = Variables::default();
+        variables.set("common", Some(json!({"cwd": "/w", "n": [1]})));
+        variables.set("cmd", Some(json!("ls")));
         for (code, expected) in [
             (
                 "{cmd:\"a \\\"b\\\"\",\"dir\":'/w', n: 5,} + 1",
