@@ -179,6 +179,8 @@ impl<'a> Turn<'a, '_> {
             }
             _ => String::new(),
         };
+        // It ends with the server's own words.
+        let why = why.trim_end_matches('.');
         self.engine.events.notice(&format!(
             "{why}; Forge had counted {sent} tokens and sends at most {target} from now on{way_out}"
         ));

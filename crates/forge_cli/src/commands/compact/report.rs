@@ -126,7 +126,7 @@ pub(super) fn in_a_line(report: &Value) -> String {
         "still_over" => "cannot fit".to_owned(),
         _ => match report["target_tokens"].as_u64() {
             Some(target) => format!(
-                "fits as it is: the limit is {} tokens; --max-tokens sets another",
+                "fits as it is in {} tokens (--max-tokens sets another limit)",
                 with_separators(Tokens::new(target))
             ),
             None => "fits as it is".to_owned(),
