@@ -14,8 +14,8 @@ const QUOTES: [char; 3] = ['"', '\'', '`'];
 /// The word before a text in which a backslash is itself.
 const RAW: &str = "String.raw";
 
-/// Most bytes that the variables of a script are copied to: if each holds the one before it twice, a few lines
-/// stand for more than the memory holds.
+/// Most bytes that are copied from the variables of a script: if each holds the one before it twice, a few
+/// lines stand for more than the memory holds.
 const MOST_COPIED: usize = 1 << 20;
 /// The bytes that each copied value counts for, beside its text.
 const NODE: usize = 32;
@@ -237,7 +237,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Returns the value of a variable, or of a field of one. What comes of it is not nested too deeply either.
+    /// Returns the value of a variable, or of a field of one, unless the whole would be nested too deeply.
     fn variable(&self, path: &str) -> Option<Value> {
         self.variables.copy(path, DEPTH + 1 - self.depth)
     }
