@@ -9,7 +9,7 @@ use super::worth::asks;
 use crate::ContextMessage;
 use crate::compaction::record_tag::is_record;
 
-/// Most characters of an answer of the person's that says nothing by itself, and of one to a question.
+/// Most characters of an answer of the user's that says nothing by itself, and of one to a question.
 const SHORT_ANSWER_CHARS: usize = 16;
 const ANSWER_CHARS: usize = 24;
 /// The most such answers of which the record tells what they are about.
@@ -17,15 +17,15 @@ const MOST_ASKED: usize = 12;
 /// Most characters of a message that picks from a list and is repeated below it.
 const REPEATED_CHARS: usize = 120;
 
-/// A text of the agent's that the person answered in a few words, by the positions of both.
+/// A text of the agent's that the user answered in a few words, by the positions of both.
 pub(super) struct Asked {
     pub(super) position: usize,
     pub(super) answer: usize,
 }
 
-/// A list of the agent's from which the person picked.
+/// A list of the agent's from which the user picked.
 pub(super) struct Picked {
-    /// Its position and that of the person's message.
+    /// Its position and that of the user's message.
     pub(super) position: usize,
     pub(super) answer: usize,
     /// The starts of the lines with the items that were picked.
@@ -34,7 +34,7 @@ pub(super) struct Picked {
     pub(super) is_repeated: bool,
 }
 
-/// The words of the agent that the person answered in a few words, which say nothing by themselves.
+/// The words of the agent that the user answered in a few words, which say nothing by themselves.
 pub(super) struct Answered {
     /// The list from which their latest request picks.
     pub(super) picks: Option<Picked>,
@@ -47,7 +47,7 @@ pub(super) struct Answered {
 }
 
 impl Answered {
-    /// Returns what the person answered in a few words. In talk, most is such.
+    /// Returns what the user answered in a few words. In talk, most is such.
     pub(super) fn of(material: &Material<'_>, leaves: &[bool]) -> Self {
         let asked = if material.is_talk { Vec::new() } else { asked(material, leaves) };
         let sources = material.sources;
@@ -60,13 +60,13 @@ impl Answered {
         Self { picks, picked, asked, carried: in_records(material.sources, leaves) }
     }
 
-    /// Iterates over the lists from which the person picked.
+    /// Iterates over the lists from which the user picked.
     pub(super) fn lists(&self) -> impl Iterator<Item = &Picked> {
         self.picks.iter().chain(&self.picked)
     }
 }
 
-/// Returns what the agent said before each answer of the person's in a few words, which say nothing by
+/// Returns what the agent said before each answer of the user's in a few words, which say nothing by
 /// themselves, if it leaves; the newest first.
 fn asked(material: &Material<'_>, leaves: &[bool]) -> Vec<Asked> {
     let sources = material.sources;
@@ -82,7 +82,7 @@ fn asked(material: &Material<'_>, leaves: &[bool]) -> Vec<Asked> {
     asked.take(MOST_ASKED).collect()
 }
 
-/// Returns the list from which the person picks in the message at `answer`, if it leaves: it is what the
+/// Returns the list from which the user picks in the message at `answer`, if it leaves: it is what the
 /// agent said last before that, but the latest request may mean any.
 fn list(material: &Material<'_>, leaves: &[bool], answer: usize, is_latest: bool) -> Option<Picked> {
     let sources = material.sources;
@@ -98,7 +98,7 @@ fn list(material: &Material<'_>, leaves: &[bool], answer: usize, is_latest: bool
     leaves[position].then_some(Picked { position, answer, items, is_repeated })
 }
 
-/// Returns the entries of the records that leave which quote what the person answered, each with the
+/// Returns the entries of the records that leave which quote what the user answered, each with the
 /// answer.
 fn in_records(sources: &[ContextMessage], leaves: &[bool]) -> Vec<[Passage; 2]> {
     let records = (0..sources.len()).filter(|at| leaves[*at] && is_record(sources[*at].message()));
@@ -120,7 +120,7 @@ fn said_beside_calls(source: &ContextMessage) -> &str {
     &features.text[..calls.map_or(features.text.len(), |call| call.start as usize)]
 }
 
-/// Checks whether a text of the person's says nothing without what it answers: where nothing was asked, a
+/// Checks whether a text of the user's says nothing without what it answers: where nothing was asked, a
 /// word or two that are no command of the harness.
 fn is_short_answer(said: &str, was_asked: bool) -> bool {
     let most = if was_asked { ANSWER_CHARS } else { SHORT_ANSWER_CHARS };

@@ -20,7 +20,7 @@ use crate::{TokenCounter, Tokens};
 
 /// The number of calls of which those that did more than look are told before what was written.
 const N_NEWEST_STEPS: usize = 12;
-/// The most passages of what the person answered in a few words.
+/// The most passages of what the user answered in a few words.
 const ASKED_PASSAGES: usize = 5;
 /// The most lines of a list that were meant, and that stand around those.
 const MOST_ITEMS: usize = 24;
@@ -28,7 +28,7 @@ const MOST_ITEMS: usize = 24;
 const LINE_TOKENS: u64 = 1;
 const GAP_TOKENS: u64 = 3;
 
-/// Returns the approximate tokens of the label of a text of such an origin: the person's words have a dash.
+/// Returns the approximate tokens of the label of a text of such an origin: the user's words have a dash.
 const fn label_tokens(origin: Origin) -> u64 {
     match origin {
         Origin::Person => 2,
@@ -156,7 +156,7 @@ impl<'c, 'm> Choice<'c, 'm> {
         room - unused
     }
 
-    /// Takes the lists from which the person `picked`: first the items that they meant, then what stands
+    /// Takes the lists from which the user `picked`: first the items that they meant, then what stands
     /// around them.
     fn take_picked<'p>(&mut self, picked: impl Iterator<Item = &'p Picked>, percent: u64) {
         let mut room = self.left.share(percent, 100);
@@ -177,7 +177,7 @@ impl<'c, 'm> Choice<'c, 'm> {
         }
     }
 
-    /// Reserves room for the person's answer below what it answers, and returns its tokens.
+    /// Reserves room for the user's answer below what it answers, and returns its tokens.
     fn reserve_answer(&mut self, position: usize) -> Tokens {
         let answer = answer(&self.leaving.material.sources[position]);
         let tokens = self.counter.count(answer.as_str()) + Tokens::new(LINE_TOKENS);
@@ -253,7 +253,7 @@ impl<'c, 'm> Choice<'c, 'm> {
         }
     }
 
-    /// Takes the newest of what the person says in summaries until a share of what is left is full.
+    /// Takes the newest of what the user says in summaries until a share of what is left is full.
     fn take_said(&mut self, said: &[(u64, usize, String)], percent: u64) {
         let mut room = self.left.share(percent, 100);
         for (number, position, text) in said.iter().rev() {

@@ -13,7 +13,7 @@ use crate::compaction::features::{Features, SENTENCE_ENDS, is_line_break, split_
 use crate::compaction::findings::is_act;
 use crate::{Body, Context, ContextMessage, MessageId, Role, speaker};
 
-/// The authors of what the agent, a summary or the person says, in labels.
+/// The authors of what the agent, a summary or the user says, in labels.
 const AGENT: &str = "agent";
 const SUMMARY: &str = "summary";
 const PERSON: &str = "user";
@@ -32,7 +32,7 @@ pub(super) fn is_statement(entry: &str) -> bool {
     author_of(entry).is_some_and(|(_, author)| author == SUMMARY || is_agent(author))
 }
 
-/// Checks whether an entry of the story is the person's answer to what the entry before it quotes.
+/// Checks whether an entry of the story is the user's answer to what the entry before it quotes.
 pub(super) fn is_answer(entry: &str) -> bool {
     author_of(entry).is_some_and(|(_, author)| author == PERSON)
 }
@@ -45,7 +45,7 @@ pub(super) fn tells_act(entry: &str) -> bool {
     tool.is_some_and(is_act)
 }
 
-/// Returns the person's answer in a message, as an entry of the story.
+/// Returns the user's answer in a message, as an entry of the story.
 pub(super) fn answer(source: &ContextMessage) -> Entry {
     Entry::labelled(&format!("{} {PERSON}", source.label()), source.message().text().trim(), false)
 }

@@ -42,10 +42,10 @@ pub(super) struct Leaving<'a> {
     pub(super) left: &'a [(usize, String)],
     /// True for each message whose calls stay as they were, even if its text is shortened.
     pub(super) calls_stay: &'a [bool],
-    /// The label of the person's latest message, if the record comes before it and something else after it
+    /// The label of the user's latest message, if the record comes before it and something else after it
     /// leaves.
     pub(super) request_below: Option<String>,
-    /// The position of the first message of the person's that stays above the record, beside the first of
+    /// The position of the first message of the user's that stays above the record, beside the first of
     /// all.
     pub(super) words_above: Option<usize>,
 }
@@ -89,7 +89,7 @@ impl Leaving<'_> {
 
     /// Returns the passages of everything that leaves; `newest` are the agent's newest texts, which are kept
     /// together with the code in them. Lines that only repeat what stays are left out.
-    /// Of the lists from which the person picked, each line is one.
+    /// Of the lists from which the user picked, each line is one.
     pub(super) fn passages(&self, newest: &[usize], answered: &Answered, staying: &Filling) -> Vec<Passage> {
         let mut all = Vec::new();
         let leaving = self.material.sources.iter().enumerate().filter(|(position, _)| self.leaves[*position]);
@@ -117,14 +117,14 @@ impl Leaving<'_> {
             };
             let mut content = self.material.frames.content(position);
             if is_summary(source) {
-                // The quotes in it are the person's words.
+                // The quotes in it are the user's words.
                 let (_, length) = said_in_summary(&source.features().text);
                 let of_quotes = |line: &&Line| (line.start as usize) < length;
                 content.start = source.features().lines.iter().take_while(of_quotes).count();
             }
             let mut found = passages(source, position, origin, content);
             if origin == Origin::Person {
-                // The answers of other agents in a user message are no words of the person's.
+                // The answers of other agents in a user message are no words of the user's.
                 let said = message.text_without_answers().len();
                 for passage in found.iter_mut().filter(|passage| passage.end as usize > said) {
                     passage.origin = Origin::Work;
@@ -183,7 +183,7 @@ impl Leaving<'_> {
         all
     }
 
-    /// Returns what the person says in the quotes of the summaries that leave, oldest first, each with the
+    /// Returns what the user says in the quotes of the summaries that leave, oldest first, each with the
     /// number of its message and the position of the summary.
     pub(super) fn said_in_summaries(&self) -> Vec<(u64, usize, String)> {
         let mut all = Vec::new();
@@ -197,7 +197,7 @@ impl Leaving<'_> {
         all
     }
 
-    /// Returns the messages of the person that leave and of which `filling` quotes nothing, with those that
+    /// Returns the messages of the user that leave and of which `filling` quotes nothing, with those that
     /// earlier records quote or tell of.
     pub(super) fn unquoted(&self, filling: &Filling) -> Option<Unquoted> {
         let sources = self.material.sources.iter().enumerate();
@@ -215,7 +215,7 @@ impl Leaving<'_> {
         all.reduce(Unquoted::and)
     }
 
-    /// Returns what of the person's words an earlier record tells of or quotes, and `filling` does not.
+    /// Returns what of the user's words an earlier record tells of or quotes, and `filling` does not.
     fn unquoted_of_record(
         &self,
         position: usize,
@@ -249,7 +249,7 @@ impl Leaving<'_> {
         in_context.is_none_or(|position| number(&sources[position]) < before_it).then_some(before_it)
     }
 
-    /// Checks whether all of the person's words that `filling` quotes came before those above the record.
+    /// Checks whether all of the user's words that `filling` quotes came before those above the record.
     pub(super) fn all_said_is_older(&self, filling: &Filling) -> bool {
         let mut said = filling.passages.iter().filter(|(passage, _)| passage.origin == Origin::Person);
         self.words_above.is_some_and(|above| said.all(|(passage, _)| (passage.message as usize) < above))

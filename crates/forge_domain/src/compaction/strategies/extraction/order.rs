@@ -13,17 +13,17 @@ use super::worth::Purpose;
 pub(super) enum Take {
     /// Answers to what is asked.
     Answers(u64),
-    /// The person's words in the quotes of summaries, of which no message is left.
+    /// The user's words in the quotes of summaries, of which no message is left.
     SaidInSummaries(u64),
     /// Passages for a purpose.
     Passages(u64, Purpose, Which),
     /// Statements: those of each kind after those of the kinds before it.
     InTurn(u64, &'static [Which]),
-    /// The list of the agent's from which the person's latest request picks, and those from which they picked
+    /// The list of the agent's from which the user's latest request picks, and those from which they picked
     /// before.
     Picks(u64),
     Picked(u64),
-    /// The ends of what the agent said before answers of the person's in a few words.
+    /// The ends of what the agent said before answers of the user's in a few words.
     Answered(u64),
     /// Calls, each with how it ended.
     Calls(u64, Calls),
@@ -37,9 +37,9 @@ pub(super) enum Take {
 /// A kind of passages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
-    /// Everything but the person's words.
+    /// Everything but the user's words.
     NotSaid,
-    /// The person's words.
+    /// The user's words.
     Said,
     /// A whole message of theirs, and the beginning or the end of one: what was pasted is mostly between
     /// them.
@@ -55,7 +55,7 @@ pub(super) enum Which {
     Story,
     /// The calls in an earlier record that changed something outside of the files of the work.
     ActInRecord,
-    /// The entries of an earlier record that the person answered in a few words.
+    /// The entries of an earlier record that the user answered in a few words.
     AnsweredInRecord,
     /// The newest of what the agent wrote into files.
     Written,
@@ -70,7 +70,7 @@ pub(super) enum Which {
 pub(super) enum Calls {
     /// Those that changed something outside of the files of the work, which nothing else tells.
     Acting,
-    /// Those that the person answered.
+    /// Those that the user answered.
     Asking,
     /// The newest ones that did more than look.
     NewestDone,
@@ -78,7 +78,7 @@ pub(super) enum Calls {
     All,
 }
 
-/// The person's words: short messages before pieces of long ones.
+/// The user's words: short messages before pieces of long ones.
 const SAID: &[Which] = &[Which::SaidWhole, Which::SaidAtAnEnd, Which::Said];
 
 /// The first part where an agent works.
@@ -91,7 +91,7 @@ const FIRST_AT_WORK: &[Take] = &[
 ];
 
 /// The first part in talk. A question is often a remark there, and what the agent says is as much of it as
-/// what the person says.
+/// what the user says.
 const FIRST_IN_TALK: &[Take] = &[
     Take::Answers(15),
     Take::Picks(25),
@@ -104,7 +104,7 @@ const FIRST_IN_TALK: &[Take] = &[
     Take::InTurn(100, &[Which::StatedWhole, Which::Stated]),
 ];
 
-/// The part after that. What is left of the person's words comes after what the agent says, before its
+/// The part after that. What is left of the user's words comes after what the agent says, before its
 /// calls; what an earlier record tells of calls waits as the new ones do.
 const THEN: &[Take] = &[
     Take::InTurn(65, SAID),

@@ -33,7 +33,7 @@ pub(super) struct Passage {
 /// The author of a passage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The person.
+    /// The user.
     Person,
     /// The agent, in its own words.
     Agent,
@@ -363,7 +363,7 @@ fn has_hardly_a_word(text: &str) -> bool {
     text.len() > WORDLESS_BYTES && n_bytes * BYTES_TO_WORD < text.len()
 }
 
-/// Checks whether a passage is all that the person says in a message, or an entry of one line.
+/// Checks whether a passage is all that the user says in a message, or an entry of one line.
 pub(super) fn is_said_whole(passage: &Passage, sources: &[ContextMessage]) -> bool {
     match passage.origin {
         Origin::Person => ends_at(passage, sources) == [true; 2],

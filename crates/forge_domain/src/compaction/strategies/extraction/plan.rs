@@ -44,7 +44,7 @@ const TAIL_PERCENT_OF_TALK: u64 = 10;
 const CLAIM_OF_TALK: u64 = 65;
 /// A result is shortened to no less than this to be among the newest messages.
 const LEAST_RESULT: Tokens = Tokens::new(80);
-/// The least share of the agent's answer before the latest message of the person that is kept as a message of
+/// The least share of the agent's answer before the latest message of the user that is kept as a message of
 /// its own, in percent.
 const LEAST_OF_ANTECEDENT: u64 = 50;
 /// The newest message that is too large by no more than this share of what is left, in percent, and than a
@@ -76,7 +76,7 @@ struct Yielding {
 
 /// The room of a plan, about: the record is filled to what is measured in the end.
 struct Share {
-    /// The tokens that the target leaves beside what is fixed, the person's and pinned.
+    /// The tokens that the target leaves beside what is fixed, the user's and pinned.
     free: Tokens,
     /// The part of them that the staying messages take.
     taken: Tokens,
@@ -217,7 +217,7 @@ impl Plan {
             Yield::SystemMessages => return self.let_go(Hold::System, yielding, share, tokens),
             Yield::LatestUserText => Hold::LatestUser,
             Yield::RetentionSize | Yield::CallArguments => Hold::LastGroup,
-            // Only truncation gives up pinned text and the person's words.
+            // Only truncation gives up pinned text and the user's words.
             Yield::Pins | Yield::UserMessages | Yield::FirstUserText => return,
         };
         let (of, mut items) = match yielding.what {
@@ -239,7 +239,7 @@ impl Plan {
         let least = share.free.share(yielding.least, 100);
         let most = whole - if of == CutOf::Text { least.max(SHORTENED) } else { least };
         if yielding.what == Yield::LatestUserText {
-            // No earlier words of the person's stay longer than the latest, but for the first message.
+            // No earlier words of the user's stay longer than the latest, but for the first message.
             items.extend(self.items_of(Hold::Person, context, counter));
         }
         let (cuts, saved) = cuts_of(&items, share.lacks(yielding.claim).min(most), of, context);
@@ -330,12 +330,12 @@ impl Plan {
     }
 
     /// Shortens the results of `group` by `excess` or, if it is the agent's answer before the latest message
-    /// of the person, that; returns false if they would be too short to be useful.
+    /// of the user, that; returns false if they would be too short to be useful.
     fn shorten(&mut self, group: &Group, excess: Tokens, context: &Context) -> bool {
         let is_antecedent = context.latest_user() == Some(group.range().end) && group.range().len() == 1;
         let least = |message: &ContextMessage| match message.role() {
             Role::Tool => Some(message.tokens().min(LEAST_RESULT)),
-            // The person answers this text, so its head and tail are worth more than quotes in a record.
+            // The user answers this text, so its head and tail are worth more than quotes in a record.
             Role::Assistant if is_antecedent => Some(message.tokens().share(LEAST_OF_ANTECEDENT, 100)),
             _ => None,
         };
@@ -410,7 +410,7 @@ impl Plan {
         edited(leaving.fill(room, worth, counter).or_else(marker))
     }
 
-    /// Returns the number of the run whose place the record takes: before the newest words of the person,
+    /// Returns the number of the run whose place the record takes: before the newest words of the user,
     /// unless nothing leaves there or the record must open what is left.
     fn place_of_record(&self, runs: &[Range<usize>], context: &Context) -> usize {
         if !self.standing.opens(context, |index| self.folded.binary_search(&index).is_err()) {
@@ -425,7 +425,7 @@ impl Plan {
         told.or_else(|| runs.iter().rposition(is_before)).unwrap_or(0)
     }
 
-    /// Returns the position of the first message of the person's that stays above the record in place of run
+    /// Returns the position of the first message of the user's that stays above the record in place of run
     /// `at`, beside the first of all.
     fn words_above(
         &self,
@@ -440,7 +440,7 @@ impl Plan {
         (0..place).find(|at| stays(at) && Some(*at) != first)
     }
 
-    /// Returns the label of the person's latest message, if the record in place of run `at` stands before it
+    /// Returns the label of the user's latest message, if the record in place of run `at` stands before it
     /// and a later run leaves: nobody who reads the record may take the request for new.
     fn request_below(&self, runs: &[Range<usize>], at: usize, context: &Context) -> Option<String> {
         let latest = context.latest_user()?;

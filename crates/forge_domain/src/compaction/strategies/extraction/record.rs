@@ -15,13 +15,13 @@ use crate::compaction::record_tag::{CLOSE, OPEN};
 /// The record of earlier messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The label of the person's latest message, if that stands below the record although it came before
+    /// The label of the user's latest message, if that stands below the record although it came before
     /// something that is told here. It is not read back from a text: the record may stand elsewhere then.
     pub(crate) request_below: Option<String>,
-    /// True if the person's words that it quotes came before those that stand above it. It is not read back
+    /// True if the user's words that it quotes came before those that stand above it. It is not read back
     /// either.
     pub(crate) words_above: bool,
-    /// The words of the person that no message of its own holds any more.
+    /// The words of the user that no message of its own holds any more.
     pub(crate) said: Vec<Entry>,
     /// The agent's list of tasks, each with its status.
     pub(crate) tasks: Vec<String>,
@@ -71,10 +71,10 @@ pub(crate) enum Section {
 /// Key of a record's metadata: the calls that would resolve each of its errors. Models do not see it.
 const MENDED_BY: &str = "mended_by";
 const INTRODUCTION: &str = "Notes in place of earlier messages, not a request. What is quoted is verbatim, under the label of its message.";
-/// The sentence about the person's latest message, before and after its label.
+/// The sentence about the user's latest message, before and after its label.
 const REQUEST_BELOW: &str = "The request below is ";
 const CAME_BEFORE: &str = "; what has a later label came after it.";
-/// The sentence about the person's words of which some stand above the record.
+/// The sentence about the user's words of which some stand above the record.
 const WORDS_ABOVE: &str = "The user's words here are older than those above, except the first.";
 /// The introduction and the sections of records before they had entries. Their lines are taken over as
 /// excerpts; their lists of bare names are not.
@@ -98,7 +98,7 @@ const ITEM: &str = "- ";
 const INDENT: &str = "    ";
 
 impl Entry {
-    /// Quotes the person's text.
+    /// Quotes the user's text.
     pub(crate) fn quote(text: &str) -> Self {
         Self(format!("{ITEM}{}", indented(text)))
     }

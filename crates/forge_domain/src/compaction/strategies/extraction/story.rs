@@ -31,7 +31,7 @@ const LOOKED_CHARS: usize = 100;
 const SHORT_PAGE_BYTES: usize = 300;
 /// An answer of more lines is long.
 const LONG_ANSWER: u32 = 5;
-/// Most characters of what the person answered to the agent's question, or said when they refused a call.
+/// Most characters of what the user answered to the agent's question, or said when they refused a call.
 const ANSWER_CHARS: usize = 600;
 
 /// The end of a call of which nothing else is told, and of a command that wrote nothing.
@@ -39,9 +39,9 @@ const DONE: &str = "done";
 /// The text that readers of recordings put in place of a result that is not there.
 const NO_RESULT: &str = "[no result recorded]";
 const NO_OUTPUT: &str = "no output";
-/// The end of a call that a person or a rule did not allow.
+/// The end of a call that the user or a rule did not allow.
 const REFUSED: &str = "refused";
-/// The tool of a command that the person ran, and of one that ended after its result.
+/// The tool of a command that the user ran, and of one that ended after its result.
 const PERSONS_TOOL: &str = "shell (user)";
 const BACKGROUND_TOOL: &str = "shell (background)";
 
@@ -58,7 +58,7 @@ pub(super) struct Step {
     pub(super) only_looks: bool,
     /// True if it changed something outside of the files of the work.
     pub(super) acts: bool,
-    /// True if the person answered it: the agent asked them something, or they refused it and said why.
+    /// True if the user answered it: the agent asked them something, or they refused it and said why.
     pub(super) asks: bool,
 }
 
@@ -263,7 +263,7 @@ impl Done {
         })
     }
 
-    /// Returns what the note at `position` tells of a command that the person ran beside the conversation, or
+    /// Returns what the note at `position` tells of a command that the user ran beside the conversation, or
     /// that ended in the background.
     fn of_person(position: usize, material: &Material<'_>) -> Option<Self> {
         let note = &material.sources[position];
@@ -313,7 +313,7 @@ impl Done {
     }
 }
 
-/// Returns what a note of aider tells of edits: its commits, those that the person undid, and what could not
+/// Returns what a note of aider tells of edits: its commits, those that the user undid, and what could not
 /// be applied.
 fn noted_edits(note: &str) -> Option<String> {
     let is_told =
@@ -486,7 +486,7 @@ fn only_line(result: &ContextMessage, most: usize) -> Option<String> {
     is_one.then(|| text.to_owned())
 }
 
-/// Returns what the person said to a call in one line; `None` if that is nothing.
+/// Returns what the user said to a call in one line; `None` if that is nothing.
 fn answer(text: &str) -> Option<String> {
     one_line(&text.split_whitespace().collect::<Vec<_>>().join(" "), ANSWER_CHARS)
 }
@@ -501,7 +501,7 @@ fn short_page(text: &str) -> Option<String> {
     (text.len() <= SHORT_PAGE_BYTES).then(|| one_line(text, ENDING_CHARS)).flatten()
 }
 
-/// Checks whether a call asks the person: what they answer is a decision, not the output of a tool.
+/// Checks whether a call asks the user: what they answer is a decision, not the output of a tool.
 fn asks_the_person(call: &ToolCall) -> bool {
     tool_twin(call.name.as_str()) == Some("ask")
 }

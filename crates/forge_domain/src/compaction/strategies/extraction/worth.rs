@@ -19,7 +19,7 @@ use crate::{Context, ContextMessage, Message, Role, Tokens};
 #[derive(Clone, Copy, Debug, Default)]
 struct Occurrences {
     /// The number of messages that have it: in any way, in the agent's calls, and in what the agent or the
-    /// person says.
+    /// user says.
     n_messages: u32,
     n_calls: u32,
     n_says: u32,

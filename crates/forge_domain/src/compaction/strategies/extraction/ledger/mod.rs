@@ -43,7 +43,7 @@ struct Open<'a> {
     since: usize,
 }
 
-/// The first words of aider's lines about a file that it changed, a commit, and one that the person undid.
+/// The first words of aider's lines about a file that it changed, a commit, and one that the user undid.
 const APPLIED: &str = "Applied edit to ";
 pub(super) const COMMITTED: &str = "Commit ";
 pub(super) const UNDONE: &str = "Removed: ";
