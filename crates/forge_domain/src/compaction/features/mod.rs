@@ -135,6 +135,12 @@ impl Features {
         &self.text[start..start + usize::from(word.len)]
     }
 
+    /// Returns the text before the calls, which is what somebody says.
+    pub(crate) fn beside_calls(&self) -> &str {
+        let call = self.lines.iter().find(|line| line.is_call);
+        &self.text[..call.map_or(self.text.len(), |call| call.start as usize)]
+    }
+
     pub(crate) fn line(&self, line: &Line) -> &str {
         &self.text[line.start as usize..line.end as usize]
     }

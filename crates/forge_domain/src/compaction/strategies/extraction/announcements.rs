@@ -32,7 +32,7 @@ impl Announcements {
             if message.role() != Role::Assistant || message.is_compacted {
                 continue;
             }
-            let mut before = sentences(said(source.features())).rev().peekable();
+            let mut before = sentences(source.features().beside_calls()).rev().peekable();
             let last = before.next_if(|_| calling(sources, position).is_some());
             let opened = last.map(|last| (last, 0)).into_iter().chain(before.map(|other| (other, 1)));
             for (sentence, place) in opened {
@@ -49,7 +49,7 @@ impl Announcements {
     pub(super) fn end_before(&self, sources: &[ContextMessage], position: usize) -> Option<u32> {
         let called = calling(sources, position)?.features();
         let features = sources[position].features();
-        let mut all: Vec<Range<usize>> = sentences(said(features)).collect();
+        let mut all: Vec<Range<usize>> = sentences(features.beside_calls()).collect();
         let n_all = all.len();
         // What ends with a colon directly before a call is about that call.
         let introduces = |last: &mut Range<usize>| {
@@ -92,12 +92,6 @@ fn names_of_its_own(sentence: &Range<usize>, features: &Features, called: &Featu
             is_name && !is_called(term.hash())
         })
     })
-}
-
-/// Returns what the agent says beside its calls.
-fn said(features: &Features) -> &str {
-    let calls = features.lines.iter().find(|line| line.is_call);
-    &features.text[..calls.map_or(features.text.len(), |call| call.start as usize)]
 }
 
 /// Returns the sentences of a text in order, without the blanks around them.

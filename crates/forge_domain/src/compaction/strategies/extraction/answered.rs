@@ -89,7 +89,7 @@ fn list(material: &Material<'_>, leaves: &[bool], answer: usize, is_latest: bool
     let said = sources[answer].message().text();
     let before = (0..answer).rev().take_while(|at| is_latest || !sources[*at].starts_turn());
     let told = before.filter(|at| material.has_agent_text(*at));
-    let told = told.map(|position| (position, picked(said_beside_calls(&sources[position]), &said)));
+    let told = told.map(|position| (position, picked(sources[position].features().beside_calls(), &said)));
     let most = if is_latest { usize::MAX } else { 1 };
     let lists = told.take(most).filter(|(_, items)| !items.is_empty());
     // Of lists that have as much of what is meant, the newest.
@@ -111,13 +111,6 @@ fn in_records(sources: &[ContextMessage], leaves: &[bool]) -> Vec<[Passage; 2]> 
             answer.origin == Origin::Record(Section::Story) && is_answer(answer.text(sources))
         })
         .collect()
-}
-
-/// Returns what the agent says in a message, without its calls.
-fn said_beside_calls(source: &ContextMessage) -> &str {
-    let features = source.features();
-    let calls = features.lines.iter().find(|line| line.is_call);
-    &features.text[..calls.map_or(features.text.len(), |call| call.start as usize)]
 }
 
 /// Checks whether a text of the user's says nothing without what it answers: where nothing was asked, a
