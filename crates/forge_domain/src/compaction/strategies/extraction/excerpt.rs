@@ -198,26 +198,24 @@ const GAP: &str = "[…]";
 
 /// Returns passages of one text below each other, with one mark between two.
 fn joined_with_gaps(told: &[String]) -> String {
-    let bare = |text: &str| text.trim_end_matches(GAP).trim_end().to_owned();
-    let mut joined = String::new();
-    for text in told {
-        if !joined.is_empty() {
-            joined = format!("{} {GAP}\n", bare(&joined));
-        }
-        joined.push_str(if joined.is_empty() { text } else { text.trim_start_matches(GAP).trim_start() });
-    }
-    joined
+    let bare = told.iter().enumerate().map(|(nth, text)| {
+        let text = if nth > 0 { text.trim_start_matches(GAP).trim_start() } else { text.as_str() };
+        if nth + 1 < told.len() { text.trim_end_matches(GAP).trim_end() } else { text }
+    });
+    bare.collect::<Vec<_>>().join(format!(" {GAP}\n").as_str())
 }
 
 /// Returns a passage of `whole`, with a mark where it begins or ends within a sentence, a list or a table.
 fn with_cuts(passage: &Passage, whole: &str) -> String {
     let (before, rest) = whole.split_at(passage.start as usize);
     let (text, after) = rest.split_at((passage.end - passage.start) as usize);
-    let is_in_line = |side: Option<&str>| side.is_some_and(|side| !side.trim().is_empty());
-    let begins = before.split(is_line_break).next_back().map(str::trim_end);
-    let begins = !is_in_line(begins) || begins.is_some_and(|line| line.ends_with(SENTENCE_ENDS));
     let text = text.trim();
-    let ends = text.ends_with(SENTENCE_ENDS) || !is_in_line(after.split(is_line_break).next());
+    // No more than the next mark is read: a line may be as long as a text.
+    let is_blank = |c: char| c.is_whitespace() && !is_line_break(c);
+    let last = before.trim_end_matches(is_blank).chars().next_back();
+    let begins = last.is_none_or(|c| is_line_break(c) || SENTENCE_ENDS.contains(&c));
+    let next = after.trim_start_matches(is_blank).chars().next();
+    let ends = text.ends_with(SENTENCE_ENDS) || next.is_none_or(is_line_break);
     let is_told = |line: &&str| !line.trim().is_empty();
     let in_list = |one: Option<&str>, other: Option<&str>| {
         one.zip(other).is_some_and(|(one, other)| is_item(one) && is_item(other))
@@ -433,6 +431,51 @@ mod tests {
             assert_eq!(said_in(&entry), Some(7));
         }
         assert!(!is_statement("m7 agent a task: done"));
+    }
+
+    #[test]
+    fn a_passage_has_marks_where_a_sentence_or_a_list_is_cut() {
+        let cut = |whole: &str, part: &str| {
+            let start = whole.find(part).unwrap() as u32;
+            let passage = Passage {
+                message: 0,
+                start,
+                end: start + part.len() as u32,
+                lines_from: 0,
+                lines_to: 1,
+                origin: Origin::Agent,
+                is_outdated: false,
+                only_names: false,
+                is_code: false,
+            };
+            with_cuts(&passage, whole)
+        };
+        for (whole, part, expected) in [
+            ("One. Two. Three.", "Two.", "Two."),
+            ("One. Two, or three.", "Two,", "Two, …"),
+            ("One or two. Three.", "or two.", "… or two."),
+            ("One, and\n  two\nThree.", "two", "two"),
+            ("扉は閉。鍵は右。", "鍵は右。", "鍵は右。"),
+            ("- One\n- Two\n- Three", "- Two", "[…] - Two […]"),
+            ("1. One\n\n2. Two", "1. One", "1. One […]"),
+            ("| a | b |\n|---|---|\n| 1 | 2 |", "| a | b |", "| a | b | […]"),
+            ("Some of them:\n- One", "Some of them:", "Some of them:"),
+            ("Some of them:\n  - One", "- One", "- One"),
+        ] {
+            assert_eq!(cut(whole, part), expected, "{whole}");
+        }
+    }
+
+    #[test]
+    fn between_two_passages_of_a_text_stands_one_mark() {
+        for (told, expected) in [
+            (vec!["[…] - Two […]"], "[…] - Two […]"),
+            (vec!["One.", "Two."], "One. […]\nTwo."),
+            (vec!["One:", "[…] - Two […]", "[…] - Three"], "One: […]\n- Two […]\n- Three"),
+        ] {
+            let told: Vec<String> = told.into_iter().map(str::to_owned).collect();
+            assert_eq!(joined_with_gaps(&told), expected);
+        }
     }
 
     #[test]
