@@ -161,10 +161,9 @@ impl<'c, 'm> Choice<'c, 'm> {
     fn take_picked<'p>(&mut self, picked: impl Iterator<Item = &'p Picked>, percent: u64) {
         let mut room = self.left.share(percent, 100);
         for Picked { position, answer: answered_at, items, is_repeated } in picked {
-            let of_text = self.candidates.passages.iter().filter(|passage| is_said_at(passage, *position));
-            let has_item = |passage: &&Passage| items.iter().any(|item| passage.holds(*item));
-            let (meant, others): (Vec<Passage>, Vec<Passage>) =
-                of_text.copied().partition(|passage| has_item(&passage));
+            let of_text = self.candidates.passages.iter().filter(|passage| passage.is_said_at(*position));
+            let has_item = |passage: &Passage| items.iter().any(|item| passage.holds(*item));
+            let (meant, others): (Vec<Passage>, Vec<Passage>) = of_text.copied().partition(has_item);
             for passage in meant.into_iter().take(MOST_ITEMS) {
                 room = room - self.fill(room, Purpose::Newest, &|other| *other == passage);
             }
@@ -191,7 +190,7 @@ impl<'c, 'm> Choice<'c, 'm> {
         let mut room = self.left.share(percent, 100);
         let passages = &self.candidates.passages;
         let starts = |position: usize| -> Vec<u32> {
-            let of_text = passages.iter().filter(|passage| is_said_at(passage, position));
+            let of_text = passages.iter().filter(|passage| passage.is_said_at(position));
             of_text.map(|passage| passage.start).collect()
         };
         let ends = asked.iter().map(|asked| (asked.position, asked.answer, starts(asked.position)));
@@ -300,11 +299,6 @@ impl<'c, 'm> Choice<'c, 'm> {
         self.left = self.left - tokens;
         self.filling.entries.push((section, Placed { place, entry }, tokens));
     }
-}
-
-/// Checks whether a passage is what the agent says in the message at `position`.
-fn is_said_at(passage: &Passage, position: usize) -> bool {
-    passage.message as usize == position && passage.origin == Origin::Agent
 }
 
 /// Iterates over the calls that leave, the newest first.

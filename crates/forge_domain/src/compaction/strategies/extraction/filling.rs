@@ -6,7 +6,7 @@ use super::Material;
 use super::answered::{Answered, Asked, Picked};
 use super::excerpt::{answer, write};
 use super::label::number;
-use super::passage::{Origin, Passage};
+use super::passage::Passage;
 use super::record::{Entry, Record, Section};
 use crate::compaction::features::{TermHasher, hash, is_line_break};
 use crate::{ContextMessage, Tokens};
@@ -79,13 +79,10 @@ impl Filling {
         let said = sources[position].message().text();
         let ends_so = |passage: &Passage| said.trim_end().ends_with(passage.text(sources).trim_end());
         let mut passages = self.passages.iter().map(|(passage, _)| passage);
-        passages.any(|passage| {
-            passage.message as usize == position && passage.origin == Origin::Agent && ends_so(passage)
-        })
+        passages.any(|passage| passage.is_said_at(position) && ends_so(passage))
     }
 
-    /// Writes everything in its section, in the order of the messages.
-    /// Below each question stands its answer.
+    /// Writes everything in its section, in the order of the messages. Below each question stands its answer.
     pub(super) fn write(&self, base: &Record, material: &Material<'_>, answered: &Answered) -> Record {
         let mut record = base.clone();
         let mut passages: Vec<Passage> = self.passages.iter().map(|(passage, _)| *passage).collect();
@@ -97,8 +94,7 @@ impl Filling {
             write(passages, material, &material.state.folder);
         let is_told = |asked: &&Asked| self.has_end_of(asked.position, material.sources);
         let is_there = |picked: &&Picked| {
-            let of_text = |passage: &Passage| passage.message as usize == picked.position;
-            picked.is_repeated && self.passages.iter().any(|(passage, _)| of_text(passage))
+            picked.is_repeated && self.passages.iter().any(|(passage, _)| passage.is_said_at(picked.position))
         };
         let answers = answered.asked.iter().filter(is_told).map(|asked| asked.answer);
         let answers = answers.chain(answered.picked.iter().filter(is_there).map(|picked| picked.answer));

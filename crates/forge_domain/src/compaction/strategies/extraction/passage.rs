@@ -126,15 +126,22 @@ impl Passage {
         let least = lines.iter().map(indent).min().unwrap_or(0);
         let mut parts: Vec<Self> = Vec::new();
         for (line, nth) in lines.iter().zip(self.lines_from..) {
+            // The last line may be cut before an announcement.
+            let end = line.end.min(self.end);
             match parts.last_mut().filter(|_| indent(line) > least || self.origin != Origin::Agent) {
-                Some(part) => (part.end, part.lines_to) = (line.end, nth + 1),
+                Some(part) => (part.end, part.lines_to) = (end, nth + 1),
                 None => {
                     let start = indented_start(&features.text, line.start);
-                    parts.push(Self { start, end: line.end, lines_from: nth, lines_to: nth + 1, ..*self });
+                    parts.push(Self { start, end, lines_from: nth, lines_to: nth + 1, ..*self });
                 }
             }
         }
         parts
+    }
+
+    /// Checks whether it is what the agent says in the message at `position`.
+    pub(super) fn is_said_at(&self, position: usize) -> bool {
+        self.message as usize == position && self.origin == Origin::Agent
     }
 
     /// Checks whether the byte at a position of the message's text is in it.
@@ -352,14 +359,13 @@ fn is_in_sentence(before: &str, gap: &str) -> bool {
 /// Most bytes of a text that may have no words at all, and of how many bytes one at least is of a word.
 const WORDLESS_BYTES: usize = 80;
 const BYTES_TO_WORD: usize = 10;
-/// The fewest characters of a word.
-const WORD_CHARS: usize = 3;
+/// The fewest bytes of a word. One character has as many in a script that writes words without blanks.
+const WORD_BYTES: usize = 3;
 
 /// Checks whether hardly anything of a text is words, as in the coordinates of a drawing.
 fn has_hardly_a_word(text: &str) -> bool {
-    let words = text.split(|c: char| !c.is_alphabetic());
-    let words = words.filter(|word| word.chars().nth(WORD_CHARS - 1).is_some());
-    let n_bytes: usize = words.map(str::len).sum();
+    let words = text.split(|c: char| !c.is_alphabetic()).map(str::len);
+    let n_bytes: usize = words.filter(|n_bytes| *n_bytes >= WORD_BYTES).sum();
     text.len() > WORDLESS_BYTES && n_bytes * BYTES_TO_WORD < text.len()
 }
 
@@ -663,6 +669,46 @@ mod tests {
         for passage in found {
             let text = passage.text(std::slice::from_ref(&message));
             assert!(text.starts_with("Sentence ") && text.ends_with("the end."), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_table_is_one_passage_with_its_head() {
+        let row = |n: usize| format!("| Level {n} | It takes {n} keys and a long ladder |\n");
+        let rows: String = (0..18).map(row).collect();
+        let table = format!("| Level | What it takes to reach it |\n|---|---|\n{rows}");
+        assert!((SAID_BYTES as usize + 1..TABLE_BYTES as usize).contains(&table.len()));
+        let n_passages = |text: String| {
+            let message = ContextMessage::count(Message::assistant(text), &Characters);
+            let n_lines = message.features().lines.len();
+            passages(&message, 0, Origin::Agent, 0..n_lines).len()
+        };
+        assert_eq!(n_passages(table.replace("| ", "")), 2);
+        assert_eq!(n_passages(table), 1);
+    }
+
+    #[test]
+    fn the_last_line_of_a_passage_ends_with_it() {
+        let text = "1. The door is open.\n2. The key is lost. Now I look.";
+        let message = ContextMessage::count(Message::assistant(text), &Characters);
+        let n_lines = message.features().lines.len();
+        let [whole] = passages(&message, 0, Origin::Agent, 0..n_lines)[..] else { panic!("not one passage") };
+        let cut = Passage { end: text.find(" Now").unwrap() as u32, ..whole };
+        let items = cut.by_items(message.features());
+        let lines: Vec<&str> = items.iter().map(|line| line.text(std::slice::from_ref(&message))).collect();
+        assert_eq!(lines, ["1. The door is open.", "2. The key is lost."]);
+    }
+
+    #[test]
+    fn hardly_a_word_is_in_a_text_of_numbers() {
+        for (text, expected) in [
+            ("12.5 80.2 L ".repeat(9), true),
+            (format!("{} door", "12.5 80.2 ".repeat(9)), true),
+            ("The door 12 ".repeat(9), false),
+            ("東京 12, 北京 13, ".repeat(6), false),
+            ("12.5 80.2".to_owned(), false),
+        ] {
+            assert_eq!(has_hardly_a_word(&text), expected, "{text}");
         }
     }
 
