@@ -173,10 +173,19 @@ pub(crate) fn tells_commit(line: &str) -> bool {
     made.is_some_and(is_hash)
 }
 
-/// Checks whether a line tells what was sent to which branch: `1a2b3c4..5d6e7f8  main -> main`.
+/// The words of git behind a branch that was replaced.
+const FORCED: &str = " (forced update)";
+
+/// Checks whether a line tells what was sent to which branch: `1a2b3c4..5d6e7f8  main -> main`. What was
+/// fetched has the same form, but its branch is that of a remote: `main -> origin/main`.
 pub(crate) fn tells_push(line: &str) -> bool {
     let Some((what, to)) = line.trim().split_once(" -> ") else { return false };
+    let to = to.strip_suffix(FORCED).unwrap_or(to);
     let words: Vec<&str> = what.trim_start_matches(['*', '+', ' ']).split_whitespace().collect();
+    let is_of_remote = |from: &&str| to.strip_suffix(*from).is_some_and(|remote| remote.ends_with('/'));
+    if words.last().is_some_and(is_of_remote) {
+        return false;
+    }
     let is_range = |word: &str| word.split_once("..").is_some_and(|(from, to)| is_hash(from) && is_hash(to));
     let is_new = what.contains("[new branch]") || what.contains("[new tag]");
     !to.contains(' ') && (is_new || words.len() == 2 && is_range(&words[0].replace("...", "..")))
@@ -301,5 +310,37 @@ mod tests {
             &SOME_TESTS,
         ];
         assert!(patterns.into_iter().all(|pattern| pattern.is_some()));
+    }
+
+    #[test]
+    fn what_git_sent_is_known_by_its_form() {
+        for (line, expected) in [
+            ("   663452c..3696270  main -> main", true),
+            (" + 663452c...3696270 main -> main (forced update)", true),
+            (" * [new branch]      a/b -> a/b", true),
+            (" * [new tag]         v1.2 -> v1.2", true),
+            ("   663452c..3696270  main       -> origin/main", false),
+            (" * [new branch]      a/b        -> origin/a/b", false),
+            (" ! [rejected]        main -> main (fetch first)", false),
+            ("one..two  main -> main", false),
+            ("fn a() -> b", false),
+            ("-> b", false),
+        ] {
+            assert_eq!(tells_push(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_a_log_begins_with_its_commit() {
+        for (line, expected) in [
+            ("b7d9cc8 Tell more", true),
+            ("b7d9cc8 (HEAD -> main) Tell more", true),
+            ("effaced by the sea", false),
+            ("b7d9cc8", false),
+            ("1234567 890", false),
+            ("Tell b7d9cc8", false),
+        ] {
+            assert_eq!(is_of_log(line), expected, "{line}");
+        }
     }
 }

@@ -636,8 +636,13 @@ mod tests {
                 "To github.com:a/b.git\n * [new branch]      main -> main\nbranch 'main' set up\n".to_owned(),
                 "* [new branch]      main -> main",
             ),
+            (
+                format!("From github.com:a/b\n   663452c..3696270  main -> origin/main\n{files}"),
+                "2 files changed, 124 insertions(+)",
+            ),
             // A log begins with the newest.
             ("staged\nb7d9cc8 Tell more\nab5eb56 Begin\n".to_owned(), "b7d9cc8 Tell more"),
+            ("* b7d9cc8 Tell more\n* ab5eb56 Begin\n".to_owned(), "* b7d9cc8 Tell more"),
         ] {
             let context = context("Bash", &json!({"command": "git commit -m x"}), &result);
             let line = "2 files changed, 124 insertions(+)";
