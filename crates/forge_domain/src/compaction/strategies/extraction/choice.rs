@@ -200,9 +200,10 @@ impl<'c, 'm> Choice<'c, 'm> {
                 let Some(start) = starts.pop() else { continue };
                 let is_it =
                     |passage: &Passage| passage.message as usize == *position && passage.start == start;
-                let used = self.fill(room, Purpose::Newest, &is_it);
-                room = room - used;
-                if used == Tokens::ZERO {
+                room = room - self.fill(room, Purpose::Newest, &is_it);
+                // It may have been taken before, as an answer to what is asked.
+                let is_told = self.filling.passages.iter().any(|(passage, _)| is_it(passage));
+                if !is_told {
                     // The passages before it make no sense without it.
                     starts.clear();
                 } else if nth == 0 {
