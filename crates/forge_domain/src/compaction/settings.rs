@@ -37,10 +37,9 @@ pub enum Selection {
 impl CompactionSettings {
     /// Returns the settings, made for `budget`, for a provider that counts by `scale`: its limits in tokens
     /// are what the provider counts. None exceeds the room, which `budget` has by our counts. If the provider
-    /// counts less than we do, the trigger alone moves up, and a target is kept by both counts: the trigger
-    /// stops at the room, where a target that moved with it would reach it, and each call would compact. A
-    /// surplus, which no longer counts after a compaction, moves the trigger alone, and to the target at
-    /// most.
+    /// counts less than we do, only the trigger moves up, to the room at most: a target that moved as well
+    /// would reach it there, and each call would compact. A surplus, which no longer counts after a
+    /// compaction, only moves the trigger, and to the target at most.
     #[must_use]
     pub fn measured(&self, scale: Scale, budget: &Budget) -> Self {
         let (tools, room) = (budget.tools_tokens(), budget.measured(scale).room());
