@@ -1,4 +1,4 @@
-//! The agent's words in the arguments of its commands: the message of a commit, the text of a comment.
+//! The agent's words in the arguments of its calls: the message of a commit, the text of a comment, a plan.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ const STARTS: [&str; 5] = [DOCUMENT, " -m ", " --message ", " --body ", " --mess
 /// The mark of a line by which a tool signs what it helped to write.
 const SIGNED: char = '🤖';
 
-/// A text of the agent's in several lines, written as an argument of a command.
+/// A text of the agent's, written as an argument of a command in several lines, or as its plan.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CommandWords {
     /// Its part of the text of the message's features, without the lines that name who helped.
@@ -20,7 +20,7 @@ pub(super) struct CommandWords {
     pub(super) end: usize,
 }
 
-/// The tools, in lower case, by which agents put their plan before the user: its text is their own words.
+/// The tools by which agents show their plan to the user, in lower case. All that such a call says is theirs.
 const PLANNING: [&str; 4] = ["exitplanmode", "exit_plan_mode", "plan_mode_respond", "present_plan"];
 
 /// Returns such texts of a message.
@@ -37,8 +37,9 @@ pub(super) fn command_words(message: &ContextMessage) -> Vec<CommandWords> {
     for (nth, begin) in begins.enumerate() {
         let end = ends.next().unwrap_or(features.text.len());
         if calls.get(nth).is_some_and(plans) {
-            let start = features.text[begin..end].find('\n').map_or(end, |at| begin + at + 1);
-            words.push(CommandWords { words: start..end, end });
+            let told = features.text[begin..end].find('\n').map(|at| begin + at + 1..end);
+            let told = told.filter(|told| !told.is_empty());
+            words.extend(told.map(|words| CommandWords { words, end }));
             continue;
         }
         words.extend(arguments(&features.text[begin..end]).into_iter().filter_map(|argument| {
@@ -155,6 +156,27 @@ mod tests {
             let found = command_words(&message).into_iter();
             let found: Vec<&str> = found.map(|found| text[found.words].trim()).collect();
             assert_eq!(found, expected, "{command}");
+        }
+    }
+
+    #[test]
+    fn a_plan_is_the_words_of_the_agent() {
+        let plan = "# The price\n\nAdd the tax once.\n\nThen test it.";
+        let short = "Add the tax once, then test.";
+        let looks = tool_call("read", serde_json::json!({ "path": "a.rs" }));
+        for (tool, arguments, expected) in [
+            ("ExitPlanMode", serde_json::json!({ "plan": plan }), vec![plan]),
+            ("plan_mode_respond", serde_json::json!({ "response": plan }), vec![plan]),
+            ("exit_plan_mode", serde_json::json!({ "plan": short }), vec![short]),
+            ("exit_plan_mode", serde_json::json!({}), vec![]),
+            ("write", serde_json::json!({ "text": plan }), vec![]),
+        ] {
+            let calling = Message::calling(vec![looks.clone(), tool_call(tool, arguments), looks.clone()]);
+            let message = ContextMessage::count(calling.with_content("My plan:"), &Characters);
+            let text = &message.features().text;
+            let found: Vec<&str> =
+                command_words(&message).into_iter().map(|found| text[found.words].trim()).collect();
+            assert_eq!(found, expected, "{tool}");
         }
     }
 }
