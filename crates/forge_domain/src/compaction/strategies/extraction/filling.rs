@@ -43,7 +43,7 @@ impl Filling {
     /// Learns the lines of a text; returns false if all of them were known.
     pub(super) fn learn(&mut self, text: &str) -> bool {
         let mut is_new = false;
-        for line in text.split(is_line_break).map(str::trim).filter(|line| !line.is_empty()) {
+        for line in lines(text) {
             is_new |= self.known.insert(hash(line));
         }
         is_new
@@ -54,8 +54,7 @@ impl Filling {
     pub(super) fn has_any_of(&self, position: usize, is_of: impl Fn(&Passage) -> bool, text: &str) -> bool {
         let is_passage =
             |(passage, _): &(Passage, Tokens)| passage.message as usize == position && is_of(passage);
-        let lines = || text.split(is_line_break).map(str::trim).filter(|line| !line.is_empty());
-        let is_known = || lines().all(|line| self.known.contains(&hash(line)));
+        let is_known = || lines(text).all(|line| self.known.contains(&hash(line)));
         self.passages.iter().any(is_passage) || !self.dropped.contains(&(position as u32)) && is_known()
     }
 
@@ -111,4 +110,9 @@ impl Filling {
         }
         record
     }
+}
+
+/// Iterates over the lines of a text that are not blank, without the blanks around them.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.split(is_line_break).map(str::trim).filter(|line| !line.is_empty())
 }

@@ -4,8 +4,8 @@
 //! what tools wrote ([`frames`]), announcements of an agent's next calls ([`announcements`]), the files,
 //! tasks, checks and errors ([`ledger`]), and what changed since it was read ([`outdated`]). A [`Plan`] then
 //! decides which messages leave. What stood in them becomes [`passage`]s, [`worth`] tells what each is worth,
-//! and a [`choice`] takes as many as the room holds, in the [`order`] that a reader needs them. The result is
-//! a [`record`], which a later compaction reads again.
+//! and a [`choice`] takes as many as the room holds, in an [`order`] of kinds. The result is a [`record`],
+//! which a later compaction reads again.
 
 mod announcements;
 mod answered;

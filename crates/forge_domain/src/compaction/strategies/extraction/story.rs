@@ -432,7 +432,7 @@ fn commit_and_push(text: &str) -> Option<String> {
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-/// Returns the newest commit of a log at the end of a text: its lines begin with it.
+/// Returns the newest commit of the log with which a text ends: the first line of that.
 fn newest_of_log(text: &str) -> Option<&str> {
     let lines = text.trim_end().lines().rev();
     lines.take_while(|line| is_of_log(line.trim_start_matches(['*', ' ']))).last()

@@ -156,7 +156,7 @@ impl WorkFiles {
         files.sort_unstable_by(|(one, (_, at)), (other, (_, later))| (at, one).cmp(&(later, other)));
         let told: Vec<String> =
             files.iter().map(|(path, _)| told.get(path).unwrap_or(path).clone()).collect();
-        // Names from the folder of the record's paths stand there as those do that are below it, if all can.
+        // If each file has a whole path, each is listed by it, so that all are told below the same folder.
         let whole: Vec<String> = told.iter().map(|told| root.whole(told, folder)).collect();
         let are_whole = whole.iter().all(|path| path.starts_with('/') && out_of_folder(path).1.is_none());
         let names = if are_whole { whole } else { told };
