@@ -1,7 +1,7 @@
 //! The texts of the agent's that short answers and picks of the user's are about.
 
 use super::Material;
-use super::excerpt::is_answer;
+use super::excerpt::{is_answer, is_statement};
 use super::passage::{Origin, Passage, passages_of_record};
 use super::picks::picked;
 use super::record::Section;
@@ -99,18 +99,25 @@ fn list(material: &Material<'_>, leaves: &[bool], answer: usize, is_latest: bool
 }
 
 /// Returns the entries of the records that leave which quote what the user answered, each with the
-/// answer.
+/// answer. Calls may stand between them.
 fn in_records(sources: &[ContextMessage], leaves: &[bool]) -> Vec<[Passage; 2]> {
     let records = (0..sources.len()).filter(|at| leaves[*at] && is_record(sources[*at].message()));
-    let pairs = records.flat_map(|at| {
-        let entries = passages_of_record(&sources[at], at);
-        entries.windows(2).map(|pair| [pair[0], pair[1]]).collect::<Vec<_>>()
-    });
+    let mut pairs = Vec::new();
+    for at in records {
+        let mut asked: Option<Passage> = None;
+        for entry in passages_of_record(&sources[at], at) {
+            if entry.origin != Origin::Record(Section::Story) {
+                continue;
+            }
+            let text = entry.text(sources);
+            if is_answer(text) {
+                pairs.extend(asked.map(|asked| [asked, entry]));
+            } else if is_statement(text) {
+                asked = Some(entry);
+            }
+        }
+    }
     pairs
-        .filter(|[_, answer]| {
-            answer.origin == Origin::Record(Section::Story) && is_answer(answer.text(sources))
-        })
-        .collect()
 }
 
 /// Checks whether a text of the user's says nothing without what it answers: where nothing was asked, a
@@ -119,4 +126,31 @@ fn is_short_answer(said: &str, was_asked: bool) -> bool {
     let most = if was_asked { ANSWER_CHARS } else { SHORT_ANSWER_CHARS };
     let is_remark = || !said.starts_with('/') && said.split_whitespace().nth(2).is_none();
     said.chars().nth(most).is_none() && (was_asked || is_remark())
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::super::record::{Entry, Record};
+    use super::*;
+    use crate::compaction::fixture::Characters;
+
+    #[test]
+    fn in_a_record_calls_may_stand_between_a_question_and_its_answer() {
+        let entry = |label: &str, text: &str| Entry::labelled(label, text, false);
+        let story = vec![
+            entry("m1 user", "Go on."),
+            entry("m2 agent", "Shall I close it?"),
+            entry("m2 read a.rs", "9 lines"),
+            entry("m4 user", "Yes."),
+            entry("m5 agent", "It is closed."),
+        ];
+        let record = Record { story, ..Record::default() };
+        let sources = [ContextMessage::count(record.to_message(), &Characters)];
+        let pairs = in_records(&sources, &[true]);
+        let texts: Vec<[&str; 2]> = pairs.iter().map(|pair| pair.map(|entry| entry.text(&sources))).collect();
+        assert_eq!(texts, [["m2 agent: Shall I close it?", "m4 user: Yes."]]);
+        assert_eq!(in_records(&sources, &[false]), Vec::<[Passage; 2]>::new());
+    }
 }

@@ -88,8 +88,8 @@ impl Leaving<'_> {
     }
 
     /// Returns the passages of everything that leaves; `newest` are the agent's newest texts, which are kept
-    /// together with the code in them. Each line of a list from which the user picked is a passage. Lines that
-    /// only repeat what stays are left out.
+    /// together with the code in them. Each line of a list from which the user picked is a passage. What only
+    /// repeats what stays is left out.
     pub(super) fn passages(&self, newest: &[usize], answered: &Answered, staying: &Filling) -> Vec<Passage> {
         let mut all = Vec::new();
         let leaving = self.material.sources.iter().enumerate().filter(|(position, _)| self.leaves[*position]);
