@@ -118,8 +118,8 @@ impl Passage {
         self.is_outdated || self.only_names
     }
 
-    /// Returns its lines, each with the lines below it that are indented deeper, as passages, if the agent says
-    /// it; else all of it as one.
+    /// Returns its lines as passages, each with the lines below it that are indented deeper, if the agent
+    /// says it; else all of it as one.
     pub(super) fn by_items(&self, features: &Features) -> Vec<Self> {
         let lines = self.lines(features);
         let indent = |line: &Line| line.start - indented_start(&features.text, line.start);
