@@ -45,7 +45,7 @@ impl<'a> AskedLines<'a> {
             false => {
                 let mut questions = asked_in(context, position);
                 // Who pastes a log may ask about it before or after that.
-                let own = message.starts_turn().then(|| edges(text)).unwrap_or_default();
+                let own = if message.starts_turn() { edges(text) } else { Vec::new() };
                 questions.extend(own.into_iter().filter(|question| question.stands_apart(text)));
                 questions
             }

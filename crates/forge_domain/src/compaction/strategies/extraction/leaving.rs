@@ -141,12 +141,8 @@ impl Leaving<'_> {
                 })
                 .collect();
             let is_newest = newest.contains(&position);
-            let is_code = |passage: &Passage| passage.origin == Origin::Code;
-            let n_bytes: u32 = found.iter().filter(|passage| is_code(passage)).map(Passage::n_bytes).sum();
-            // Of a whole file, scraps would stand between the agent's words.
-            if is_newest && n_bytes <= CODE_BYTES {
-                let code = found.iter_mut().filter(|passage| is_code(passage));
-                code.for_each(|passage| (passage.origin, passage.is_code) = (Origin::Agent, true));
+            if is_newest {
+                keep_code(&mut found);
             }
             move_introductions(&mut found, source.features(), is_newest);
             if let Some(end) =
@@ -265,6 +261,17 @@ impl Leaving<'_> {
         newest.extend((0..latest).rev().find(has_text));
         newest.retain(|position| self.leaves[*position]);
         newest
+    }
+}
+
+/// Keeps the code of one of the agent's newest texts with it. Of a whole file, scraps would stand between
+/// the agent's words.
+fn keep_code(passages: &mut [Passage]) {
+    let is_code = |passage: &Passage| passage.origin == Origin::Code;
+    let n_bytes: u32 = passages.iter().filter(|passage| is_code(passage)).map(Passage::n_bytes).sum();
+    if n_bytes <= CODE_BYTES {
+        let code = passages.iter_mut().filter(|passage| is_code(passage));
+        code.for_each(|passage| (passage.origin, passage.is_code) = (Origin::Agent, true));
     }
 }
 

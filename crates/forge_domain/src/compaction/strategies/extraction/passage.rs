@@ -243,15 +243,19 @@ pub(super) fn passages(
             }),
         }
     }
-    // Lines that an edit leaves as they are show where it is, and tell nothing without its change.
     if is_edit {
-        let old: HashSet<&str> =
-            features.lines.iter().filter(|line| line.is_old).map(|line| features.line(line)).collect();
-        let is_new = |line: &Line| !line.is_call || !old.contains(features.line(line));
-        passages.retain(|passage| passage.lines(features).iter().any(is_new));
+        retain_changed(&mut passages, features);
     }
     passages.iter_mut().for_each(|passage| passage.note_listing(&features.text));
     passages
+}
+
+/// Drops what an edit leaves as it is: it shows where the edit is, and tells nothing without its change.
+fn retain_changed(passages: &mut Vec<Passage>, features: &Features) {
+    let old = features.lines.iter().filter(|line| line.is_old).map(|line| features.line(line));
+    let old: HashSet<&str> = old.collect();
+    let is_new = |line: &Line| !line.is_call || !old.contains(features.line(line));
+    passages.retain(|passage| passage.lines(features).iter().any(is_new));
 }
 
 /// Most bytes of a line that only introduces what follows it.
