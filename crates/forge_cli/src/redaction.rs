@@ -37,7 +37,7 @@ pub(crate) fn redact_bytes(bytes: Cow<'_, [u8]>) -> (Cow<'_, [u8]>, Vec<Redacted
             place: format!("line {}", lines_before + line),
         }));
         is_text = is_text && chunk.invalid().is_empty();
-        // What is all text and has no secret need not be copied.
+        // A file that is all text and has no secret is not copied.
         if !is_text || !redacted.is_empty() {
             clean.extend_from_slice(text.as_bytes());
             clean.extend_from_slice(chunk.invalid());

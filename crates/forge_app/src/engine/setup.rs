@@ -147,7 +147,7 @@ impl Engine {
         }
         match self.limits.take_restored(&model.reference) {
             Some(limit) => report_learned_limit(&self.events, id, &model, limit),
-            // What was learned was reported then.
+            // A limit that was learned was reported when it was.
             None if self.limits.of(&model.reference).is_some() => {}
             None => warn_of_assumed_window(&self.events, id, &model),
         }

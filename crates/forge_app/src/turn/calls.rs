@@ -110,7 +110,7 @@ impl ToolCalls<'_, '_> {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(call) = calls.get(at) else { return };
             if !lock().contains_key(&at) {
-                // What was recorded was made.
+                // The calls of a recording were made once.
                 let is_made = at < MOST_CALLS || self.engine.is_playback;
                 let end = if is_made { self.run(call).await } else { excess(call).into() };
                 match end {

@@ -51,7 +51,7 @@ mod tests {
     fn it_is_gone_before_a_text_and_never_in_an_open_line() {
         let mut lower = LowerLine::new();
         let mut terminal = vt100::Parser::default();
-        // What is printed (`=` draws a line, `-` clears it), and what the terminal shows then.
+        // The text that is printed (`=` draws a line, `-` clears it), and the terminal after it.
         for (step, expected) in [
             ("=waiting 1 s", "waiting 1 s"),
             ("=waiting 2", "waiting 2"),

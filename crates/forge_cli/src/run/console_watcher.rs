@@ -30,7 +30,7 @@ const SHOWN: usize = 100;
 
 /// The display of a run. On a terminal a reply is streamed; elsewhere it is printed once it is complete,
 /// because an interrupted one is requested again and nothing can be removed from a file or a pipe. There,
-/// stdout has the answer alone: a reply that calls tools is none.
+/// stdout has the answer alone: a reply that calls tools is not the answer.
 #[derive(Default)]
 pub(crate) struct ConsoleWatcher {
     /// True if the answer's last line is still open.

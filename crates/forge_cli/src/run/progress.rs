@@ -229,7 +229,7 @@ mod tests {
         tell(&RunEvent::Sending(&prompt));
         assert_eq!(step(0), none);
         assert_eq!(step(1), ["still waiting for the model 30 s"]);
-        // What the model thinks does not begin the time again, and is not printed.
+        // Thoughts of the model are not printed, and the time runs on.
         tell(&RunEvent::Reasoning("hm"));
         assert_eq!(step(1), ["still thinking 1 min 30 s"]);
         tell(&RunEvent::Text("It"));
@@ -259,7 +259,7 @@ mod tests {
                 "thinking · 3 of 8,000 tokens (1 %)",
                 "thinking 1 s · 3 of 8,000 tokens (1 %)",
             ),
-            // What streams is seen itself.
+            // A text that streams is seen.
             (4_000, RunEvent::Text("It"), "", ""),
             (5_000, REPLIED, "", "preparing 1 s · 3 of 8,000 tokens (1 %)"),
         ] {

@@ -54,7 +54,8 @@ pub(crate) fn project_file(source: &Source) -> PathBuf {
 }
 
 /// Returns the nearest `forge.yaml`: in the working folder, or above it up to the root of the git repository.
-/// If there is none, returns the nearest `.mcp.json`. Above the working folder, only files of the user count.
+/// If there is none, returns the nearest `.mcp.json`. Above the working folder, only files that the user
+/// owns are read.
 pub(crate) fn nearest_project_file() -> PathBuf {
     let file = nearest(PROJECT_FILE);
     if file.exists() {

@@ -176,10 +176,14 @@ impl<'c, 'm> Choice<'c, 'm> {
         }
     }
 
+    /// Counts an entry with the end of its line.
+    fn tokens_of(&self, entry: &Entry) -> Tokens {
+        self.counter.count(entry.as_str()) + Tokens::new(LINE_TOKENS)
+    }
+
     /// Reserves room for the user's answer below what it answers, and returns its tokens.
     fn reserve_answer(&mut self, position: usize) -> Tokens {
-        let answer = answer(&self.leaving.material.sources[position]);
-        let tokens = self.counter.count(answer.as_str()) + Tokens::new(LINE_TOKENS);
+        let tokens = self.tokens_of(&answer(&self.leaving.material.sources[position]));
         self.left = self.left - tokens;
         tokens
     }
@@ -239,7 +243,7 @@ impl<'c, 'm> Choice<'c, 'm> {
             step.tell_names(self.leaving.material.sources, self.worth);
             let entry = &step.entry;
             let told = hash(entry.as_str());
-            let tokens = self.counter.count(entry.as_str()) + Tokens::new(LINE_TOKENS);
+            let tokens = self.tokens_of(entry);
             if tokens > room && !self.filling.known.contains(&told) {
                 break;
             }
@@ -258,7 +262,7 @@ impl<'c, 'm> Choice<'c, 'm> {
         let mut room = self.left.share(percent, 100);
         for (number, position, text) in said.iter().rev() {
             let entry = Entry::quote(text);
-            let tokens = self.counter.count(entry.as_str()) + Tokens::new(LINE_TOKENS);
+            let tokens = self.tokens_of(&entry);
             if tokens <= room && self.filling.learn(text) {
                 room = room - tokens;
                 self.take_at((*number, *position), Section::Said, entry, tokens);

@@ -128,7 +128,7 @@ pub(super) fn write(
             Origin::Person => (Section::Said, place, Entry::quote(text.trim())),
             Origin::Agent => {
                 // One entry stands for all that is told of a message.
-                let is_told_with = |other: &&Passage| is_of_one_text(passage, other);
+                let is_told_with = |other: &&Passage| other.is_said_at(passage.message as usize);
                 if joined[..nth].last().as_ref().is_some_and(is_told_with) {
                     return None;
                 }
@@ -239,11 +239,6 @@ fn with_cuts(passage: &Passage, whole: &str) -> String {
         ""
     };
     format!("{begin}{text}{end}")
-}
-
-/// Checks whether two passages are what the agent says in one message.
-fn is_of_one_text(one: &Passage, other: &Passage) -> bool {
-    one.message == other.message && one.origin == Origin::Agent && other.origin == Origin::Agent
 }
 
 /// Checks whether nothing but blanks, brackets and marks of code stands between two passages.
