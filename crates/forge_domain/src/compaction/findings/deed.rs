@@ -1,5 +1,6 @@
 //! The subject and effect of a call, as far as its name and arguments tell.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use serde_json::Value;
@@ -14,8 +15,9 @@ use super::failure::{is_marked_failed, is_misused, names_failed_test};
 use super::looks::only_looks;
 use super::pattern::{Pattern, any_of, matches};
 use super::script_changes::{script_changes, scripts_in};
+use super::sections::Sections;
 use super::shell_change::{ShellChange, ShellStep, shell_changes};
-use super::{Evidence, Failure, Unfinished};
+use super::{CheckReport, Evidence, Failure, Unfinished};
 use crate::compaction::arguments::{
     ASIDE, COMMANDS, FOLDERS, PATCH_ADDS, PATCH_DELETES, PATCH_MOVES, PATCH_START, PATCH_UPDATES, PATHS,
     SOUGHT, SUBJECTS, text_or_number,
@@ -66,6 +68,8 @@ struct CommandLine {
     /// True if something else runs when a step fails.
     has_other_way: bool,
     missing: Missing,
+    /// The sections of what it writes, if only some are of checks.
+    sections: Option<Sections>,
     /// The file that has what a check wrote.
     log: Option<String>,
     /// True if it changes something outside of the files of the work.
@@ -88,7 +92,8 @@ impl CommandLine {
             ends_elsewhere: walk.steps.len() > 1
                 && last.is_some_and(|step| step.runs_anyway && !runs_check(step)),
             has_other_way: command.contains("||"),
-            missing: missing_of(told),
+            missing: missing_of(told, walk),
+            sections: Sections::of(walk),
             log: walk.steps.iter().find_map(|step| log_of(step.command).filter(|_| runs_check(step))),
             acts: acts(walk),
         }
@@ -284,19 +289,30 @@ impl Deed {
     }
 
     /// Returns the failure that its result reports.
-    pub(crate) fn failure<'a>(&self, result: &'a ContextMessage) -> Option<&'a Failure> {
+    pub(crate) fn failure<'a>(&self, result: &'a ContextMessage) -> Option<Cow<'a, Failure>> {
         let failure = if !self.checks.is_empty() {
-            result.report_of_check().failure.as_ref()
+            match self.report(result) {
+                Cow::Borrowed(report) => report.failure.as_ref().map(Cow::Borrowed),
+                Cow::Owned(report) => report.failure.map(Cow::Owned),
+            }
         } else if self.changes_files() || self.unnamed_change.is_some() {
-            result.failure_of_change()
+            result.failure_of_change().map(Cow::Borrowed)
         } else if self.runs {
-            result.failure_of_command()
+            result.failure_of_command().map(Cow::Borrowed)
         } else {
-            result.failure_of_call()
+            result.failure_of_call().map(Cow::Borrowed)
         };
         // A file that was read may have such a field, too.
-        let is_own = |failure: &&Failure| self.reads.is_none() || !failure.is_of_data();
+        let is_own = |failure: &Cow<'_, Failure>| self.reads.is_none() || !failure.is_of_data();
         failure.filter(|failure| self.command_line.hides_status || !failure.is_denied()).filter(is_own)
+    }
+
+    /// Returns the report of its checks.
+    fn report<'a>(&self, result: &'a ContextMessage) -> Cow<'a, CheckReport> {
+        match &self.command_line.sections {
+            Some(sections) => Cow::Owned(result.report_in(sections)),
+            None => Cow::Borrowed(result.report_of_check()),
+        }
     }
 
     /// Returns how the check ended whose result it is; `marks_failures` is true if the session marks results
@@ -306,12 +322,12 @@ impl Deed {
             // A check that was stopped has not failed by itself.
             let is_stopped = !failure.is_read() && self.unfinished(result).is_some();
             if !failure.is_read() && self.command_line.ends_elsewhere {
-                let is_shown = result.report_of_check().evidence == Evidence::Counted;
+                let is_shown = self.report(result).evidence == Evidence::Counted;
                 return if is_shown { Outcome::Passed } else { Outcome::Unclear };
             }
             return if is_stopped { Outcome::Unclear } else { Outcome::Failed };
         }
-        let is_shown = match result.report_of_check().evidence {
+        let is_shown = match self.report(result).evidence {
             Evidence::Counted => !self.command_line.missing.end,
             Evidence::Said => self.command_line.missing == Missing::default(),
             Evidence::Status => !self.command_line.hides_status,
@@ -350,7 +366,7 @@ impl Deed {
 
     /// Checks whether the result of a check says that no test ran.
     pub(crate) fn ran_nothing(&self, result: &ContextMessage) -> bool {
-        !self.checks.is_empty() && result.report_of_check().evidence == Evidence::NothingRan
+        !self.checks.is_empty() && self.report(result).evidence == Evidence::NothingRan
     }
 
     /// Returns how far its command is, if the result says that it did not end by itself.
@@ -693,30 +709,39 @@ fn log_of(step: &str) -> Option<String> {
         .filter(|file| !file.starts_with("/dev/") && !file.is_empty())
 }
 
-/// Returns the part of a command line's output that its result lacks.
-fn missing_of(command: &str) -> Missing {
-    let command = command.replace("2>&1", "").replace("&&", ";").replace("||", ";");
+/// Returns the part of the output of a command line's checks that its result lacks.
+fn missing_of(command: &str, walk: &Walk<'_>) -> Missing {
     let mut missing = Missing::default();
-    for (at, c) in outside_quotes(command.trim_end()).filter(|(_, c)| matches!(c, '|' | '>' | '&')) {
-        // What went into a file is shown from there.
-        let file = command[at..].trim_start_matches(['>', ' ']).split([' ', ';', '\n']).next();
-        let is_shown = |file: &str| {
-            let rest = &command[at + c.len_utf8()..];
-            steps(rest).iter().skip(1).any(|step| {
-                step.ends_with(file) && ["cat ", "tail "].iter().any(|shows| step.starts_with(shows))
-            })
-        };
-        if c == '>' && file.is_some_and(|file| !file.is_empty() && is_shown(file)) {
-            continue;
-        }
-        let reader = command[at..].strip_prefix('|').and_then(|rest| rest.split_whitespace().next());
-        match reader.map(without_folder) {
-            Some("cat" | "less" | "more" | "tee" | "tail") => {}
-            Some("head") => missing.end = true,
-            _ => missing.some = true,
+    for check in walk.steps.iter().filter(|step| runs_check(step)) {
+        let at = check.command.as_ptr() as usize - command.as_ptr() as usize;
+        let rest = command.get(at..).unwrap_or_default();
+        let rest = rest.replace("2>&1", "").replace("&&", ";").replace("||", ";");
+        let end = outside_quotes(&rest).find(|(_, c)| matches!(c, ';' | '\n'));
+        let end = end.map_or(rest.trim_end().len(), |(at, _)| at);
+        for (at, c) in outside_quotes(&rest[..end]).filter(|(_, c)| matches!(c, '|' | '>' | '&')) {
+            let after = &rest[at + c.len_utf8()..];
+            if c == '>' && is_shown(after) {
+                continue;
+            }
+            let reader = after.split_whitespace().next().filter(|_| c == '|');
+            match reader.map(without_folder) {
+                Some("cat" | "less" | "more" | "tee" | "tail") => {}
+                Some("head") => missing.end = true,
+                _ => missing.some = true,
+            }
         }
     }
     missing
+}
+
+/// Checks whether a later step shows the file at the start of the `rest` of a command line.
+fn is_shown(rest: &str) -> bool {
+    let file = rest.trim_start_matches(['>', ' ']).split([' ', ';', '\n']).next().unwrap_or_default();
+    !file.is_empty()
+        && steps(rest)
+            .iter()
+            .skip(1)
+            .any(|step| step.ends_with(file) && ["cat ", "tail "].iter().any(|shows| step.starts_with(shows)))
 }
 
 #[cfg(test)]

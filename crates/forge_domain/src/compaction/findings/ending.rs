@@ -3,8 +3,9 @@
 use std::sync::LazyLock;
 
 use super::MAX_CHARS;
-use super::failure::{Status, after_last_count, counts, edges, end_of, foot, head, stated_status};
+use super::failure::{Status, after_last_count, counts, edges, end_of, foot, head, stated_status, told_in};
 use super::pattern::{Pattern, any_of, matches};
+use super::sections::Sections;
 use crate::ToolResult;
 use crate::compaction::envelope::{output, without_command};
 use crate::compaction::names::is_hash;
@@ -31,11 +32,15 @@ pub(super) enum Evidence {
 
 impl Evidence {
     /// Reads the result of a check that reports no failure; `unfinished` is what it says if it did not end by
-    /// itself.
-    pub(super) fn of(result: &ToolResult, unfinished: Option<&Unfinished>) -> Self {
+    /// itself. Where a command line has `sections`, those of its checks count.
+    pub(super) fn of(
+        result: &ToolResult,
+        unfinished: Option<&Unfinished>,
+        sections: Option<&Sections>,
+    ) -> Self {
         let whole = result.content.text();
         let status = stated_status(without_command(&whole));
-        let text = output(whole);
+        let text = told_in(sections, output(whole));
         let edges = edges(&text);
         // What waits for changes has ended a run.
         if unfinished.is_some_and(|unfinished| unfinished.goes_on) && !matches(&WAITS, end_of(&edges)) {
@@ -195,6 +200,13 @@ pub(crate) fn tells_push(line: &str) -> bool {
 pub(crate) fn is_of_log(line: &str) -> bool {
     let hash = line.split_once(' ').filter(|(_, subject)| subject.contains(char::is_alphabetic));
     hash.is_some_and(|(hash, _)| is_hash(hash) && hash.contains(|c: char| c.is_ascii_digit()))
+}
+
+/// Checks whether a line is one of `git status --short`: two letters, and a file.
+pub(crate) fn is_of_status(line: &str) -> bool {
+    let line = line.trim();
+    let state = line.split_once(' ').filter(|(_, file)| !file.trim().contains(' ')).map(|(state, _)| state);
+    state.is_some_and(|state| state.len() <= 2 && state.bytes().all(|b| b"MADRCU?!".contains(&b)))
 }
 
 /// Checks whether a line tells what was made: `✓ Created issue: av-12`.

@@ -1,15 +1,17 @@
 //! The failure that a result reports, if any.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use super::MAX_CHARS;
 use super::answer::{FailedAnswer, begins_as_failed};
 use super::pattern::{Pattern, any_of, matches};
+use super::sections::Sections;
 use crate::compaction::envelope::{output, without_command};
 use crate::{Body, Message, ToolResult, user_words};
 
 /// A result that failed, or that reads so.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// The first line that names the error.
     pub(crate) line: Option<String>,
@@ -57,7 +59,7 @@ impl Failure {
 
     /// Reads the failure of a command; `None` if the result did not fail and does not read so.
     pub(super) fn of(result: &ToolResult) -> Option<Self> {
-        Self::read(result, |edges| {
+        Self::read(result, None, |edges| {
             !ends_well(edges) && (is_named(edges) || matches(&OPENINGS, first_line(edges[0])))
         })
     }
@@ -65,13 +67,14 @@ impl Failure {
     /// Reads the failure of a call that runs no command: what it found or was sent may speak of failures, so
     /// only its first line counts.
     pub(super) fn of_call(result: &ToolResult) -> Option<Self> {
-        Self::read(result, |edges| is_named(&[first_line(edges[0]), ""]) || begins_as_failed(edges[0]))
+        Self::read(result, None, |edges| is_named(&[first_line(edges[0]), ""]) || begins_as_failed(edges[0]))
     }
 
     /// Reads the failure of a test, a build or another check, which is known by more: a summary with counts
-    /// decides, unless something broke after it, and places in files are what is wrong there.
-    pub(super) fn of_check(result: &ToolResult) -> Option<Self> {
-        Self::read(result, |edges| {
+    /// decides, unless something broke after it, and places in files are what is wrong there. Where a command
+    /// line has `sections`, those of its checks count.
+    pub(super) fn of_check(result: &ToolResult, sections: Option<&Sections>) -> Option<Self> {
+        Self::read(result, sections, |edges| {
             let any = |pattern: &Pattern, edges: &[&str; 2]| edges.iter().any(|edge| matches(pattern, edge));
             let breaks = |edges: &[&str; 2]| is_named(edges) || any(&BREAKS, edges);
             let has_place = || edges.iter().any(|edge| place(edge).is_some());
@@ -90,7 +93,7 @@ impl Failure {
     /// Reads the failure of a change of a file. A tool may refuse one in a sentence, and answer a change with
     /// what the file has now.
     pub(super) fn of_change(result: &ToolResult) -> Option<Self> {
-        let failure = Self::read(result, |edges| {
+        let failure = Self::read(result, None, |edges| {
             let first = first_line(edges[0]);
             if matches(&SUCCESSES, first) {
                 return matches(&CONDITIONS, first);
@@ -105,11 +108,15 @@ impl Failure {
     }
 
     /// Reads the failure of a result whose start and end read so by `reads_failed`.
-    fn read(result: &ToolResult, reads_failed: impl Fn(&[&str; 2]) -> bool) -> Option<Self> {
+    fn read(
+        result: &ToolResult,
+        sections: Option<&Sections>,
+        reads_failed: impl Fn(&[&str; 2]) -> bool,
+    ) -> Option<Self> {
         let whole = result.content.text();
         let status = stated_status(without_command(&whole));
         let answer = FailedAnswer::of(&whole);
-        let text = output(whole);
+        let text = told_in(sections, output(whole));
         let is_stated = result.is_error || status == Some(Status::Failed) || answer.is_some();
         let reads_so = reads_failed(&edges(&text));
         let ground = if is_stated {
@@ -122,6 +129,11 @@ impl Failure {
         let why = answer.and_then(|answer| answer.why.as_deref().and_then(shown));
         Some(Self { line: why.or_else(|| error_line(&text)), ground })
     }
+}
+
+/// Returns the part of an output that the checks in `sections` of it wrote, or all of it.
+pub(super) fn told_in<'a>(sections: Option<&Sections>, output: Cow<'a, str>) -> Cow<'a, str> {
+    sections.and_then(|sections| sections.of_checks(&output)).map_or(output, Cow::Owned)
 }
 
 /// Checks whether a message is a result that its session marks as failed.

@@ -10,6 +10,7 @@ mod failure;
 mod looks;
 mod pattern;
 mod script_changes;
+mod sections;
 mod shell_change;
 mod told_changes;
 
@@ -19,10 +20,11 @@ pub(crate) use self::command_line::{is_absolute, join};
 pub(crate) use self::deed::{Deed, Extent, FileState, Outcome, Touch, identity};
 use self::ending::{Evidence, Unfinished};
 pub(crate) use self::ending::{
-    is_of_log, only_says_success, says_nothing_written, tells_commit, tells_outcome, tells_push,
-    tells_what_was_made,
+    is_of_log, is_of_status, only_says_success, says_nothing_written, tells_commit, tells_outcome,
+    tells_push, tells_what_was_made,
 };
 pub(crate) use self::failure::{Failure, is_marked_failed, is_of_the_person, is_refused};
+use self::sections::Sections;
 pub(crate) use self::shell_change::{ALL, ShellChange, ShellStep};
 pub(crate) use self::told_changes::told_changes;
 use crate::{Body, ContextMessage, Message, ToolResult};
@@ -53,10 +55,21 @@ struct FailureOfChange(Option<Failure>);
 struct Progress(Option<Unfinished>);
 
 /// The report of a check.
+#[derive(Clone)]
 struct CheckReport {
     failure: Option<Failure>,
     /// The evidence that it passed, whatever its failure says.
     evidence: Evidence,
+}
+
+impl CheckReport {
+    fn of(message: &Message, unfinished: Option<&Unfinished>, sections: Option<&Sections>) -> Self {
+        let evidence = read(message, |result| Some(Evidence::of(result, unfinished, sections)));
+        Self {
+            failure: read(message, |result| Failure::of_check(result, sections)),
+            evidence: evidence.unwrap_or(Evidence::None),
+        }
+    }
 }
 
 /// Each is computed once. Which of the failures is meant is up to the call ([`Deed::failure`]).
@@ -86,11 +99,12 @@ impl ContextMessage {
     fn report_of_check(&self) -> &CheckReport {
         // No form may be asked for while another one is made.
         let unfinished = self.unfinished();
-        self.form(|message| CheckReport {
-            failure: read(message, Failure::of_check),
-            evidence: read(message, |result| Some(Evidence::of(result, unfinished)))
-                .unwrap_or(Evidence::None),
-        })
+        self.form(|message| CheckReport::of(message, unfinished, None))
+    }
+
+    /// Returns the report of the checks in some `sections` of what a command line wrote.
+    fn report_in(&self, sections: &Sections) -> CheckReport {
+        CheckReport::of(self.message(), self.unfinished(), Some(sections))
     }
 }
 

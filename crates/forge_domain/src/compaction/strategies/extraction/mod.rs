@@ -13,6 +13,7 @@ mod candidates;
 mod choice;
 mod command_words;
 mod contents;
+mod endings;
 mod excerpt;
 mod file_lines;
 mod fill;

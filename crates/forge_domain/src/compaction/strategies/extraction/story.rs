@@ -3,44 +3,22 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use serde_json::Value;
-
 use super::Material;
+use super::endings::{DONE, ENDING_CHARS, NO_OUTPUT, asks_the_person, ending_of, whole_line};
 use super::imports::Imports;
 use super::label::{Folder, one_line, tool_name};
 use super::ledger::{COMMITTED, UNDONE};
 use super::record::Entry;
-use super::tasks::is_about_tasks;
 use super::worth::Worth;
-use crate::compaction::answered_call::{AnsweredCall, answered_call};
-use crate::compaction::arguments::{patched_in, text_or_number};
-use crate::compaction::envelope::{OwnCommand, output, within, without_notes};
-use crate::compaction::features::{Features, Line, is_line_break};
-use crate::compaction::findings::{
-    Deed, Failure, Outcome, is_marked_failed, is_of_log, is_of_the_person, is_refused, only_says_success,
-    says_nothing_written, tells_commit, tells_outcome, tells_push, tells_what_was_made,
-};
+use crate::compaction::answered_call::answered_call;
+use crate::compaction::arguments::patched_in;
+use crate::compaction::envelope::{OwnCommand, output, within};
+use crate::compaction::features::{Features, Line};
 use crate::compaction::names::{call_lines, is_outermost, names_written};
-use crate::{CallPlace, ContextMessage, ToolCall, find_secrets, quantity, tool_twin, user_words};
+use crate::{CallPlace, ContextMessage, find_secrets, user_words};
 
-/// Most characters of the line by which a result ends.
-const ENDING_CHARS: usize = 140;
-/// Most characters of a single line that a call looked at: a longer one is content.
-const LOOKED_CHARS: usize = 100;
-/// Most bytes of a page that was hardly read.
-const SHORT_PAGE_BYTES: usize = 300;
-/// An answer of more lines is long.
-const LONG_ANSWER: u32 = 5;
-/// Most characters of what the user answered to the agent's question, or said when they refused a call.
-const ANSWER_CHARS: usize = 600;
-
-/// The end of a call of which nothing else is told, and of a command that wrote nothing.
-const DONE: &str = "done";
 /// The text that readers of recordings put in place of a result that is not there.
 const NO_RESULT: &str = "[no result recorded]";
-const NO_OUTPUT: &str = "no output";
-/// The end of a call that the user or a rule did not allow.
-const REFUSED: &str = "refused";
 /// The tool of a command that the user ran, and of one that ended after its result.
 const PERSONS_TOOL: &str = "shell (user)";
 const BACKGROUND_TOOL: &str = "shell (background)";
@@ -209,36 +187,13 @@ impl Done {
         if result.message().text() == NO_RESULT && !asked.deed.acts(asked.call) {
             return None;
         }
-        let content = material.frames.content(position);
-        let is_one_line = content.len() == 1;
-        let output = without_notes(&result.features().text).len();
-        let lines = result.features().lines[content].iter().rev();
-        let lines = lines.filter(|piece| (piece.start as usize) < output);
-        let mut lines = lines.map(|piece| whole_line(result.features(), piece));
-        let all = lines.clone();
-        // An empty field and a bare success are no outcome.
-        let tells = |line: &&str| {
-            !line.ends_with(": (none)")
-                && !only_says_success(line)
-                && (tells_outcome(line) || !material.frames.is_footer(line))
-        };
-        // However many calls end so, it is how this one ended.
-        let repeated = || all.clone().find(|line| material.frames.is_repeated(line));
-        let last = lines.find(tells).or_else(repeated);
-        let last = last.filter(|_| !material.frames.is_bare(position));
-        let is_row = last.is_some_and(|last| {
-            let columns = columns(last);
-            columns > 1
-                && lines.take(LEAST_ROWS).filter(|line| self::columns(line) == columns).count() == LEAST_ROWS
-        });
-        let last = last.map(|line| Ending { line, is_all: is_one_line, is_row });
         let tool = tool_name(asked.call)?;
         let running = &material.state.running;
         let ids = if running.is_empty() { Vec::new() } else { asked.deed.ids_asked_about(asked.call) };
         // A call that only asks how a command runs is about that command.
         let asked_about = ids.iter().find_map(|id| running.get(id)).cloned();
         let what = asked_about.unwrap_or_else(|| folder.subject(asked.deed));
-        let ending = ending(&asked, result, last)?;
+        let ending = ending_of(&asked, position, material)?;
         let calling = &material.sources[asked.place.message];
         let goes_on = calling.message().text().trim().is_empty();
         let asks = asks_the_person(asked.call) || user_words(result.message()).is_some();
@@ -348,171 +303,6 @@ const MOST_LABELS: usize = 3;
 /// Most files that were read in a step.
 const MOST_FILES: usize = 8;
 
-/// The last line of a result's content.
-#[derive(Clone, Copy)]
-struct Ending<'a> {
-    line: &'a str,
-    /// True if the content has no other.
-    is_all: bool,
-    /// True if it is a row of a table, which tells nothing of how a call ended.
-    is_row: bool,
-}
-
-/// Returns how a call ended, by the last line of its result's content if need be; `None` for what changes
-/// the list of tasks, which has its own section.
-fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, last: Option<Ending<'_>>) -> Option<String> {
-    if is_about_tasks(asked.call) {
-        return None;
-    }
-    let n_lines = || quantity(result.features().n_text_lines as usize, "line");
-    let is_error = is_marked_failed(result.message());
-    // A file or a page that was read may speak of failures without being one.
-    let is_failure = |failure: &&Failure| {
-        is_error || !asked.deed.only_looks || failure.is_stated() && failure.line.is_some()
-    };
-    let failure = asked.deed.failure(result).filter(is_failure);
-    if let Some(said) = user_words(result.message()).and_then(answer) {
-        return Some(format!("refused; the user said: {said}"));
-    }
-    if is_refused(result.message()) {
-        // A rule, or a program, may say more.
-        let why = one_line(&result.message().text(), ENDING_CHARS).filter(|line| !is_of_the_person(line));
-        return Some(why.map_or_else(|| REFUSED.to_owned(), |why| format!("{REFUSED}: {why}")));
-    }
-    let told_by_git = || commit_and_push(&result.features().text);
-    if asked.deed.runs
-        && failure.is_none()
-        && let Some(told) = told_by_git()
-    {
-        return Some(told);
-    }
-    let stopped = asked.deed.unfinished(result).filter(|_| failure.is_none_or(Failure::is_stated));
-    let ending = match failure {
-        _ if let Some(stopped) = stopped => stopped.line.clone(),
-        Some(failure) => {
-            let line = failure.line.as_deref().or(last.map(|last| last.line));
-            format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default())
-        }
-        None if asks_the_person(asked.call) => answer(&result.features().text).unwrap_or_else(n_lines),
-        None if looks_outside(asked.call) => short_page(&result.features().text).unwrap_or_else(n_lines),
-        None if asked.deed.only_looks => only_line(result, LOOKED_CHARS).unwrap_or_else(n_lines),
-        None if asked.deed.changes_files() => DONE.to_owned(),
-        None if let Some(made) = made(&result.features().text) => made,
-        None if is_shown_to_pass(asked.deed, result)
-            && !last.is_some_and(|last| tells_outcome(last.line)) =>
-        {
-            Outcome::Passed.word().to_owned()
-        }
-        None if asked.deed.runs
-            && let Some(newest) = newest_of_log(&result.features().text) =>
-        {
-            one_line(newest, ENDING_CHARS).unwrap_or_else(n_lines)
-        }
-        // The last line of a page, or of an answer of many lines, does not tell how the call ended.
-        None if !asked.deed.runs && result.features().n_text_lines > LONG_ANSWER => n_lines(),
-        None if last.is_none() => only_line(result, ENDING_CHARS).unwrap_or_else(|| NO_OUTPUT.to_owned()),
-        None => last
-            .filter(|last| !last.is_row)
-            .filter(|last| last.is_all || last.line.split_whitespace().count() > 1)
-            .filter(|last| !is_cut_json(last.line))
-            .and_then(|last| one_line(last.line, ENDING_CHARS))
-            .unwrap_or_else(n_lines),
-    };
-    // A key that a command printed is in no need of being told.
-    let is_secret = !find_secrets(&ending).is_empty();
-    Some(if is_secret { n_lines() } else { ending.trim_end().to_owned() })
-}
-
-/// Returns the commit that a command made and the branch that it sent, by what git says of both.
-fn commit_and_push(text: &str) -> Option<String> {
-    let line = |is_it: fn(&str) -> bool| text.lines().find(|line| is_it(line));
-    let told = [line(tells_commit), text.lines().rfind(|line| tells_push(line))];
-    let told: Vec<String> =
-        told.into_iter().flatten().filter_map(|line| one_line(line, ENDING_CHARS)).collect();
-    (!told.is_empty()).then(|| told.join("; "))
-}
-
-/// Returns the newest commit of the log with which a text ends: the first line of that.
-fn newest_of_log(text: &str) -> Option<&str> {
-    let lines = text.trim_end().lines().rev();
-    lines.take_while(|line| is_of_log(line.trim_start_matches(['*', ' ']))).last()
-}
-
-/// Checks whether the result of a check shows that it passed.
-fn is_shown_to_pass(deed: &Deed, result: &ContextMessage) -> bool {
-    !deed.checks.is_empty() && deed.outcome(result, false) == Outcome::Passed
-}
-
-/// Returns what a result says was made, which later calls will name: its first line, if that says so, or the
-/// ids that an answer in JSON gives it.
-fn made(text: &str) -> Option<String> {
-    let first = text.lines().find(|line| !line.trim().is_empty())?.trim();
-    if tells_what_was_made(first) {
-        return one_line(first, ENDING_CHARS);
-    }
-    if !text.starts_with('{') || text.len() > MADE_BYTES {
-        return None;
-    }
-    let answer: Value = serde_json::from_str(text).ok()?;
-    let shown = |name: &&str| Some(format!("{name}: {}", text_or_number(answer.get(*name)?)?));
-    let told: Vec<String> = MADE.iter().filter_map(shown).collect();
-    (!told.is_empty()).then(|| one_line(&told.join(", "), ENDING_CHARS)).flatten()
-}
-
-/// The fields in which an answer names a thing, and the most bytes of an answer about one.
-const MADE: [&str; 6] = ["id", "number", "key", "name", "html_url", "url"];
-const MADE_BYTES: usize = 16 * 1_024;
-
-/// A table has at least so many rows before its last one.
-const LEAST_ROWS: usize = 2;
-
-/// Returns the number of columns of a line of a table; 1 for other lines.
-fn columns(line: &str) -> usize {
-    1 + ['|', '\t'].iter().map(|mark| line.matches(*mark).count()).max().unwrap_or(0)
-}
-
-/// Checks whether a line is a text in JSON of which only the beginning would be told, with its escapes.
-fn is_cut_json(line: &str) -> bool {
-    line.starts_with(['{', '[']) && line.contains("\\n") && line.chars().nth(ENDING_CHARS).is_some()
-}
-
-/// Returns the only line of a result, if it is no longer than that and says that anything was written.
-fn only_line(result: &ContextMessage, most: usize) -> Option<String> {
-    let text = without_notes(&result.features().text).trim();
-    if says_nothing_written(text) {
-        return Some(NO_OUTPUT.to_owned());
-    }
-    let is_one = !text.is_empty() && !text.contains(is_line_break) && text.chars().nth(most).is_none();
-    is_one.then(|| text.to_owned())
-}
-
-/// Returns what the user said to a call in one line; `None` if that is nothing.
-fn answer(text: &str) -> Option<String> {
-    one_line(&text.split_whitespace().collect::<Vec<_>>().join(" "), ANSWER_CHARS)
-}
-
-/// Checks whether a call reads pages: the last line of one says nothing.
-fn looks_outside(call: &ToolCall) -> bool {
-    matches!(tool_twin(call.name.as_str()), Some("fetch" | "web_search"))
-}
-
-/// Returns the first line of a page that is too short to be one: it says why.
-fn short_page(text: &str) -> Option<String> {
-    (text.len() <= SHORT_PAGE_BYTES).then(|| one_line(text, ENDING_CHARS)).flatten()
-}
-
-/// Checks whether a call asks the user: what they answer is a decision, not the output of a tool.
-fn asks_the_person(call: &ToolCall) -> bool {
-    tool_twin(call.name.as_str()) == Some("ask")
-}
-
-/// Returns the whole line that a piece is from.
-fn whole_line<'a>(features: &'a Features, piece: &Line) -> &'a str {
-    let at = piece.start as usize;
-    let before = features.text[..at].rsplit(is_line_break).next().unwrap_or_default();
-    features.text[at - before.len()..].trim_start().split(is_line_break).next().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
@@ -520,79 +310,8 @@ mod tests {
 
     use super::super::work_files::Root;
     use super::*;
-    use crate::MessageId;
     use crate::compaction::fixture::Characters;
-    use crate::{Context, Message, ToolName, ToolResult};
-
-    /// Returns the context of a call with its result.
-    fn context(tool: &str, arguments: &Value, result: &str) -> Context {
-        let name = ToolName::new(tool).unwrap();
-        let call = ToolCall { id: "c".into(), name, arguments: arguments.to_string() };
-        let result = Message::tool(ToolResult::answer(&call, result));
-        let messages = [Message::calling(vec![call]), result];
-        let messages = messages.map(|message| ContextMessage::count(message, &Characters));
-        Context::new(messages.to_vec(), MessageId::FIRST, 0)
-    }
-
-    /// Returns how the call of such a context ended, by the last line of its result's content.
-    fn ended(context: &Context, last: Option<Ending<'_>>) -> String {
-        ending(&answered_call(context, 1).unwrap(), &context.messages()[1], last).unwrap()
-    }
-
-    #[test]
-    fn the_last_row_of_a_table_is_no_outcome() {
-        let rows = "id | name | score\n1 | Ulm | 4\n2 | Bonn | 7";
-        let context = context("bash", &json!({"command": "sql towns"}), rows);
-        let told = |is_row| ended(&context, Some(Ending { line: "2 | Bonn | 7", is_all: false, is_row }));
-        assert_eq!([told(true), told(false)], ["3 lines", "2 | Bonn | 7"]);
-        assert_eq!(["a | b | c", "a\tb", "a || b", "a b"].map(columns), [3, 2, 3, 1]);
-    }
-
-    #[test]
-    fn a_page_is_told_by_its_lines_and_a_short_one_by_what_it_says() {
-        for (page, expected) in [
-            ("Fetch failed: no answer\nThe address is in the queue.\n".to_owned(), "Fetch failed: no answer"),
-            ("The page has many lines like this one.\n".repeat(20), "20 lines"),
-        ] {
-            let context = context("WebFetch", &json!({"url": "https://a.example"}), &page);
-            assert_eq!(ended(&context, None), expected);
-        }
-    }
-
-    #[test]
-    fn the_end_of_a_call_says_what_came_of_it() {
-        for (command, result, expected) in [
-            (
-                "bd create x",
-                "✓ Created issue: av-raf — epic\n  Priority: P2\n  Status: open",
-                "✓ Created issue: av-raf — epic",
-            ),
-            ("gh api x", "{\"id\": \"av-44n\", \"title\": \"x\", \"updated\": \"2026\"}", "id: av-44n"),
-            ("npm test", "Tests: 12 passed, 12 total\nTime: 2.1 s", "passed"),
-            ("npm test", "Tests: 12 passed, 12 total", "Tests: 12 passed, 12 total"),
-            ("npm test", "The user doesn't want to proceed with this tool use.", "refused"),
-            ("ssh a", "Permission denied (publickey).", "refused: Permission denied (publickey)."),
-            ("python is_prime.py 91", "no", "no"),
-            ("python shape.py", "(1204, 9)", "(1204, 9)"),
-            ("git branch --show-current", "release", "release"),
-            ("gh auth token", &["ghp_", "k3V9xQ2mB7tR5yW8nJ1pL6sD4fG0hZcAeUiO"].concat(), "1 line"),
-            ("pytest", "Command timed out after 2m 0.0s\ntests/a.py ...", "Command timed out after 2m 0.0s"),
-            ("git bisect run x", "a\n9f1c2ab is the first bad commit\nb", "9f1c2ab is the first bad commit"),
-        ] {
-            let context = context("Bash", &json!({"command": command}), result);
-            let line = result.lines().next_back().unwrap();
-            let last = Ending { line, is_all: !result.contains('\n'), is_row: false };
-            assert_eq!(ended(&context, Some(last)), expected, "{command}");
-        }
-        for (note, expected) in [
-            ("Applied edit to a.py\nCommit 45f6f88 feat: tests", Some("Commit 45f6f88 feat: tests")),
-            ("# 1 SEARCH/REPLACE block failed to match!", Some("# 1 SEARCH/REPLACE block failed to match!")),
-            ("Removed: 9b2bcea feat: tests\nHEAD is: 04fff71", Some("Removed: 9b2bcea feat: tests")),
-            ("Tokens: 4k sent", None),
-        ] {
-            assert_eq!(noted_edits(note).as_deref(), expected);
-        }
-    }
+    use crate::{Message, ToolCall, ToolName};
 
     #[test]
     fn the_end_of_a_command_in_the_background_is_told() {
@@ -619,35 +338,14 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_is_told_with_its_hash_and_its_subject() {
-        let files = " 2 files changed, 124 insertions(+)\n";
-        for (result, expected) in [
-            (format!("[main 3696270] Correct the price\n{files}"), "[main 3696270] Correct the price"),
-            (
-                format!("hooks ran\n[main (root-commit) 3696270f] Begin\n{files}"),
-                "[main (root-commit) 3696270f] Begin",
-            ),
-            (format!("[lint] nothing found\n{files}"), "2 files changed, 124 insertions(+)"),
-            (
-                "[main 3696270] Begin\nTo github.com:a/b.git\n   663452c..3696270  main -> main\n".to_owned(),
-                "[main 3696270] Begin; 663452c..3696270  main -> main",
-            ),
-            (
-                "To github.com:a/b.git\n * [new branch]      main -> main\nbranch 'main' set up\n".to_owned(),
-                "* [new branch]      main -> main",
-            ),
-            (
-                format!("From github.com:a/b\n   663452c..3696270  main -> origin/main\n{files}"),
-                "2 files changed, 124 insertions(+)",
-            ),
-            // A log begins with the newest.
-            ("staged\nb7d9cc8 Tell more\nab5eb56 Begin\n".to_owned(), "b7d9cc8 Tell more"),
-            ("* b7d9cc8 Tell more\n* ab5eb56 Begin\n".to_owned(), "* b7d9cc8 Tell more"),
+    fn the_lines_of_aider_tell_of_edits() {
+        for (note, expected) in [
+            ("Applied edit to a.py\nCommit 45f6f88 feat: tests", Some("Commit 45f6f88 feat: tests")),
+            ("# 1 SEARCH/REPLACE block failed to match!", Some("# 1 SEARCH/REPLACE block failed to match!")),
+            ("Removed: 9b2bcea feat: tests\nHEAD is: 04fff71", Some("Removed: 9b2bcea feat: tests")),
+            ("Tokens: 4k sent", None),
         ] {
-            let context = context("Bash", &json!({"command": "git commit -m x"}), &result);
-            let line = "2 files changed, 124 insertions(+)";
-            let last = Ending { line, is_all: false, is_row: false };
-            assert_eq!(ended(&context, Some(last)), expected);
+            assert_eq!(noted_edits(note).as_deref(), expected);
         }
     }
 

@@ -8,8 +8,8 @@ use super::work_files::{Root, WorkFiles, in_folder, is_in, out_of_folder};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::envelope::within;
 use crate::compaction::findings::{
-    Check, Deed, Failure, FileState, Outcome, ShellChange, ShellStep, Touch, identity, is_absolute,
-    is_marked_failed, is_refused, join, told_changes,
+    Check, Deed, FileState, Outcome, ShellChange, ShellStep, Touch, identity, is_absolute, is_marked_failed,
+    is_refused, join, told_changes,
 };
 use crate::compaction::short_text::SHORTEST;
 use crate::compaction::stub::is_stub;
@@ -35,7 +35,7 @@ struct Open<'a> {
     /// The key of what would fix it, with the folder in which that runs.
     key: String,
     /// The line that names the error, and the label of the result that has it.
-    line: &'a str,
+    line: String,
     label: Option<String>,
     /// The check that failed, if it was one.
     check: Option<&'a Check>,
@@ -69,7 +69,7 @@ impl<'a> Ledger<'a> {
                 Some(key) => key.to_owned(),
                 None => earlier.command_of(error).map_or_else(|| error.line.clone(), key_told),
             },
-            line: &error.line,
+            line: error.line.clone(),
             label: error.label.clone(),
             check: None,
             since: self.n_exchanges,
@@ -237,7 +237,7 @@ impl<'a> Ledger<'a> {
         let keys: Vec<String> =
             deed.keys.iter().map(|(key, folder)| self.told(key, folder.as_deref())).collect();
         let Some(key) = keys.last() else { return };
-        match deed.failure(result) {
+        match deed.failure(result).map(|failure| failure.into_owned().line) {
             // What did not end has not succeeded yet.
             None if deed.unfinished(result).is_some() || deed.ran_nothing(result) => {}
             None => {
@@ -245,11 +245,11 @@ impl<'a> Ledger<'a> {
                 let is_another =
                     |failed: &Check, line: &str| !passed.iter().any(|check| check.covers(failed, line));
                 let is_of_another = |open: &Open<'_>| {
-                    !passed.is_empty() && open.check.is_some_and(|failed| is_another(failed, open.line))
+                    !passed.is_empty() && open.check.is_some_and(|failed| is_another(failed, &open.line))
                 };
                 self.open.retain(|open| !keys.contains(&open.key) || is_of_another(open));
             }
-            Some(Failure { line: Some(line), .. }) if deed.may_stand(result, line) => {
+            Some(Some(line)) if deed.may_stand(result, &line) => {
                 // If a command fails with another error, it got past the earlier one.
                 self.open.retain(|open| open.key != *key && open.line != line);
                 let label = result.id().map(|id| id.to_string());
@@ -269,7 +269,7 @@ impl<'a> Ledger<'a> {
             let (_, place) = out_of_folder(&open.key);
             let covers_it = |(folder, check): &(Option<String>, &Check)| {
                 covers(folder.as_deref(), place)
-                    && open.check.is_none_or(|failed| check.covers(failed, open.line))
+                    && open.check.is_none_or(|failed| check.covers(failed, &open.line))
             };
             ran.iter().any(covers_it)
         };
@@ -298,8 +298,8 @@ impl<'a> Ledger<'a> {
         let newest = self.open.len().saturating_sub(most);
         let errors = self.open.into_iter().skip(newest).map(|Open { key, line, label, .. }| OpenError {
             label,
-            line: line.to_owned(),
             mended_by: (key != line).then_some(key),
+            line,
         });
         record.errors = errors.collect();
     }
