@@ -4,10 +4,11 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use forge_app::{Orchestrator, RunError, RunEvent, StopReason};
+use forge_app::{Checkpointing, Orchestrator, Resume, RunError, RunEvent, StopReason};
 use forge_domain::*;
 use forge_infra::{
-    AnthropicProvider, GeminiProvider, Key, OllamaProvider, OpenAiProvider, ResponsesProvider,
+    AnthropicProvider, GeminiProvider, Key, MemoryCheckpointStore, OllamaProvider, OpenAiProvider,
+    ResponsesProvider, SystemClock,
 };
 use forge_services::workflow::{Layers, Source, load};
 use forge_tests::{ScriptedServer, Step};
@@ -202,6 +203,47 @@ async fn a_provider_that_is_never_content_ends_the_run_with_its_error() {
     assert_eq!((need, window), (Some(Tokens::new(205_351)), Some(Tokens::new(100_000))));
     assert_eq!(requests.len(), 15, "one attempt and two smaller ones");
     assert!(size(&requests[14]) < size(&requests[13]) && size(&requests[13]) < size(&requests[12]));
+}
+
+#[tokio::test]
+async fn a_limit_learned_just_before_a_run_failed_holds_when_it_is_resumed() {
+    let server = ScriptedServer::start(vec![Step::status(
+        400,
+        json!({"error": {"message": "This model's maximum context length is 2048 tokens. However, you \
+            requested 4118 tokens"}})
+        .to_string(),
+    )]);
+    // Nothing can leave this context: the run fails before anything else is saved.
+    let yaml = YAML.replace("Be brief.", &"word ".repeat(3_000));
+    let store: Arc<dyn CheckpointStore> = Arc::new(MemoryCheckpointStore::new());
+    let notices = Arc::new(Mutex::new(Vec::new()));
+    for nth in 0..2 {
+        let layers = Layers { project: Some(Source::new("forge.yaml", yaml.clone())), ..Layers::default() };
+        let told = Arc::clone(&notices);
+        let run = RunId::new("r").unwrap();
+        let mut orchestrator = Orchestrator::builder()
+            .workflow(load(&layers).unwrap())
+            .provider(ProviderId::new("p").unwrap(), provider(ProviderKind::OpenAi, &server))
+            .checkpoints(Checkpointing::new(Arc::clone(&store), Arc::new(SystemClock), run))
+            .watcher(move |event: &RunEvent<'_>| {
+                if let RunEvent::Notice(notice) = event {
+                    told.lock().unwrap().push((*notice).to_owned());
+                }
+            })
+            .build()
+            .unwrap();
+        let outcome = if nth == 0 {
+            orchestrator.run("go").await
+        } else {
+            orchestrator.restore(&Resume::from("last")).await.unwrap();
+            orchestrator.proceed().await
+        };
+        assert!(matches!(outcome.unwrap_err(), RunError::StillOver { .. }));
+        orchestrator.close().await;
+    }
+    let notices = notices.lock().unwrap().join("\n");
+    assert!(notices.contains("it refused a longer prompt earlier in this run"), "{notices}");
+    assert_eq!(server.requests().len(), 1, "it is not asked again what it refused");
 }
 
 #[tokio::test]

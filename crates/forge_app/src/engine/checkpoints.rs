@@ -43,11 +43,12 @@ impl AgentState<'_> {
         let mark = course.mark(self.conversation);
         // Results that were saved while other calls ran are not the state of an interrupted run.
         let is_same = course.saved == Some(mark) && (point != Point::Interrupt || mark.n_finished == 0);
-        let is_saved = is_same && point != Point::Fork;
+        let is_saved = is_same && point != Point::Fork && !engine.limits.is_any_unsaved();
         if is_saved || !checkpointing.is_due(agent, point, course.progress.iterations) {
             return;
         }
         let started = Instant::now();
+        let n_lowered = engine.limits.n_lowered();
         let snapshot = course.snapshot(&agent.id, self.conversation, &engine.limits.all());
         let span = spans::checkpoint_span(&point.step(course.progress.iterations));
         let saved = checkpointing.save(snapshot, point, course.parent).instrument(span.clone()).await;
@@ -55,6 +56,7 @@ impl AgentState<'_> {
         drop(span);
         match saved {
             Ok(info) => {
+                engine.limits.note_saved(n_lowered);
                 self.note_saved(point, mark, &info, checkpointing).await;
                 engine.events.emit(&RunEvent::Checkpointed { info: &info, took: started.elapsed() });
                 // A checkpoint made while calls run is removed when they are over.

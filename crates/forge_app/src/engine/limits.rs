@@ -1,6 +1,7 @@
 //! The limits that rejected prompts taught, shared by all turns of a run.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forge_domain::{ModelRef, Tokens};
@@ -13,6 +14,10 @@ pub(crate) struct Limits {
     learned: Mutex<LearnedLimits>,
     /// The models whose limits came with a checkpoint and were not reported yet.
     unreported: Mutex<BTreeSet<String>>,
+    /// The times that a limit was lowered.
+    n_lowered: AtomicUsize,
+    /// Those of them that a checkpoint has.
+    n_saved: AtomicUsize,
 }
 
 impl Limits {
@@ -34,6 +39,22 @@ impl Limits {
         let mut limits = self.limits();
         let limit = LearnedLimit::learn(limits.get(&model).copied(), sent, target, evidence);
         limits.insert(model, limit);
+        self.n_lowered.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns how often a limit was lowered.
+    pub(super) fn n_lowered(&self) -> usize {
+        self.n_lowered.load(Ordering::SeqCst)
+    }
+
+    /// Checks whether no checkpoint has a limit that was lowered. A rejection leaves no other trace.
+    pub(super) fn is_any_unsaved(&self) -> bool {
+        self.n_lowered() > self.n_saved.load(Ordering::SeqCst)
+    }
+
+    /// Notes that a checkpoint has the first `n_lowered` limits that were lowered.
+    pub(super) fn note_saved(&self, n_lowered: usize) {
+        self.n_saved.fetch_max(n_lowered, Ordering::SeqCst);
     }
 
     /// Counts a reply of `model` to `sent` tokens, which may raise its limit or end it. Returns whether the
