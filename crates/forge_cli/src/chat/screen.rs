@@ -5,7 +5,7 @@
 //! nothing, even after the terminal was resized.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use forge_domain::quantity;
 use tokio::sync::oneshot;
@@ -226,8 +226,9 @@ impl Screen {
     /// Sets the current activity.
     pub(super) fn does(&self, doing: Doing) {
         let mut drawn = self.lock();
-        if drawn.activity.doing != doing {
-            if !drawn.activity.doing.continues_as(&doing) {
+        let continues = drawn.activity.doing.continues_as(&doing);
+        if !continues || drawn.activity.doing != doing {
+            if !continues {
                 drawn.activity.since = Instant::now();
             }
             drawn.activity.doing = doing;
@@ -402,8 +403,8 @@ impl output::Owner for Screen {
         true
     }
 
-    fn waits(&self) {
-        self.does(Doing::Retrying);
+    fn waits(&self, wait: Duration) {
+        self.does(Doing::Retrying(wait));
     }
 }
 

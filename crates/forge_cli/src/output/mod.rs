@@ -117,8 +117,8 @@ pub(crate) trait Owner: Send + Sync {
     /// Shows the text unless a thread is drawing; returns whether it did.
     fn try_say(&self, text: &str) -> bool;
 
-    /// Notes that the work waits before its next attempt.
-    fn waits(&self);
+    /// Notes that the work waits so long before its next attempt.
+    fn waits(&self, wait: Duration);
 }
 
 static OWNER: Mutex<Option<Arc<dyn Owner>>> = Mutex::new(None);
@@ -221,10 +221,26 @@ fn columns_of(term: &console::Term) -> Option<usize> {
     size.map(|(_, columns)| usize::from(columns)).filter(|columns| *columns > 0)
 }
 
-/// Prints a line about a failed attempt before the next one.
-pub(crate) fn say_waiting(line: &str) {
+/// An observer of the waits before attempts.
+pub(crate) type WaitWatcher = Arc<dyn Fn(Duration) + Send + Sync>;
+
+static WAIT_WATCHER: Mutex<Option<WaitWatcher>> = Mutex::new(None);
+
+/// Shows each wait before an attempt to `watcher` from now on, unless the terminal has an owner.
+pub(crate) fn watch_waits(watcher: WaitWatcher) {
+    *WAIT_WATCHER.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
+}
+
+/// Prints a line about a failed attempt, before the wait for the next one.
+pub(crate) fn say_waiting(line: &str, wait: Duration) {
     say(line);
-    owner().into_iter().for_each(|owner| owner.waits());
+    if let Some(owner) = owner() {
+        return owner.waits(wait);
+    }
+    let watcher = WAIT_WATCHER.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Some(watcher) = watcher {
+        watcher(wait);
+    }
 }
 
 /// A writer of log lines, which respects the owner of the terminal.

@@ -10,7 +10,7 @@ use forge_app::RunEvent;
 use forge_domain::Pause;
 use tokio::sync::watch;
 
-use super::status::{Activities, Doing, StatusFigures, span, spinner, status_line};
+use super::status::{Activities, Doing, StatusFigures, spinner, status_line};
 use crate::{output, terminal};
 
 /// The interval of redrawing the status line.
@@ -31,7 +31,7 @@ pub(crate) struct Progress {
     /// The latest time at which something was begun or printed.
     quiet_since: Instant,
     figures: StatusFigures,
-    /// The number of times that the model was given something to do.
+    /// The number of times that the model was given something to do, or that this was put off.
     n_works: usize,
     /// True if the user sees the reply as it is written.
     is_streamed: bool,
@@ -71,10 +71,17 @@ impl Progress {
         self.doing = doing;
     }
 
-    /// Checks whether the model works, and the user sees nothing of it.
+    /// Notes that a call failed, and that the next attempt is made after this wait.
+    pub(super) fn wait(&mut self, wait: Duration, at: Instant) {
+        self.n_works += 1;
+        (self.since, self.quiet_since) = (at, at);
+        self.doing = Doing::Retrying(wait);
+    }
+
+    /// Checks whether the model works or will be asked again, and the user sees nothing of it.
     fn is_silent_work(&self) -> bool {
         match self.doing {
-            Doing::Asking | Doing::Thinking | Doing::Compacting => true,
+            Doing::Asking | Doing::Thinking | Doing::Compacting | Doing::Retrying(_) => true,
             Doing::Writing => !self.is_streamed,
             _ => false,
         }
@@ -137,9 +144,10 @@ async fn note(
     note: &(dyn Fn(&str) + Sync),
 ) -> Infallible {
     loop {
-        let begun = progress.wait_for(Progress::is_silent_work).await.map(|now| now.n_works);
+        let begun = progress.wait_for(Progress::is_silent_work).await;
+        let begun = begun.map(|now| (now.n_works, now.doing.wait()));
         // Nothing more will come of a run that is over.
-        let Ok(nth) = begun else { return std::future::pending().await };
+        let Ok((nth, mut before)) = begun else { return std::future::pending().await };
         let (mut waited, mut wait) = (Duration::ZERO, FIRST_NOTE);
         loop {
             let is_over = |now: &Progress| now.n_works != nth || !now.is_silent_work();
@@ -147,15 +155,16 @@ async fn note(
             let is_over = tokio::select! {
                 biased;
                 () = over => true,
-                () = pause.pause(wait) => false,
+                // That it waits before an attempt is printed when this begins.
+                () = pause.pause(before + wait) => false,
             };
             if is_over {
                 break;
             }
             waited += wait;
-            wait = NEXT_NOTE;
-            let doing = progress.borrow().doing.words();
-            note(&format!("still {doing}{}", span(waited)));
+            (before, wait) = (Duration::ZERO, NEXT_NOTE);
+            let doing = progress.borrow().doing.clone();
+            note(&format!("still {}", doing.words_after(doing.wait() + waited)));
         }
     }
 }
@@ -242,7 +251,11 @@ mod tests {
         assert_eq!(step(0), none);
         let expected = ["still waiting for the model 30 s", "still waiting for the model 1 min 30 s"];
         assert_eq!(step(2), expected);
-        assert_eq!(*pauses.1.lock().unwrap(), [30, 60, 60, 60, 30, 30, 60, 60]);
+        // What a server is waited for is no time of the model.
+        sender.send_modify(|now| now.wait(Duration::from_secs(20), Instant::now()));
+        assert_eq!(step(0), none);
+        assert_eq!(step(1), ["still waiting for the model 30 s"]);
+        assert_eq!(*pauses.1.lock().unwrap(), [30, 60, 60, 60, 30, 30, 60, 60, 50, 60]);
     }
 
     #[test]
@@ -272,6 +285,12 @@ mod tests {
                 assert!(shown.starts_with(expected), "{event:?}: {line}");
                 assert_eq!(shown.is_empty(), expected.is_empty(), "{event:?}: {line}");
             }
+        }
+        let waits = began + Duration::from_secs(10);
+        progress.wait(Duration::from_secs(20), waits);
+        for (seconds, expected) in [(5, "to try again, 15 s left ·"), (25, "for the model 5 s ·")] {
+            let line = progress.line(waits + Duration::from_secs(seconds), 200).unwrap();
+            assert!(line.contains(&format!("waiting {expected}")), "{line}");
         }
         let narrow = progress.line(began + Duration::from_secs(60), 15).unwrap();
         assert!(console::measure_text_width(&narrow) < 15, "{narrow}");

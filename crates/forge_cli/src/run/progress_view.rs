@@ -1,6 +1,7 @@
 //! The view of a run that is not a chat: the console, and the progress between what it prints.
 
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 use std::time::Instant;
 
 use forge_app::{CheckpointTally, Restored, RunEvent, RunReport};
@@ -11,6 +12,7 @@ use super::console_watcher::ConsoleWatcher;
 use super::progress::Progress;
 use super::view::{Break, RunStart, RunView};
 use crate::failure::Exit;
+use crate::output;
 
 /// The console, and the progress between what it prints.
 pub(crate) struct ProgressView {
@@ -30,7 +32,11 @@ impl ProgressView {
     }
 
     fn of(console: ConsoleWatcher, is_streamed: bool) -> Self {
-        Self { console, progress: watch::Sender::new(Progress::new(is_streamed, Instant::now())) }
+        let progress = watch::Sender::new(Progress::new(is_streamed, Instant::now()));
+        let waits = progress.clone();
+        let show = move |wait| waits.send_modify(|progress| progress.wait(wait, Instant::now()));
+        output::watch_waits(Arc::new(show));
+        Self { console, progress }
     }
 }
 

@@ -25,8 +25,8 @@ pub(crate) enum Doing {
     Writing,
     /// Tools are running; one of them may report progress.
     Running { tools: Vec<String>, progress: Option<String> },
-    /// A call failed, and the next attempt waits.
-    Retrying,
+    /// A call failed, and the next attempt is made after this wait.
+    Retrying(Duration),
     /// A question waits for the user.
     Waiting,
     /// The same, and the keys belong to a line that was begun before.
@@ -40,6 +40,8 @@ impl Doing {
     pub(crate) fn continues_as(&self, next: &Self) -> bool {
         match (self, next) {
             (Self::Running { tools: before, .. }, Self::Running { tools: now, .. }) => before == now,
+            // Each wait is a new one.
+            (Self::Retrying(_), Self::Retrying(_)) => false,
             _ => std::mem::discriminant(self) == std::mem::discriminant(next),
         }
     }
@@ -57,10 +59,32 @@ impl Doing {
                 let progress = progress.as_deref().map(|progress| format!(" ({})", visible(progress)));
                 format!("running {names}{}", progress.unwrap_or_default())
             }
-            Self::Retrying => "waiting to try again".to_owned(),
+            Self::Retrying(_) => "waiting to try again".to_owned(),
             Self::Waiting => "waiting for your answer".to_owned(),
             Self::WaitingForLine => "to answer, end your line: Enter sends it, Esc keeps it".to_owned(),
             Self::Stopping => "stopping".to_owned(),
+        }
+    }
+
+    /// Returns the activity in words, with the time that it has lasted. Of the wait before an attempt, it is
+    /// the time that is left; no event tells that the attempt is made.
+    pub(crate) fn words_after(&self, elapsed: Duration) -> String {
+        let left = self.wait().saturating_sub(elapsed);
+        match self {
+            Self::Retrying(_) if !left.is_zero() => {
+                let seconds = left.as_millis().div_ceil(1_000) as u64;
+                format!("{},{} left", self.words(), span(Duration::from_secs(seconds)))
+            }
+            Self::Retrying(wait) => Self::Asking.words_after(elapsed.saturating_sub(*wait)),
+            _ => format!("{}{}", self.words(), span(elapsed)),
+        }
+    }
+
+    /// Returns the wait before an attempt; zero for any other activity.
+    pub(crate) const fn wait(&self) -> Duration {
+        match self {
+            Self::Retrying(wait) => *wait,
+            _ => Duration::ZERO,
         }
     }
 }
@@ -205,7 +229,7 @@ pub(crate) fn span(elapsed: Duration) -> String {
 /// Returns the line in at most `width` columns; the least important parts are left out first.
 pub(crate) fn status_line(doing: &Doing, elapsed: Duration, figures: &StatusFigures, width: usize) -> String {
     let mode = mode_words(figures.mode).map_or_else(String::new, |mode| format!(" · {mode}"));
-    let doing = format!("{}{}{mode}", doing.words(), span(elapsed));
+    let doing = format!("{}{mode}", doing.words_after(elapsed));
     let long = figures.percent().map(|percent| {
         format!(
             "{} of {} tokens ({percent} %)",
@@ -253,6 +277,21 @@ mod tests {
         ] {
             assert_eq!(span(Duration::from_secs(seconds)), expected);
         }
+    }
+
+    #[test]
+    fn the_wait_before_an_attempt_is_counted_down() {
+        let retrying = Doing::Retrying(Duration::from_millis(61_500));
+        for (elapsed, expected) in [
+            (0, "waiting to try again, 1 min 02 s left"),
+            (60_000, "waiting to try again, 2 s left"),
+            (61_400, "waiting to try again, 1 s left"),
+            (61_500, "waiting for the model"),
+            (66_500, "waiting for the model 5 s"),
+        ] {
+            assert_eq!(retrying.words_after(Duration::from_millis(elapsed)), expected);
+        }
+        assert!(!retrying.continues_as(&retrying));
     }
 
     #[test]

@@ -74,7 +74,7 @@ fn provider(id: &ProviderId, config: &ProviderConfig) -> Result<Arc<dyn Provider
         Arc::new(|retrying| {
             let said = output::visible_lines(&retrying.to_string());
             tracing::warn!(target: "forge::chat", "{said}");
-            output::say_waiting(&format!("note: {said}"));
+            output::say_waiting(&format!("note: {said}"), retrying.wait);
         }),
     )))
 }
