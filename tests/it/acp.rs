@@ -234,10 +234,12 @@ fn an_editor_has_sessions_prompts_and_tool_calls() {
     let call = of("tool_call");
     assert_eq!(
         (&call["title"], &call["kind"], &call["status"]),
-        (&json!("Read(notes.txt)"), &json!("read"), &json!("in_progress"))
+        (&json!("Read(notes.txt)"), &json!("read"), &json!("pending"))
     );
     assert!(call["locations"][0]["path"].as_str().unwrap().ends_with("/notes.txt"), "{call}");
-    let result = of("tool_call_update");
+    assert_eq!(of("tool_call_update")["status"], "in_progress");
+    let mut updates = heard.iter().map(|message| &message["params"]["update"]);
+    let result = updates.rfind(|update| update["sessionUpdate"] == "tool_call_update").unwrap();
     assert_eq!((&result["toolCallId"], &result["status"]), (&call["toolCallId"], &json!("completed")));
     assert!(
         result["content"][0]["content"]["text"].as_str().unwrap().contains("closed on Monday"),

@@ -29,8 +29,8 @@ fn a_run_is_told_event_by_event() {
     let told = run(&forge, &server, &["run", "--json", "When was it closed?"]);
     assert_eq!((told.code, told.stderr.as_str()), (0, ""));
     let events = events(&told);
-    let expected = "started woken message checkpointed fitted sending replied message checkpointed tool_call tool_finished tool_result \
-                    checkpointed fitted sending text replied message checkpointed stopped report";
+    let expected = "started woken message checkpointed fitted sending replied message checkpointed tool_call tool_started \
+                    tool_finished tool_result checkpointed fitted sending text replied message checkpointed stopped report";
     let mut actual = words(&events);
     actual.dedup();
     assert_eq!(actual.join(" "), expected);

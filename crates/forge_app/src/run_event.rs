@@ -83,8 +83,10 @@ pub enum RunEvent<'a> {
     /// A whole message, as it was added to the conversation: the task, or a reply with its calls. Results of
     /// tools are [`Self::ToolResult`].
     Message(&'a Message),
-    /// A tool is about to run.
+    /// A call of the last reply is about to be made. All of them are reported first.
     ToolCall(&'a ToolCall),
+    /// A tool call starts: only some of a reply run at once.
+    ToolStarted(&'a ToolCall),
     /// A tool that runs reports its progress.
     ToolProgress {
         /// The tool.
@@ -154,6 +156,9 @@ impl RunEvent<'_> {
             }),
             Self::Message(message) => json!({"event": "message", "message": message_json(message)}),
             Self::ToolCall(call) => json!({"event": "tool_call", "call": call}),
+            Self::ToolStarted(call) => {
+                json!({"event": "tool_started", "call_id": call.id, "tool": call.name})
+            }
             Self::ToolProgress { tool, done, of, message } => {
                 json!({"event": "tool_progress", "tool": tool, "done": done, "of": of, "message": message})
             }

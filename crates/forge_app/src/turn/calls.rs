@@ -112,7 +112,12 @@ impl ToolCalls<'_, '_> {
             if !lock().contains_key(&at) {
                 // The calls of a recording were made once.
                 let is_made = at < MOST_CALLS || self.engine.is_playback;
-                let end = if is_made { self.run(call).await } else { excess(call).into() };
+                let end = if is_made {
+                    self.engine.events.emit(&RunEvent::ToolStarted(call));
+                    self.run(call).await
+                } else {
+                    excess(call).into()
+                };
                 match end {
                     CallEnd::Done(result) => {
                         lock().insert(at, result);

@@ -274,6 +274,16 @@ impl Updates {
         self.send(update);
     }
 
+    /// Shows that a call starts, unless it is shown as the plan.
+    fn show_begin(&self, call: &ToolCall) {
+        if call.name.as_str() != TaskStep::TOOL || TaskStep::of_call(&call.arguments).is_none() {
+            let id = self.call_id(&call.id);
+            self.send(json!({
+                "sessionUpdate": "tool_call_update", "toolCallId": id, "status": "in_progress",
+            }));
+        }
+    }
+
     fn show_result(&self, result: &ToolResult) {
         // The plan is shown already.
         if result.name.as_ref().is_some_and(|name| name.as_str() == TaskStep::TOOL) && !result.is_error {
@@ -343,7 +353,8 @@ impl RunView for Updates {
             RunEvent::Restarted { why } => {
                 self.say(&format!("\n\n[The reply broke off ({why}) and starts again:]\n\n"));
             }
-            RunEvent::ToolCall(call) => self.show_call(call, "in_progress"),
+            RunEvent::ToolCall(call) => self.show_call(call, "pending"),
+            RunEvent::ToolStarted(call) => self.show_begin(call),
             RunEvent::ToolResult(result) => self.show_result(result),
             RunEvent::ToolOutput { call, line } => self.show_output(call, line),
             RunEvent::Compacting { .. } if self.abilities.compactions => {

@@ -119,6 +119,11 @@ impl RunView for ConsoleWatcher {
                 self.running().insert(call.id.clone(), running);
                 self.show_call(call);
             }
+            RunEvent::ToolStarted(call) => {
+                if let Some(running) = self.running().get_mut(call.id.as_str()) {
+                    running.began = Instant::now();
+                }
+            }
             RunEvent::ToolOutput { call, line } => self.show_output(call, line),
             RunEvent::ToolFinished(call) => {
                 if let Some(running) = self.running().get_mut(call.id.as_str()) {

@@ -110,7 +110,7 @@ impl Activities {
                 self.running.clear();
                 Some(Doing::Preparing)
             }
-            RunEvent::ToolCall(call) => {
+            RunEvent::ToolStarted(call) => {
                 self.running.push(call.name.to_string());
                 Some(self.tools(None))
             }
