@@ -52,8 +52,54 @@ fn page_title(text: &str) -> Option<String> {
     let tag = lower.find("<title")?;
     let start = tag + lower[tag..].find('>')? + 1;
     let end = start + lower[start..].find("</title")?;
-    let title = text[start..end].split_whitespace().collect::<Vec<_>>().join(" ");
+    let title = decode_entities(&text[start..end]);
+    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
     (is_page && !title.is_empty()).then_some(title)
+}
+
+/// The characters that titles of pages have by a name.
+const ENTITIES: [(&str, char); 9] = [
+    ("amp", '&'),
+    ("lt", '<'),
+    ("gt", '>'),
+    ("quot", '"'),
+    ("apos", '\''),
+    ("nbsp", ' '),
+    ("ndash", '–'),
+    ("mdash", '—'),
+    ("middot", '·'),
+];
+
+/// Returns `text` with the characters that its entities stand for. Unknown ones stay.
+fn decode_entities(text: &str) -> String {
+    let mut parts = text.split('&');
+    let mut decoded = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let entity = part.split_once(';').and_then(|(name, rest)| Some((entity_char(name)?, rest)));
+        match entity {
+            Some((character, rest)) => {
+                decoded.push(character);
+                decoded.push_str(rest);
+            }
+            None => {
+                decoded.push('&');
+                decoded.push_str(part);
+            }
+        }
+    }
+    decoded
+}
+
+/// Returns the character that an entity stands for, by its name or its number.
+fn entity_char(name: &str) -> Option<char> {
+    let Some(number) = name.strip_prefix('#') else {
+        return ENTITIES.iter().find(|(known, _)| *known == name).map(|(_, character)| *character);
+    };
+    let code = match number.strip_prefix(['x', 'X']) {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => number.parse(),
+    };
+    code.ok().and_then(char::from_u32)
 }
 
 /// Returns the error in `body`, if it is one in spite of its successful status.
@@ -191,6 +237,11 @@ mod tests {
                 None,
             ),
             ("<!DOCTYPE html><TITLE lang=en>Gone</TITLE>", "Gone", None),
+            (
+                "<html><title>Bob&#39;s&nbsp;R&amp;D &#x2014; &lt;&amp;lt;&gt; &bull; A&B; 1 & 2 &#0x;</title>",
+                "Bob's R&D — <&lt;> &bull; A&B; 1 & 2 &#0x;",
+                None,
+            ),
             ("<html><body>no title</body></html>", "<html><body>no title</body></html>", None),
             ("no page: <title>x</title>", "no page: <title>x</title>", None),
             ("", "", None),
