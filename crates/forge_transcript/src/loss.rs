@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::flat_text::{IMAGE, flat_value};
 use crate::json_text::parse;
+use crate::tools::n_nameless;
 
 /// A kind of what cannot come along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -32,6 +33,8 @@ pub enum LossKind {
     OrphanResult,
     /// The name of a tool that not every provider accepts; `_` stands for some of its characters.
     ToolName,
+    /// The schema of a tool without a name, which the provider runs itself.
+    ProviderTool,
 }
 
 /// A kind of what cannot come along, and the number of them.
@@ -56,6 +59,7 @@ impl Loss {
             LossKind::MissingResult => ("call", "calls", " without a recorded result"),
             LossKind::OrphanResult => ("result", "results", " without a call"),
             LossKind::ToolName => ("call", "calls", " of a name that not every provider accepts"),
+            LossKind::ProviderTool => ("tool", "tools", " that the provider runs itself"),
         };
         format!("{} {}{of}", self.count, if self.count == 1 { one } else { many })
     }
@@ -73,7 +77,8 @@ impl fmt::Display for Loss {
             LossKind::HostedTool
             | LossKind::Instructions
             | LossKind::SealedSummary
-            | LossKind::OrphanResult => "",
+            | LossKind::OrphanResult
+            | LossKind::ProviderTool => "",
         };
         write!(f, "{}{becomes}", self.what())
     }
@@ -133,6 +138,11 @@ pub(crate) struct Census(BTreeMap<LossKind, usize>);
 impl Census {
     pub(crate) fn add(&mut self, kind: LossKind) {
         *self.0.entry(kind).or_default() += 1;
+    }
+
+    /// Counts the tools without a name among the schemas.
+    pub(crate) fn count_tools(&mut self, tools: Option<&str>) {
+        (0..tools.map_or(0, n_nameless)).for_each(|_| self.add(LossKind::ProviderTool));
     }
 
     /// Returns the text in place of a part that is not text, and counts it if it is lost.

@@ -14,7 +14,7 @@ use crate::codec::{Line, Revision, Says};
 use crate::formats::codec;
 use crate::item::Item;
 use crate::loss::{Census, Loss};
-use crate::{Draft, Format, RewriteError, number_of, read_as};
+use crate::{Draft, Format, RewriteError, number_of, read_as, request_tools};
 
 /// A part of a message that the target format has no place for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -99,15 +99,23 @@ impl Draft<'_> {
         codec(to).write(&revision).map(Cow::Owned)
     }
 
-    /// Returns the parts of messages that stay which the converted session lacks: `written` is what
-    /// [`Self::rewrite`] made of it in the format `to`.
-    pub fn losses(&self, replacements: &[Replacement], written: &[u8], to: Format) -> Vec<Loss> {
+    /// Returns the parts of messages that stay, and the tools, which the converted session lacks: `written`
+    /// is what [`Self::rewrite`] made of the file `bytes` in the format `to`.
+    pub fn losses(
+        &self,
+        bytes: &[u8],
+        replacements: &[Replacement],
+        written: &[u8],
+        to: Format,
+    ) -> Vec<Loss> {
         if to == self.format() {
             return Vec::new();
         }
         // What cannot be read again is no judge of what was lost.
         let Ok(converted) = read_as(to, written, "") else { return Vec::new() };
         let (mut before, mut after) = (Census::default(), Census::default());
+        before.count_tools(request_tools(bytes).as_deref());
+        after.count_tools(request_tools(written).as_deref());
         let mut last = None;
         for line in self.lines(replacements) {
             before.count_media(&line.message());

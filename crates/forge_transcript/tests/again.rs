@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test panics on what must not happen")]
 
 use forge_domain::{ContextMessage, Message, MessageId, Replacement, TokenCounter, Tokens};
-use forge_transcript::{Draft, Format, read, read_as, request_tools, write_messages};
+use forge_transcript::{Draft, Format, Loss, read, read_as, request_tools, write_messages};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -246,6 +246,26 @@ fn tool_schemas_come_along_to_atif_and_back() {
     assert_eq!(request_tools(&atif), Some(tools.to_string()));
     let back: Value = serde_json::from_slice(&converted(&atif, "openai")).unwrap();
     assert_eq!(back, json!({"messages": messages, "tools": tools}));
+}
+
+#[test]
+fn a_tool_without_a_name_is_reported_as_lost() {
+    let function = json!({"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}});
+    let search = json!({"type": "web_search"});
+    let messages =
+        json!([{"role": "user", "content": "Find it."}, {"role": "assistant", "content": "Here."}]);
+    for (tools, expected) in [(json!([function, search]), 1), (json!([function]), 0), (json!([]), 0)] {
+        let file = json!({"messages": messages, "tools": tools}).to_string().into_bytes();
+        let sessions = read(&file, "f").unwrap();
+        let draft = Draft::open(&sessions[0], 0);
+        for to in ["atif", "anthropic"].map(|to| Format::named(to).unwrap()) {
+            let written = draft.rewrite(&file, &[], to).unwrap();
+            let losses = draft.losses(&file, &[], &written, to);
+            let told: Vec<String> = losses.iter().map(Loss::what).collect();
+            let expected: Vec<&str> = vec!["1 tool that the provider runs itself"; expected];
+            assert_eq!(told, expected, "{tools}");
+        }
+    }
 }
 
 #[test]

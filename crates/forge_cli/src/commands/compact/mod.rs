@@ -224,7 +224,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
         false => rewritten(arguments, &file, &draft, &compacted.replacements, to)?,
     };
     if !arguments.files.in_place {
-        report.losses = draft.losses(&compacted.replacements, &written, to);
+        report.losses = draft.losses(&file.bytes, &compacted.replacements, &written, to);
         line += &losses_text(&report.losses);
     }
     let (written, redacted) = without_secrets(arguments, written);
