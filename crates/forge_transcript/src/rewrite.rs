@@ -114,7 +114,7 @@ impl Draft<'_> {
         // What cannot be read again is no judge of what was lost.
         let Ok(converted) = read_as(to, written, "") else { return Vec::new() };
         let (mut before, mut after) = (Census::default(), Census::default());
-        before.count_tools(request_tools(bytes).as_deref());
+        before.count_tools(self.session.tools(bytes).as_deref());
         after.count_tools(request_tools(written).as_deref());
         let mut last = None;
         for line in self.lines(replacements) {

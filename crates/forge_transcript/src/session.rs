@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forge_domain::{Body, Message, ToolName};
 
 use crate::id_digest::IdDigest;
-use crate::{Format, Record};
+use crate::{Format, Record, request_tools};
 
 /// One session, as it was recorded.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,12 +24,27 @@ pub struct Session {
     pub records_off_branch: usize,
     /// True if it is read as if its agent had never compacted it.
     pub(crate) is_whole: bool,
+    /// The tool schemas of its own, as compact JSON, if those of the file are not its.
+    pub(crate) tools: Option<String>,
 }
 
 impl Session {
     /// Makes a session of `records`.
     pub(crate) fn new(id: impl Into<String>, format: Format, records: Arc<Vec<Record>>) -> Self {
-        Self { id: id.into(), format, records, skipped_lines: 0, records_off_branch: 0, is_whole: false }
+        Self {
+            id: id.into(),
+            format,
+            records,
+            skipped_lines: 0,
+            records_off_branch: 0,
+            is_whole: false,
+            tools: None,
+        }
+    }
+
+    /// Returns its tool schemas as compact JSON; `None` if it has none. `bytes` is its file.
+    pub fn tools(&self, bytes: &[u8]) -> Option<String> {
+        self.tools.clone().or_else(|| request_tools(bytes))
     }
 
     /// Returns its messages in order, as recorded: a reply may still be in pieces and a call without its

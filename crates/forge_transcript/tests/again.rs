@@ -249,6 +249,29 @@ fn tool_schemas_come_along_to_atif_and_back() {
 }
 
 #[test]
+fn each_line_with_a_request_has_its_own_tools() {
+    let tool = |name: &str| json!([{"type": "function", "function": {"name": name, "parameters": {}}}]);
+    let messages = json!([{"role": "user", "content": "Find it."}]);
+    let file = [
+        json!({"messages": messages, "tools": tool("f")}),
+        json!({"custom_id": "b", "body": {"messages": messages, "tools": tool("g")}}),
+        json!({"messages": messages}),
+    ]
+    .map(|line| format!("{line}\n"))
+    .concat()
+    .into_bytes();
+    let sessions = read(&file, "f").unwrap();
+    assert_eq!(sessions[0].format.id(), "openai-lines");
+    for (nth, expected) in [Some(tool("f")), Some(tool("g")), None].into_iter().enumerate() {
+        let written =
+            Draft::open(&sessions[nth], nth).rewrite(&file, &[], Format::named("openai").unwrap()).unwrap();
+        let written: Value = serde_json::from_slice(&written).unwrap();
+        assert_eq!(written.get("tools"), expected.as_ref(), "line {}", nth + 1);
+        assert_eq!(sessions[nth].tools(&file), expected.map(|tools| tools.to_string()));
+    }
+}
+
+#[test]
 fn a_tool_without_a_name_is_reported_as_lost() {
     let function = json!({"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}});
     let search = json!({"type": "web_search"});

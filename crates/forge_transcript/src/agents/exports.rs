@@ -9,7 +9,7 @@ use crate::codec::{Effect, EntryFormat, Evidence, Fields, Listing, Revision, Tra
 use crate::format::FormatFacts;
 use crate::splice::list;
 use crate::tools::openai_tools;
-use crate::{RecordedCompaction, RewriteError, json_text, request_tools};
+use crate::{RecordedCompaction, RewriteError, json_text};
 
 /// The author of what an agent itself adds.
 const BY: &str = "agent";
@@ -201,7 +201,7 @@ impl EntryFormat for Atif {
         }
         let steps: Vec<String> = steps.iter().map(Value::to_string).collect();
         let mut agent = json!({"name": "forge", "version": env!("CARGO_PKG_VERSION")});
-        if let Some(tools) = request_tools(revision.bytes) {
+        if let Some(tools) = revision.tools() {
             agent["tool_definitions"] = openai_tools(&tools);
         }
         let head = json!({"schema_version": "ATIF-v1.5", "session_id": revision.session.id, "agent": agent});

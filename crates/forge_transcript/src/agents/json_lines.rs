@@ -6,6 +6,7 @@ use crate::codec::{Evidence, Fields, Listing};
 use crate::foreign::is_role;
 use crate::format::FormatFacts;
 use crate::openai::{MessageLists, NamedList};
+use crate::request_tools;
 
 /// The format of such files.
 pub(super) const JSON_LINES: MessageLists = MessageLists {
@@ -61,7 +62,10 @@ fn lists(text: &str) -> Result<Vec<NamedList<'_>>, serde_json::Error> {
 
 fn conversation(n: usize, line: &str) -> Result<NamedList<'_>, serde_json::Error> {
     let fields = Fields::of(line);
-    let body = if fields.has_list("messages") { fields } else { Fields::of(fields.get("body")) };
+    let text = if fields.has_list("messages") { line } else { fields.get("body") };
+    let body = Fields::of(text);
     let messages = if body.has_list("messages") { body.get("messages") } else { "[]" };
-    NamedList::of(Some(format!("line{}", n + 1)), format!("messages of line {}", n + 1), messages)
+    let list =
+        NamedList::of(Some(format!("line{}", n + 1)), format!("messages of line {}", n + 1), messages)?;
+    Ok(list.with_tools(request_tools(text.as_bytes())))
 }

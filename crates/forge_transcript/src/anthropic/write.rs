@@ -5,12 +5,12 @@ use forge_wire::anthropic::{entry_blocks, system_json, with_legal_ids};
 use serde_json::Value;
 
 use super::blocks::{Fate, assistant_blocks, content_json, raw_blocks, said_blocks, user_blocks};
+use crate::RewriteError;
 use crate::author_mark::{with_author, without_system_role};
 use crate::codec::{Line, Revision, Says};
 use crate::parts::are_blocks;
 use crate::splice::{field, list, with_field};
 use crate::tools::anthropic_tools;
-use crate::{RewriteError, request_tools};
 
 /// An entry of `messages` in the making.
 struct Entry {
@@ -57,7 +57,7 @@ fn convert(revision: &Revision<'_>, system: &[Line<'_>], rest: &[Line<'_>]) -> R
     let mut fields: Vec<String> =
         system_json(&system).map(|system| format!("\"system\":{system}")).into_iter().collect();
     fields.push(format!("\"messages\":{}", list(&entries.iter().map(Entry::json).collect::<Vec<_>>())));
-    let tools = request_tools(revision.bytes);
+    let tools = revision.tools();
     fields.extend(tools.map(|tools| format!("\"tools\":{}", anthropic_tools(&tools))));
     Ok(format!("{{{}}}\n", fields.join(",")))
 }

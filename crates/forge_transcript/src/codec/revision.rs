@@ -111,6 +111,11 @@ impl<'a> Revision<'a> {
         }
     }
 
+    /// Returns the tool schemas of the session, as compact JSON.
+    pub(crate) fn tools(&self) -> Option<String> {
+        self.session.tools(self.bytes)
+    }
+
     /// Returns the text of a record.
     pub(crate) fn raw(&self, record: usize) -> &'a str {
         self.session.records[record].raw()

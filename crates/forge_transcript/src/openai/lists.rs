@@ -34,6 +34,8 @@ pub(crate) struct NamedList<'a> {
     is_lines: bool,
     /// Lines that are no message, or no list.
     skipped_lines: usize,
+    /// The tool schemas that stand beside the list, as compact JSON.
+    tools: Option<String>,
 }
 
 impl<'a> NamedList<'a> {
@@ -44,7 +46,7 @@ impl<'a> NamedList<'a> {
         text: &'a str,
     ) -> Result<Self, serde_json::Error> {
         let entries = serde_json::from_str(text)?;
-        Ok(Self { id, place: place.into(), text, entries, is_lines: false, skipped_lines: 0 })
+        Ok(Self { id, place: place.into(), text, entries, is_lines: false, skipped_lines: 0, tools: None })
     }
 
     /// Reads the list that has a message on each line of `text`.
@@ -55,12 +57,18 @@ impl<'a> NamedList<'a> {
     ) -> Result<Self, serde_json::Error> {
         let entries: Result<Vec<&RawValue>, _> =
             lines.iter().map(|line| serde_json::from_str(line)).collect();
-        Ok(Self { id: None, place: "lines".into(), text, entries: entries?, is_lines: true, skipped_lines })
+        let (place, entries) = ("lines".into(), entries?);
+        Ok(Self { id: None, place, text, entries, is_lines: true, skipped_lines, tools: None })
     }
 
     /// Sets the number of lines of its file that are no list.
     pub(crate) fn skipping(self, skipped_lines: usize) -> Self {
         Self { skipped_lines, ..self }
+    }
+
+    /// Sets the tool schemas of the request that has the list.
+    pub(crate) fn with_tools(self, tools: Option<String>) -> Self {
+        Self { tools, ..self }
     }
 }
 
@@ -93,7 +101,8 @@ impl Codec for MessageLists {
         let session = |list: NamedList<'_>| {
             let records = read_records(&list.entries, &list.place, input)?;
             let id = list.id.unwrap_or_else(|| file_name(input.origin).to_owned());
-            Ok(Session { skipped_lines: list.skipped_lines, ..Session::new(id, input.format, records) })
+            let (skipped_lines, tools) = (list.skipped_lines, list.tools);
+            Ok(Session { skipped_lines, tools, ..Session::new(id, input.format, records) })
         };
         lists.into_iter().map(session).collect()
     }

@@ -9,18 +9,18 @@ use forge_wire::{Protocol, WireError};
 
 use super::read::{NAMED_ROLE, has_own_parts};
 use super::written_call::{in_text, is_in_text};
+use crate::RewriteError;
 use crate::author_mark::with_author;
 use crate::codec::{Line, Revision, Says};
 use crate::splice::{list, with_field};
 use crate::tools::openai_tools;
-use crate::{RewriteError, request_tools};
 
 /// Writes the request body or the bare list with the messages of `revision`; everything else stays.
 pub(super) fn write(revision: &Revision<'_>) -> Result<String, RewriteError> {
     let entries = write_entries(revision)?;
     if revision.from() != revision.to {
         let mut body = format!("{{\"messages\":{}", list(&entries));
-        if let Some(tools) = request_tools(revision.bytes) {
+        if let Some(tools) = revision.tools() {
             body.push_str(&format!(",\"tools\":{}", openai_tools(&tools)));
         }
         return Ok(body + "}\n");

@@ -185,11 +185,12 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     let settings = read_configuration(arguments, Compact::default())?;
     let is_off = settings.compact.auto_compact == Some(false);
     // The limit is for the form that is written, in which the same tool schemas and notes may be longer.
-    let has_tools = request_tools(&file.bytes).is_some();
-    let tools = match has_tools && draft.format() != to {
-        true => tools_tokens(&draft.rewrite(&file.bytes, &[], to)?),
-        false => tools_tokens(&file.bytes),
+    let own = file.sessions[nth].tools(&file.bytes);
+    let tools = match own.is_some() && draft.format() != to {
+        true => request_tools(&draft.rewrite(&file.bytes, &[], to)?),
+        false => own,
     };
+    let tools = tools_tokens(tools.as_deref());
     let tools = tools + draft.author_tokens(to, &O200kCounter);
     let mut compacted = compact_draft(arguments, &settings, tools, &draft)?;
     // The line says nothing of single messages, of which there may be hundreds of thousands.
@@ -336,7 +337,11 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
         false => draft.rewrite(&file.bytes, &replacements, proposal.to)?,
     };
     let (written, redacted) = without_secrets(arguments, written);
-    let tokens = tokens + tools_tokens(&written);
+    let tools = match proposal.to == draft.format() {
+        true => session.tools(&file.bytes),
+        false => request_tools(&written),
+    };
+    let tokens = tokens + tools_tokens(tools.as_deref());
     let mut report = proposal.report;
     let told = redacted.as_deref().map(|found| format!(" · {}", redaction_text(found))).unwrap_or_default();
     if let Some(report) = report.as_object_mut() {
@@ -375,9 +380,9 @@ fn write(arguments: &CompactArguments, file: &SessionFile, written: &[u8]) -> an
     }
 }
 
-/// Returns the tokens of a request's tool schemas.
-fn tools_tokens(request: &[u8]) -> Tokens {
-    request_tools(request).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools))
+/// Returns the tokens of tool schemas.
+fn tools_tokens(tools: Option<&str>) -> Tokens {
+    tools.map_or(Tokens::ZERO, |tools| O200kCounter.count(tools))
 }
 
 fn compact_draft(

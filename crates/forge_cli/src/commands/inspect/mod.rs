@@ -15,7 +15,7 @@ use forge_domain::{TokenCounter, Tokens};
 use forge_services::O200kCounter;
 use forge_transcript::{
     Attachments, Draft, Format, RecordedCall, RecordedCompaction, RecordedTotal, Session, recorded_total,
-    request_tools, stream,
+    stream,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -166,13 +166,17 @@ fn of_file(path: &Path, arguments: &InspectArguments) -> anyhow::Result<Vec<Insp
     if arguments.before_compaction {
         file.sessions = file.sessions.into_iter().map(Session::before_compaction).collect();
     }
-    let tools = request_tools(&file.bytes).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools));
+    let tools = |session: &Session| {
+        session.tools(&file.bytes).map_or(Tokens::ZERO, |tools| O200kCounter.count(&tools))
+    };
     let sessions: Vec<&Session> = match picked {
         None => file.sessions.iter().collect(),
         Some(_) => vec![&file.sessions[file.the_one(picked)?]],
     };
     let total = recorded_total(&file.bytes).filter(|_| file.sessions.len() == 1);
-    Ok(sessions.into_iter().map(|session| inspect_session(session, tools, total.as_ref())).collect())
+    let inspected =
+        sessions.into_iter().map(|session| inspect_session(session, tools(session), total.as_ref()));
+    Ok(inspected.collect())
 }
 
 /// Inspects the one session of a file message by message, so that most of it is never in memory; `None` if it
