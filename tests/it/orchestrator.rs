@@ -390,10 +390,14 @@ fn a_first_message_beyond_the_window_is_sent_head_and_tail() {
 }
 
 #[test]
-fn nothing_is_built_without_an_agent_and_a_provider() {
+fn nothing_is_built_without_an_agent_a_model_and_a_provider() {
     assert!(matches!(Orchestrator::builder().build(), Err(BuildError::NoAgent)));
     let agent = Agent::new(AgentId::new("a").unwrap());
-    assert!(matches!(Orchestrator::builder().agent(agent).build(), Err(BuildError::NoProvider)));
+    assert!(matches!(Orchestrator::builder().agent(agent.clone()).build(), Err(BuildError::NoProvider)));
+    let script: Arc<dyn Provider> = Script::new(&[]);
+    let built = Orchestrator::builder().agent(agent).provider(ProviderId::new("p").unwrap(), script).build();
+    let error = built.map(drop).unwrap_err().to_string();
+    assert!(error.contains("agents.a: agent `a` has no model"), "{error}");
 }
 
 #[test]
