@@ -46,6 +46,7 @@ fn ticking(times: usize, tools: &str) -> StopReason {
 #[test]
 fn the_same_calls_are_noticed_told_and_ended() {
     let (a, b, clock) = (Reply::Calls(&["a"]), Reply::Calls(&["b", "b"]), Reply::Calls(&["clock"]));
+    let wait = Reply::Calls(&["wait"]);
     for (limit, replies, stop, n_notes) in [
         ("", vec![a; 4], StopReason::Done, 0),
         ("", vec![a; 5], StopReason::Done, 1),
@@ -60,6 +61,10 @@ fn the_same_calls_are_noticed_told_and_ended() {
         ("max_repetitions: 2", vec![clock; 30], ticking(10, "clock"), 2),
         ("max_repetitions: 2", [clock, b].repeat(15), ticking(10, "clock, b, b"), 2),
         ("max_repetitions: 2", vec![Reply::Calls(&["wait_for_clock"]); 30], StopReason::Done, 0),
+        // A poll may get the same result for long.
+        ("max_repetitions: 2", vec![wait; 9], StopReason::Done, 2),
+        ("max_repetitions: 2", vec![wait; 30], repeating(10, "wait"), 2),
+        ("", vec![wait; 30], StopReason::Done, 1),
     ] {
         let replies = [replies, vec![Reply::Says("done"); 2]].concat();
         let store: Arc<dyn CheckpointStore> = Arc::new(MemoryCheckpointStore::new());

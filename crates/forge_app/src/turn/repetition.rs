@@ -8,8 +8,8 @@ use crate::engine::newest_first;
 
 /// The author of the note to the model, in the conversation.
 const LOOP: &str = "loop";
-/// The factor by which calls may be repeated more often if their results differ in numbers: one that draws
-/// the next row, or looks at a counter, may be right.
+/// The factor by which calls may be repeated more often if their results differ in numbers, or if they wait:
+/// one that draws the next row, looks at a counter, or watches a job may be right.
 const PATIENCE: usize = 5;
 
 impl Turn<'_, '_> {
@@ -24,7 +24,12 @@ impl Turn<'_, '_> {
         let patient = limit.saturating_mul(PATIENCE);
         for (likeness, limit) in [(Likeness::Equal, limit), (Likeness::ApartFromNumbers, patient)] {
             let log = &self.work.conversation;
-            let Some(found) = Repetition::at_the_end_of(log, limit, likeness) else { continue };
+            let Some(mut found) = Repetition::at_the_end_of(log, limit, likeness) else { continue };
+            let mut limit = limit;
+            if found.does_wait {
+                limit = patient;
+                found = Repetition::at_the_end_of(log, limit, likeness).unwrap_or(found);
+            }
             if found.times >= limit {
                 let (times, tools) = (found.times, found.tools.join(", "));
                 let do_numbers_differ = likeness == Likeness::ApartFromNumbers;
@@ -42,12 +47,15 @@ impl Turn<'_, '_> {
 
 /// Returns the words about a repetition that ends the turn at `limit`, for the model.
 fn note_about(found: &Repetition, likeness: Likeness, limit: usize) -> String {
-    let Repetition { times, tools } = found;
+    let Repetition { times, tools, does_wait } = found;
     let tools = tools.join(", ");
     let calls = format!("The last calls ({tools}) were made {times} times with the same arguments");
     let left = limit.saturating_sub(*times);
     let rest = format!("Try something else, or say what is missing. After {left} more the run ends.");
     match likeness {
+        Likeness::Equal if *does_wait => format!(
+            "[{calls} and had the same results. Check whether what you wait for still runs, or wait longer in one call. {rest}]"
+        ),
         Likeness::Equal => {
             format!("[{calls} and had the same results. Doing it again will not give another. {rest}]")
         }

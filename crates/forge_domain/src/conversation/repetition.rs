@@ -26,6 +26,8 @@ pub struct Repetition {
     pub times: usize,
     /// The tools of one round, in order.
     pub tools: Vec<String>,
+    /// True if a call of the round waits for something before it looks at it.
+    pub does_wait: bool,
 }
 
 /// A degree to which results have to agree to count as the same.
@@ -62,11 +64,12 @@ impl Repetition {
         // Of two that explain as much the shorter one.
         let (times, circle) = (1..=LONGEST_CIRCLE).rev().map(repeated).max_by_key(|(times, _)| *times)?;
         let round = steps.get(..circle).filter(|_| times > 1)?;
-        if likeness == Likeness::ApartFromNumbers && round.iter().flat_map(|step| step.calls).any(waits) {
+        let does_wait = round.iter().flat_map(|step| step.calls).any(waits);
+        if likeness == Likeness::ApartFromNumbers && does_wait {
             return None;
         }
         let tools = round.iter().rev().flat_map(|step| step.calls).map(|call| call.name.to_string());
-        Some(Self { times, tools: tools.collect() })
+        Some(Self { times, tools: tools.collect(), does_wait })
     }
 }
 

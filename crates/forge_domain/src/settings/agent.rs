@@ -79,7 +79,8 @@ pub struct Agent {
     pub max_iterations: Option<NonZeroUsize>,
     /// Number of times that the agent may repeat the same calls with the same results, one after another or
     /// in a circle of up to three, before its turn ends; from half of that on the model is told. If the
-    /// results differ in numbers alone, five times as many are allowed. Default 10.
+    /// results differ in numbers alone, or the calls wait (`sleep`), five times as many are allowed. Default
+    /// 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 10, "examples" = [10]))]
     pub max_repetitions: Option<NonZeroUsize>,
