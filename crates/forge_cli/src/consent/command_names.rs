@@ -2,6 +2,9 @@
 //!
 //! More words than a shell finds do no harm: only those count that name a file of the project.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 /// The depth to which lines within words are read, as in `sh -c 'sh -c x'`.
 const MOST_DEPTH: usize = 3;
 /// The most folders in which later words are looked up.
@@ -64,6 +67,24 @@ impl CommandNames {
         let words = arguments.iter().map(|text| ShellWord { text: text.clone(), is_written: false });
         names.add_words(words.collect(), 0);
         names
+    }
+
+    /// Adds the words of the variables of `command` that decide what it uses. `folder` is the project's: the
+    /// content of a folder in it cannot be known.
+    pub(super) fn add_variables(
+        &mut self,
+        variables: &BTreeMap<String, String>,
+        command: &[String],
+        folder: &Path,
+    ) {
+        for (name, value) in variables {
+            self.words.extend(pieces(value).flat_map(|piece| piece.split(':')).map(str::to_owned));
+            let is_list = name.to_ascii_uppercase().ends_with("PATH") || name.ends_with("LIB");
+            self.has_others |= is_list && may_be_inside(value, folder);
+            if let Some(program) = command.first().filter(|_| is_list) {
+                self.words.extend(value.split(':').map(|part| path_in(part, program)));
+            }
+        }
     }
 
     fn add_line(&mut self, line: &str, depth: usize) {
@@ -130,6 +151,17 @@ impl CommandNames {
             self.folders.push(folder);
         }
     }
+}
+
+/// Checks whether a list of folders may have one of the project: any but absolute ones elsewhere, and the
+/// user's own `PATH`.
+fn may_be_inside(list: &str, folder: &Path) -> bool {
+    list.split(':').any(|part| {
+        let path = Path::new(part);
+        let is_elsewhere =
+            path.is_absolute() && !path.starts_with(folder) && !part.contains('$') && !part.contains("..");
+        !is_elsewhere && !matches!(part, "$PATH" | "${PATH}")
+    })
 }
 
 /// Returns a path as seen from `folder`.

@@ -17,9 +17,11 @@ pub(super) fn files_of(power: &Power, folder: &Path) -> Vec<Power> {
         Power::RunHook { command, .. } => {
             (CommandNames::of_line(command), command.clone(), folder.to_owned())
         }
-        Power::StartServer { command, folder: own, .. } => {
+        Power::StartServer { command, folder: own, env, .. } => {
+            let mut names = CommandNames::of_arguments(command);
+            names.add_variables(env, command, folder);
             let folder = own.as_ref().map_or_else(|| folder.to_owned(), |own| folder.join(own));
-            (CommandNames::of_arguments(command), command.join(" "), folder)
+            (names, command.join(" "), folder)
         }
         _ => return Vec::new(),
     };
@@ -100,12 +102,28 @@ mod tests {
                 .collect();
             assert_eq!(actual, expected, "{command}");
         }
-        let server = Power::StartServer {
+        let server = |command: [&str; 2], env: &[(&str, &str)]| Power::StartServer {
             server: "s".into(),
-            command: vec!["python3".into(), "a b.py".into()],
+            command: command.map(str::to_owned).into(),
             folder: Some("tools".into()),
+            env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         };
-        assert_eq!(files_of(&server, &folder).len(), 1);
+        let inside = folder.join("tools").display().to_string();
+        std::fs::write(folder.join("tools/sh"), "true").unwrap();
+        let none: &[(&str, &str)] = &[];
+        for (command, env, expected) in [
+            (["python3", "a b.py"], none, 1),
+            (["sh", "-l"], none, 1),
+            (["x", "-l"], &[("PATH", "$PATH:/usr/bin")], 0),
+            // A program of the project may come before the installed one: itself, and whatever else is there.
+            (["x", "-l"], &[("PATH", ".:$PATH")], 1),
+            (["x", "-l"], &[("PATH", inside.as_str())], 1),
+            (["x", "-l"], &[("PATH", "/usr/bin:")], 1),
+            (["x", "-l"], &[("PATH", "${NOT_SET:-./bin}")], 1),
+            (["x", "-l"], &[("LD_PRELOAD", "./a b.py"), ("NODE_OPTIONS", "--require ./sh")], 2),
+        ] {
+            assert_eq!(files_of(&server(command, env), &folder).len(), expected, "{command:?} {env:?}");
+        }
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -111,6 +111,14 @@ const ASKING: &[(&str, &[&str])] = &[
     ("mcp_servers: { own: { args: [x] } }", &["1: start the MCP server `own`: mine x"]),
     ("mcp_servers: { own: { restarts: 1 } }", &["1: start the MCP server `own`: mine"]),
     (
+        "mcp_servers: { own: { env: { PATH: './bin:/bin', LOG: debug } } }",
+        &["1: start the MCP server `own`: PATH=./bin:/bin mine"],
+    ),
+    (
+        "mcp_servers: { own: { env: { LD_PRELOAD: ./x.so } } }",
+        &["1: start the MCP server `own`: LD_PRELOAD=./x.so mine"],
+    ),
+    (
         "providers: { p: { base_url: 'http://me:pw@h/v1', api_key_env: K } }",
         &["1: send requests of provider `p` to http://h/v1", "1: give the variable K to provider `p`"],
     ),

@@ -17,6 +17,7 @@ use merge::Merge;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::power::is_ruling;
 use super::{Power, PowerRequest};
 
 /// Returns what of `project` only narrows what `base` says, the layers that are the person's own,
@@ -274,10 +275,12 @@ impl LayerFilter<'_> {
             }
             if merged.command.is_some() || merged.url.is_none() {
                 let words = merged.command.iter().chain(merged.args.iter().flatten());
+                let env = merged.env.iter().flatten().filter(|(name, _)| is_ruling(name));
                 let power = Power::StartServer {
                     server: id.to_string(),
                     command: words.cloned().collect(),
                     folder: merged.cwd.clone(),
+                    env: env.map(|(name, value)| (name.clone(), value.clone())).collect(),
                 };
                 self.request(power, below(&path, "command"), &merged);
             }

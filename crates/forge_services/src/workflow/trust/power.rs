@@ -1,5 +1,6 @@
 //! The powers that a project's file can ask for.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,9 @@ pub enum Power {
         /// The folder that it runs in, where it is named.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         folder: Option<String>,
+        /// The variables that decide which programs and libraries it uses, with their values.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        env: BTreeMap<String, String>,
     },
     /// A file of the project is run, or read by a program that is: what is in it counts as said.
     UseFile {
@@ -157,6 +161,33 @@ impl Power {
     }
 }
 
+/// The variables that decide which programs and libraries a program uses.
+const RULING_VARIABLES: [&str; 15] = [
+    "PATH",
+    "ENV",
+    "BASH_ENV",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PYTHONSTARTUP",
+    "PERL5LIB",
+    "PERL5OPT",
+    "RUBYLIB",
+    "RUBYOPT",
+    "CLASSPATH",
+    "JAVA_TOOL_OPTIONS",
+    "GIT_SSH_COMMAND",
+];
+
+/// Checks whether a variable decides which programs and libraries a program uses. The value of another one
+/// may be a secret, and is not shown.
+pub(super) fn is_ruling(variable: &str) -> bool {
+    let variable = variable.to_ascii_uppercase();
+    RULING_VARIABLES.contains(&variable.as_str())
+        || ["LD_", "DYLD_"].iter().any(|start| variable.starts_with(start))
+}
+
 /// Checks whether nothing that is kept at a store outlives the process.
 fn keeps_nothing(store: &str) -> bool {
     let place = store.strip_prefix("sqlite:").map(|rest| rest.strip_prefix("//").unwrap_or(rest));
@@ -171,9 +202,10 @@ impl fmt::Display for Power {
         };
         match self {
             Self::RunHook { point, agent, command } => write!(f, "run at {point}{}: {command}", of(agent)),
-            Self::StartServer { server, command, folder } => {
+            Self::StartServer { server, command, folder, env } => {
                 let folder = folder.as_ref().map_or_else(String::new, |folder| format!(" in {folder}"));
-                write!(f, "start the MCP server `{server}`{folder}: {}", command.join(" "))
+                let env: String = env.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+                write!(f, "start the MCP server `{server}`{folder}: {env}{}", command.join(" "))
             }
             Self::UseFile { file, sha256 } => {
                 let start: String = sha256.chars().take(12).collect();
