@@ -2,12 +2,12 @@
 
 use clap::Args;
 use console::style;
-use forge_app::{CheckpointReport, CompactionLayer, LayerState, report};
-use forge_domain::quantity;
+use forge_app::{CheckpointReport, CompactionLayer, LayerState, ViewedMessage, report};
+use forge_domain::{Tokens, quantity};
 
 use super::OpenStore;
 use super::selection::CheckpointName;
-use super::view::{change, heading, in_a_line, time_text, title};
+use super::view::{SHOWN, change, heading, in_a_line, time_text, title};
 use crate::output::with_separators;
 use crate::run::usage_text;
 
@@ -16,7 +16,7 @@ use crate::run::usage_text;
 pub(super) struct ShowArguments {
     #[command(flatten)]
     what: CheckpointName,
-    /// Show every message of the view in full
+    /// Show every message of the view in full, and every compaction
     #[arg(long)]
     full: bool,
 }
@@ -30,7 +30,10 @@ impl ShowArguments {
     }
 }
 
-/// Returns the content of a checkpoint; its messages in full, or a line for each.
+/// The items at the beginning of a long list that are shown; most are at its end.
+const FIRST: usize = 10;
+
+/// Returns the content of a checkpoint; its messages in full, or a line for each of the first and the last.
 fn checkpoint_text(report: &CheckpointReport, full: bool) -> String {
     let info = &report.info;
     let (title, progress, coverage) = (title(info), &report.progress, &report.coverage);
@@ -53,17 +56,31 @@ fn checkpoint_text(report: &CheckpointReport, full: bool) -> String {
     );
     if !report.compactions.is_empty() {
         text += &format!("  {}\n", style("compactions").bold());
-        text += &report.compactions.iter().map(layer).collect::<String>();
+        text += &match full {
+            true => report.compactions.iter().map(layer).collect::<String>(),
+            false => ends(&report.compactions, layer),
+        };
     }
     text += &format!("  {}\n", style("view").bold());
-    for message in &report.view {
-        if full {
-            text += &format!("{}\n{}\n\n", heading(message), message.text);
-        } else {
-            text += &format!("    {}\n", in_a_line(message));
-        }
-    }
+    let in_full = |message: &ViewedMessage| format!("{}\n{}\n\n", heading(message), message.text);
+    text += &match full {
+        true => report.view.iter().map(in_full).collect::<String>(),
+        false => ends(&report.view, |message| format!("    {}\n", in_a_line(message))),
+    };
     text
+}
+
+/// Returns the lines of the items; of many, those of the first and the last, and the number between them.
+fn ends<T>(items: &[T], line: impl Fn(&T) -> String) -> String {
+    if items.len() <= SHOWN {
+        return items.iter().map(line).collect();
+    }
+    let (first, rest) = items.split_at(FIRST);
+    let (between, last) = rest.split_at(items.len() - SHOWN);
+    let lines = |items: &[T]| items.iter().map(&line).collect::<String>();
+    let left_out =
+        format!("    … {} more (--full shows all)\n", with_separators(Tokens::new(between.len() as u64)));
+    lines(first) + &left_out + &lines(last)
 }
 
 fn layer(layer: &CompactionLayer) -> String {
@@ -82,4 +99,29 @@ fn layer(layer: &CompactionLayer) -> String {
         change(layer.before, layer.after),
         quantity(layer.replaced, "message")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn the_ends_of_a_long_list_are_shown() {
+        for (n, expected_lines, expected) in [
+            (0, 0, None),
+            (40, 40, None),
+            (41, 41, Some("    … 1 more (--full shows all)")),
+            (5_000, 41, Some("    … 4,960 more (--full shows all)")),
+        ] {
+            let items: Vec<usize> = (0..n).collect();
+            let text = ends(&items, |item| format!("{item}\n"));
+            let lines: Vec<&str> = text.lines().collect();
+            assert_eq!(lines.len(), expected_lines, "{n}");
+            assert_eq!(lines.get(FIRST).copied().filter(|line| line.contains("more")), expected, "{n}");
+            let last = n.checked_sub(1).map(|last| last.to_string());
+            assert_eq!(lines.last().map(|line| (*line).to_owned()), last, "{n}");
+        }
+    }
 }
