@@ -6,14 +6,11 @@ use std::borrow::Cow;
 use forge_domain::compaction::SummaryTag;
 use forge_domain::{Body, Content, Message, Part, Role};
 
-use crate::harness::SUMMARIES;
+use crate::harness::{NOTE_TAGS, SUMMARIES};
 use crate::written::split;
 
-/// The tags around a note. The second is for a note in which the end of the first stands.
-const TAGS: [&str; 2] = ["system-reminder", "system_reminder"];
-
 /// Returns the message with its author marked in its text, if it is a note or a summary. One that is known by
-/// its text stays, and so does an image or a file, which has no text.
+/// its text stays. The tags around a note are around its images and files as well.
 pub(crate) fn with_author(message: Cow<'_, Message>) -> Cow<'_, Message> {
     if message.note_by().is_none() && !message.is_compacted || is_known_by_text(&message) {
         return message;
@@ -21,7 +18,12 @@ pub(crate) fn with_author(message: Cow<'_, Message>) -> Cow<'_, Message> {
     let marked = message.content().and_then(|content| {
         let forms = marks(&message).into_iter();
         forms
-            .map(|(before, after)| message.with_content(enclose(content, &before, &after)))
+            .map(|(before, after)| match content {
+                Content::Parts(parts) if has_media(content) && !message.is_compacted => {
+                    message.with_content(enclose_all(parts, &before, &after))
+                }
+                content => message.with_content(enclose(content, &before, &after)),
+            })
             .find(is_known_by_text)
     });
     marked.map_or(message, Cow::Owned)
@@ -41,7 +43,15 @@ fn is_known_by_text(message: &Message) -> bool {
         true => piece.is_compacted,
         false => piece.note_by().is_some(),
     };
-    split(text_alone).iter().all(|piece| is_as_before(piece) || piece.to_text().is_empty())
+    // An image has no text to mark, and a summary no end in which one could stand.
+    let is_blank = |piece: &Message| {
+        piece.to_text().is_empty() && (message.is_compacted || !piece.content().is_some_and(has_media))
+    };
+    split(text_alone).iter().all(|piece| is_as_before(piece) || is_blank(piece))
+}
+
+fn has_media(content: &Content) -> bool {
+    matches!(content, Content::Parts(parts) if parts.iter().any(|part| matches!(part, Part::Media(_))))
 }
 
 /// Returns the texts before and after a message that could mark it, the best first.
@@ -49,11 +59,25 @@ fn marks(message: &Message) -> Vec<(String, String)> {
     let tag = |tag: &str| (format!("<{tag}>\n"), format!("\n</{tag}>"));
     match message.role() {
         Role::User if message.is_compacted => vec![(format!("{}\n\n", SUMMARIES[0]), String::new())],
-        Role::User => TAGS.map(tag).to_vec(),
+        Role::User => NOTE_TAGS.map(tag).to_vec(),
         // What a summary stands for calls nothing.
         Role::Assistant if message.calls().is_empty() => vec![tag(SummaryTag::default().as_str())],
         Role::Assistant | Role::System | Role::Tool => Vec::new(),
     }
+}
+
+/// Returns the parts between one pair of marks: a part that is no text cannot have its own.
+fn enclose_all(parts: &[Part], before: &str, after: &str) -> Content {
+    let mut parts = parts.to_vec();
+    match parts.first_mut() {
+        Some(Part::Text(first)) => first.insert_str(0, before),
+        _ => parts.insert(0, Part::Text(before.trim_end().to_owned())),
+    }
+    match parts.last_mut() {
+        Some(Part::Text(last)) => last.push_str(after),
+        _ => parts.push(Part::Text(after.trim_start().to_owned())),
+    }
+    Content::Parts(parts)
 }
 
 fn enclose(content: &Content, before: &str, after: &str) -> Content {
@@ -96,7 +120,7 @@ mod tests {
             (note("Stop hook feedback: run the tests"), "Stop hook feedback: run the tests"),
             (note(""), ""),
             (Message::note("hook", with_image), "<system-reminder>\nIt is noon.\n</system-reminder>"),
-            (Message::note("hook", Content::Parts(vec![image])), ""),
+            (Message::note("hook", Content::Parts(vec![image])), "<system-reminder>\n</system-reminder>"),
             (
                 Message::user("The goal is b.").compacted(),
                 "This session is being continued from a previous conversation that ran out of context.\n\n\
@@ -109,7 +133,13 @@ mod tests {
             ),
             (Message::system("Be brief.").compacted(), "Be brief."),
         ] {
-            assert_eq!(with_author(Cow::Borrowed(&message)).to_text(), expected, "{message:?}");
+            let written = with_author(Cow::Borrowed(&message)).into_owned();
+            assert_eq!(written.to_text(), expected, "{message:?}");
+            // An image of a note is not the user's when it is read again.
+            if message.note_by().is_some() && !expected.is_empty() {
+                let read = split(written.said_by_user());
+                assert!(read.iter().all(|piece| piece.note_by().is_some()), "{read:?}");
+            }
         }
     }
 

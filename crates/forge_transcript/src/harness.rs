@@ -83,6 +83,8 @@ pub(crate) const RENEWED: [&str; 11] = [
 ];
 /// The tag around a reminder, whose first line is its kind.
 const REMINDER: &str = "system-reminder";
+/// The tags that Forge writes around a note. The second is for one in which the end of the first stands.
+pub(crate) const NOTE_TAGS: [&str; 2] = [REMINDER, "system_reminder"];
 /// Lines that Claude Code adds when the user interrupts it.
 const MARKERS: [&str; 2] = ["[Request interrupted by user for tool use]", "[Request interrupted by user]"];
 /// The fixed first words of messages that Claude Code, Hermes or Cline makes whole: they follow the user's
@@ -315,7 +317,14 @@ impl Pieces {
             Content::Parts(parts) => parts,
         };
         let mut is_announced = false;
-        for part in parts {
+        let mut rest = parts.as_slice();
+        while let Some((part, after)) = rest.split_first() {
+            if let Some(n) = enclosed_parts(rest) {
+                rest[..n].iter().for_each(|part| pieces.add(part.clone(), Author::Harness));
+                (rest, is_announced) = (&rest[n..], false);
+                continue;
+            }
+            rest = after;
             let Part::Text(text) = part else {
                 pieces.add(part.clone(), Author::User);
                 continue;
@@ -349,6 +358,21 @@ impl Pieces {
             None => self.0.push(Piece { parts: vec![part], author, is_result }),
         }
     }
+}
+
+/// Returns the number of parts between the tags of one note with which `parts` begin, if it has an image or a
+/// file: these have no tags of their own.
+fn enclosed_parts(parts: &[Part]) -> Option<usize> {
+    let Some(Part::Text(first)) = parts.first() else { return None };
+    NOTE_TAGS.iter().find_map(|tag| {
+        let (start, end) = (format!("<{tag}>"), format!("</{tag}>"));
+        if !first.trim_start().starts_with(&start) || first.contains(&end) {
+            return None;
+        }
+        let is_end = |part: &Part| matches!(part, Part::Text(text) if text.trim_end().ends_with(&end));
+        let last = parts.iter().position(is_end)?;
+        parts[..last].iter().any(|part| matches!(part, Part::Media(_))).then_some(last + 1)
+    })
 }
 
 /// Splits a text into pieces by their authors: blocks and markers at its beginning and at its end are a
