@@ -133,9 +133,11 @@ fn keeps_last_calls(before: &[ToolCall], after: &[ToolCall]) -> bool {
     before.len() == after.len() && before.iter().zip(after).all(|(was, is)| is_kept(was, is))
 }
 
-/// Returns the calls of the last group.
+/// Returns the calls of the last group, behind which lists may stand that a harness sends again.
 fn last_calls(context: &Context) -> &[ToolCall] {
-    let first = context.groups().iter().last().map_or(0, |group| group.range().start);
+    let is_list = |at: usize| context.messages()[at].message().is_renewed();
+    let starts = context.groups().iter().map(|group| group.range().start);
+    let first = starts.rev().find(|start| !is_list(*start)).unwrap_or(0);
     context.messages().get(first).map_or(&[], |message| message.message().calls())
 }
 

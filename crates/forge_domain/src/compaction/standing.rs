@@ -10,7 +10,7 @@ use super::omission::{is_marker, most_for_a_marker};
 use super::pin::Pins;
 use super::record_tag::is_record;
 use crate::{
-    Body, Context, ContextMessage, Edit, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, Size,
+    Body, Context, ContextMessage, Edit, Group, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, Size,
     StillOver, Term, TokenCounter, Tokens,
 };
 
@@ -83,7 +83,7 @@ impl Standing {
         let n_leading_system = context.n_leading_system();
         let (first_user, latest_user) = (context.first_user(), context.latest_user());
         let retained_from = groups.retained_from(n_retained);
-        let last = groups.len().checked_sub(1);
+        let last = last_group(&groups, context);
         let pins = rules.pins();
         let opening = end_of_opening(context, n_leading_system);
         let mut notes = Vec::new();
@@ -184,7 +184,7 @@ impl Standing {
     /// the parts that stay, of which the newest can be shortened. Where both sides say about as much, the
     /// newest of it alone would leave little for the rest of the talk, so it has a part of that.
     fn tokens_for_user(&self, context: &Context, rules: &CompactionRules) -> Tokens {
-        let tokens = |(group, hold): (&crate::Group, &Hold)| -> Tokens {
+        let tokens = |(group, hold): (&Group, &Hold)| -> Tokens {
             let tokens = context.messages()[group.range()].iter().map(ContextMessage::tokens).sum::<Tokens>();
             if self.notes.contains(&group.range().start) {
                 return tokens.min(self.note_most);
@@ -406,6 +406,22 @@ fn notes_share(rules: &CompactionRules, context: &Context, opening: usize, notes
 /// Checks whether the work rests on a message of the opening that is not the user's.
 fn rests_on(message: &ContextMessage) -> bool {
     !message.starts_turn() && !message.message().is_renewed()
+}
+
+/// Returns the index of the newest group, behind which only lists stand that a harness sends again. A list
+/// behind a reply stays: without it, nothing would ask for the next reply.
+fn last_group(groups: &Groups, context: &Context) -> Option<usize> {
+    let newest = groups.len().checked_sub(1);
+    let is_list = |group: &&Group| {
+        context.messages()[group.range()].iter().all(|message| message.message().is_renewed())
+    };
+    let lists = groups.iter().rev().take_while(is_list).count();
+    let last = newest.and_then(|newest| newest.checked_sub(lists));
+    let asks = |last: &usize| {
+        let kind = groups.iter().nth(*last).map(Group::kind);
+        matches!(kind, Some(GroupKind::User | GroupKind::Exchange))
+    };
+    last.filter(asks).or(newest)
 }
 
 /// Returns the end of the opening: with the first request come the notes of a harness, such as a project's

@@ -417,12 +417,15 @@ impl Plan {
             return 0;
         }
         let latest = context.latest_user().unwrap_or(0);
-        let groups = |run: &Range<usize>| self.standing.groups.iter().skip(run.start).take(run.len());
         let is_before = |run: &Range<usize>| self.standing.groups.span(run.clone()).range().end <= latest;
-        // The record tells nothing of lists that a harness sends again.
-        let tells = |run: &&Range<usize>| groups(run).any(|group| !is_renewed(group, context));
-        let told = runs.iter().rposition(|run| is_before(run) && tells(&run));
+        let told = runs.iter().rposition(|run| is_before(run) && self.tells_of(run, context));
         told.or_else(|| runs.iter().rposition(is_before)).unwrap_or(0)
+    }
+
+    /// Checks whether a record tells of a run: it tells nothing of lists that a harness sends again.
+    fn tells_of(&self, run: &Range<usize>, context: &Context) -> bool {
+        let mut groups = self.standing.groups.iter().skip(run.start).take(run.len());
+        groups.any(|group| !is_renewed(group, context))
     }
 
     /// Returns the position of the first message of the user's that stays above the record in place of run
@@ -445,7 +448,8 @@ impl Plan {
     fn request_below(&self, runs: &[Range<usize>], at: usize, context: &Context) -> Option<String> {
         let latest = context.latest_user()?;
         let span = |run: &Range<usize>| self.standing.groups.span(run.clone()).range();
-        let is_below = span(runs.get(at)?).end <= latest && span(runs.last()?).start > latest;
+        let last = runs.iter().rfind(|run| self.tells_of(run, context))?;
+        let is_below = span(runs.get(at)?).end <= latest && span(last).start > latest;
         // The messages of another session may have had higher numbers.
         let request = number(&context.messages()[latest]);
         let earlier = context.messages()[..latest].iter().map(ContextMessage::message);

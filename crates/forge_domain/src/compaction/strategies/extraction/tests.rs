@@ -212,6 +212,29 @@ fn a_list_that_a_harness_sends_late_does_not_move_the_record_behind_the_newest_m
 }
 
 #[test]
+fn a_list_that_a_harness_sends_last_leaves_and_the_request_before_it_stays_the_newest() {
+    for reads in [false, true] {
+        let mut log = Conversation::new();
+        log.user("Find the fault.");
+        for n in 0..40 {
+            log.agent(format!("I looked at part {n}, and it holds."))
+                .user(format!("Go on with part {}.", n + 1));
+        }
+        if reads {
+            log.call("read", r#"{"path":"part_40.rs"}"#, "The fault is in line 7.");
+        }
+        let list = (0..60).map(|n| format!("tool_{n}\n")).collect::<String>();
+        log.add(Message::note("agent", list).renewed());
+        extract(&mut log, 1_700);
+        let texts = texts(&log);
+        assert!(!texts.join("\n").contains("tool_1\n"), "{texts:#?}");
+        let last = if reads { "line 7." } else { "part 40." };
+        assert!(texts.last().unwrap().ends_with(last), "{texts:#?}");
+        assert!(!texts.join("\n").contains("The request below"), "{texts:#?}");
+    }
+}
+
+#[test]
 fn a_target_for_messages_or_turns_folds_into_a_record_what_exceeds_it() {
     for (yaml, most_messages, most_turns) in [
         ("{ message_threshold: 30, max_messages: 12 }", 12, usize::MAX),
