@@ -81,6 +81,16 @@ pub(crate) const RENEWED: [&str; 11] = [
     "token_usage",
     "total_tokens_reminder",
 ];
+/// The first words of such reminders as Claude Code sends them.
+const RENEWED_OPENINGS: [&str; 7] = [
+    "# MCP Server Instructions",
+    "Available agent types for the ",
+    "The TodoWrite tool hasn't been used recently.",
+    "The following deferred tools are ",
+    "The following skills are available for use with the Skill tool",
+    "The following skills are now available",
+    "The task tools haven't been used recently.",
+];
 /// The tag around a reminder, whose first line is its kind.
 const REMINDER: &str = "system-reminder";
 /// The tags that Forge writes around a note. The second is for one in which the end of the first stands.
@@ -211,19 +221,32 @@ impl Author {
     }
 }
 
-/// Checks whether a message is nothing but a reminder that Claude Code sends again, as the reader of its own
-/// sessions writes it.
+/// Checks whether a message is nothing but reminders that Claude Code sends again: as the reader of its own
+/// sessions writes them, with their kind, or as it sends them.
 fn is_renewed(message: &Message) -> bool {
-    let text = match &message.body {
-        Body::User(Content::Text(text)) => text.trim(),
-        Body::User(Content::Parts(parts)) => match parts.as_slice() {
-            [Part::Text(text)] => text.trim(),
-            _ => return false,
-        },
-        _ => return false,
-    };
-    let kind = text.lines().nth(1).unwrap_or_default();
-    opens(text, REMINDER) && RENEWED.contains(&kind) && block_length(text, REMINDER) == Some(text.len())
+    match &message.body {
+        Body::User(Content::Text(text)) => are_renewed(text),
+        Body::User(Content::Parts(parts)) => {
+            parts.iter().all(|part| matches!(part, Part::Text(text) if are_renewed(text)))
+        }
+        _ => false,
+    }
+}
+
+/// Checks whether a text is nothing but such reminders.
+fn are_renewed(text: &str) -> bool {
+    let mut rest = text.trim();
+    while let Some(length) = block_length(rest, REMINDER).filter(|_| opens(rest, REMINDER)) {
+        let first = rest[..length].lines().nth(1).unwrap_or_default();
+        if !RENEWED.contains(&first) && !RENEWED_OPENINGS.iter().any(|words| first.starts_with(words)) {
+            return false;
+        }
+        rest = rest[length..].trim_start();
+        if rest.is_empty() {
+            return true;
+        }
+    }
+    false
 }
 
 /// Returns the places of the notes that count as the user's, in a session in which no message is the user's

@@ -75,6 +75,10 @@ fn a_reminder_that_is_sent_again_is_known_by_its_kind() {
         (json!(format!("{list}\n{file}")), false),
         (json!([text(&list), text(&file)]), false),
         (json!("<system-reminder>skill_listing</system-reminder>"), false),
+        (json!(format!("{list}\n\n{list}")), true),
+        (json!([text(&list), text(&list)]), true),
+        (json!(reminder("The following deferred tools are now available via ToolSearch:")), true),
+        (json!(reminder("# MCP Server Instructions")), true),
     ] {
         let file = openai(&[entry(&json!("Fix it.")), entry(&content)]);
         let session = read(file.as_bytes(), "f").unwrap().remove(0);
