@@ -118,12 +118,14 @@ const OPENINGS: [&str; 13] = [
 ];
 /// The fixed words before and after the name in the first line of a file, or of a note about one, that Claude
 /// Code and opencode attach themselves: what the user mentions, and what was read before a compaction. In
-/// sessions of their own these are marked, and in requests mostly in tags.
-const ATTACHMENTS: [(&str, &str); 4] = [
+/// sessions of their own these are marked, and in requests mostly in tags. A user may begin a message as such
+/// a note begins, so it is known by what it says to the model.
+const ATTACHMENTS: [(&str, &str); 5] = [
     ("Called the ", CALLED_WITH),
     ("Result of calling the ", " tool:"),
-    ("Note: ", " was read before the last conversation was summarized"),
-    ("Note: ", " was modified, either by the user or by a linter."),
+    ("Note: ", " was read before the last conversation was summarized, but the contents are too large"),
+    ("Note: ", " was modified, either by the user or by a linter. Don't tell the user this"),
+    ("Note: ", " was modified, either by the user or by a linter. This change was intentional"),
 ];
 const CALLED_WITH: &str = " tool with the following input: ";
 /// The first words of what Cline and Roo send when an interrupted task continues: perhaps with an answer.

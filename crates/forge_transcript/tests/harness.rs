@@ -102,6 +102,10 @@ fn the_form_of_a_text_shows_its_author() {
         Its text is at: /tmp/tasks/a1.output";
     let summary =
         "This session is being continued from a previous conversation that ran out of context. It was long.";
+    let too_large = "Note: /w/a.rs was read before the last conversation was summarized, but the contents are too \
+        large to include.";
+    let modified = "Note: /w/a.rs was modified, either by the user or by a linter. This change was intentional, so \
+        make sure to take it into account.\n";
     for (content, expected) in [
         (json!("Fix it."), vec!["u Fix it."]),
         (json!("<div>\nmine\n</div>"), vec!["u <div>\nmine\n</div>"]),
@@ -151,11 +155,11 @@ fn the_form_of_a_text_shows_its_author() {
             json!("Base directory for this skill: /s\n\n# Plan"),
             vec!["h Base directory for this skill: /s\n\n# Plan"],
         ),
+        (json!(too_large), vec![&format!("h {too_large}")]),
+        (json!(format!("{modified}1→a")), vec![&format!("h {modified}1→a")]),
         (
-            json!("Note: /w/a.rs was read before the last conversation was summarized, but it is too large."),
-            vec![
-                "h Note: /w/a.rs was read before the last conversation was summarized, but it is too large.",
-            ],
+            json!("Note: a.rs was modified, either by the user or by a linter. Look why."),
+            vec!["u Note: a.rs was modified, either by the user or by a linter. Look why."],
         ),
         (json!("Note: a.rs was read before."), vec!["u Note: a.rs was read before."]),
         (
