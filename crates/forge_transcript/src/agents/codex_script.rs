@@ -3,7 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::script_value::{Variables, is_of_name, quoted, split_name, value, without_blank};
+use super::script_value::{
+    BEFORE_PATTERN, Variables, behind_pattern, is_of_name, quoted, split_name, value, values_in,
+    without_blank,
+};
 use crate::any_blocks::text_at;
 
 /// The tool that runs a script.
@@ -16,9 +19,6 @@ const FOLDER: &str = "workdir";
 
 /// Most quotes that no other one closes, as in a regular expression. After each, the line is read again.
 const MOST_OPEN: usize = 100;
-
-/// Characters behind which a slash begins a regular expression.
-const BEFORE_PATTERN: &str = "(,=:[!&|?{};";
 
 /// Characters that continue a value as a part of another one.
 const CONTINUES: [char; 16] =
@@ -83,7 +83,7 @@ impl<'s> Script<'s> {
                     Some((_, behind)) => {
                         let inside = &after[..after.len() - behind.len() - 1];
                         // The values in a template are code.
-                        for code in inside.split("${").skip(1).filter(|_| c == '`') {
+                        for code in values_in(inside).filter(|_| c == '`') {
                             self.read(code)?;
                         }
                         behind
@@ -155,26 +155,6 @@ fn is_changed(code: &str) -> bool {
     rest.strip_prefix('=').is_some_and(|rest| !rest.starts_with(['=', '>']))
 }
 
-/// Returns the code behind a regular expression, whose first slash was read; the code itself if it has no end
-/// in its line.
-fn behind_pattern(code: &str) -> &str {
-    let mut is_in_set = false;
-    let mut chars = code.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\n' => break,
-            '\\' => {
-                chars.next();
-            }
-            '[' => is_in_set = true,
-            ']' => is_in_set = false,
-            '/' if !is_in_set => return chars.as_str(),
-            _ => {}
-        }
-    }
-    code
-}
-
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
@@ -221,6 +201,14 @@ mod tests {
                 Some(("exec_command", json!({"workdir": "/w", "n": 1, "cmd": "a\nb ${c}"}))),
             ),
             ("text(`${await tools.list()} it's`)", Some(("list", json!({})))),
+            (
+                "tools.exec_command({cmd: `a ${b ? `c ${d}` : \"`\"} e`})",
+                Some(("exec_command", json!({"cmd": "a ${b ? `c ${d}` : \"`\"} e"}))),
+            ),
+            (
+                "text(`${(await tools.list({a: `b ${1}`})).map(f => `- ${f.replace(/`/g, \"'\")} }`)}`)",
+                Some(("list", json!({"a": "b ${1}"}))),
+            ),
             ("await tools.a({\"b\":\"tools.c(\"});", Some(("a", json!({"b": "tools.c("})))),
             ("await tools.a({\"b\":\"tools.c(\"}); await tools.d({});", None),
             ("tools.exec_command({cmd: \"ls\"}); tools.apply_patch(\"a\")", None),
@@ -254,6 +242,9 @@ mod tests {
             assert!(read("exec", &last("[1]", next, few)).is_some());
             assert_eq!(read("exec", &last("[1]", next, many)), None);
         }
+        let nested = |n: usize| format!("tools.f({}{})", "`${".repeat(n), "}`".repeat(n));
+        assert!(read("exec", &nested(8)).is_some());
+        assert_eq!(read("exec", &nested(9_999)), None);
         assert_eq!(read("exec", &format!("\"{}; tools.f()", "\\\"".repeat(9_999))), None);
     }
 }

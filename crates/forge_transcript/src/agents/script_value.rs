@@ -14,6 +14,9 @@ const QUOTES: [char; 3] = ['"', '\'', '`'];
 /// The word before a text in which a backslash is itself.
 const RAW: &str = "String.raw";
 
+/// Characters behind which a slash begins a regular expression.
+pub(super) const BEFORE_PATTERN: &str = "(,=:[!&|?{};";
+
 /// Most bytes that are copied from the variables of a script: if each holds the one before it twice, a few
 /// lines stand for more than the memory holds.
 const MOST_COPIED: usize = 1 << 20;
@@ -73,8 +76,14 @@ pub(super) fn value<'s>(code: &'s str, variables: &Variables<'s>) -> Option<(Val
     Some((value, reader.rest))
 }
 
-/// Reads the text in quotes with which `code` begins. Returns it with the code that follows.
+/// Reads the text in quotes with which `code` begins. Returns it with the code that follows. The values in a
+/// template are part of its text.
 pub(super) fn quoted(code: &str) -> Option<(String, &str)> {
+    quoted_within(code, DEPTH)
+}
+
+/// Reads a text in quotes with at most `depth` levels of templates.
+fn quoted_within(code: &str, depth: usize) -> Option<(String, &str)> {
     let quote = code.chars().next().filter(|c| QUOTES.contains(c))?;
     let mut texts = serde_json::Deserializer::from_str(code).into_iter::<String>();
     if let Some(Ok(text)) = texts.next() {
@@ -87,8 +96,54 @@ pub(super) fn quoted(code: &str) -> Option<(String, &str)> {
             '\\' => text.extend(escaped(&mut chars)),
             c if c == quote => return Some((text, chars.as_str())),
             '\n' if quote != '`' => return None,
+            '$' if quote == '`' && chars.as_str().starts_with('{') => {
+                let value = chars.as_str();
+                let behind = behind_value(&value[1..], depth)?;
+                text.push('$');
+                text.push_str(&value[..value.len() - behind.len()]);
+                chars = behind.chars();
+            }
             c => text.push(c),
         }
+    }
+}
+
+/// Iterates over the code of the values in a template.
+pub(super) fn values_in(template: &str) -> impl Iterator<Item = &str> {
+    let mut rest = template;
+    std::iter::from_fn(move || {
+        let (_, value) = rest.split_once("${")?;
+        rest = behind_value(value, DEPTH)?;
+        Some(&value[..value.len() - rest.len() - 1])
+    })
+}
+
+/// Returns the code behind a value in a template, whose opening brace was read; `None` if it has no end, or
+/// more than `depth` levels of templates.
+fn behind_value(code: &str, depth: usize) -> Option<&str> {
+    let depth = depth.checked_sub(1)?;
+    let mut rest = code;
+    let mut before = '(';
+    let mut n_braces = 0_usize;
+    loop {
+        rest = without_blank(rest);
+        let c = rest.chars().next()?;
+        let after = &rest[c.len_utf8()..];
+        rest = match c {
+            '"' | '\'' | '`' => quoted_within(rest, depth)?.1,
+            '/' if BEFORE_PATTERN.contains(before) => behind_pattern(after),
+            '}' if n_braces == 0 => return Some(after),
+            '{' => {
+                n_braces += 1;
+                after
+            }
+            '}' => {
+                n_braces -= 1;
+                after
+            }
+            _ => after,
+        };
+        before = c;
     }
 }
 
@@ -101,6 +156,26 @@ pub(super) fn without_blank(code: &str) -> &str {
         let Some(comment) = comment else { return rest };
         rest = comment.map_or("", |(_, behind)| behind).trim_start();
     }
+}
+
+/// Returns the code behind a regular expression, whose first slash was read; the code itself if it has no end
+/// in its line.
+pub(super) fn behind_pattern(code: &str) -> &str {
+    let mut is_in_set = false;
+    let mut chars = code.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\n' => break,
+            '\\' => {
+                chars.next();
+            }
+            '[' => is_in_set = true,
+            ']' => is_in_set = false,
+            '/' if !is_in_set => return chars.as_str(),
+            _ => {}
+        }
+    }
+    code
 }
 
 /// Splits off the name with which `code` begins; it is empty if there is none.
