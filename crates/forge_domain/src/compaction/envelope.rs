@@ -61,7 +61,7 @@ pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
         Cow::Borrowed(text) => Cow::Borrowed(without_head(without_command(text))),
         Cow::Owned(text) => Cow::Owned(without_head(without_command(&text)).to_owned()),
     };
-    let text = start_of(inside(text), without_receipt);
+    let text = part_of(start_of(inside(text), without_receipt), without_frame);
     if text.contains(ESCAPE) { Cow::Owned(strip_str(&text).to_string()) } else { text }
 }
 
@@ -81,12 +81,44 @@ fn start_of(text: Cow<'_, str>, cut: fn(&str) -> &str) -> Cow<'_, str> {
     }
 }
 
+/// Returns the part of a text that `cut` leaves of it.
+fn part_of(text: Cow<'_, str>, cut: fn(&str) -> &str) -> Cow<'_, str> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(cut(text)),
+        Cow::Owned(text) => {
+            let left = cut(&text);
+            if left.len() == text.len() {
+                return Cow::Owned(text);
+            }
+            Cow::Owned(left.to_owned())
+        }
+    }
+}
+
+/// The words of Claude Code before and after the user's answers to its questions.
+const BEFORE_ANSWERS: [&str; 2] =
+    ["User has answered your questions: ", "Your questions have been answered: "];
+const AFTER_ANSWERS: &str = " You can now continue with ";
+
+/// Returns the user's answers, each behind its question, without the words around them.
+fn without_frame(text: &str) -> &str {
+    let answers = BEFORE_ANSWERS.iter().find_map(|words| text.trim_start().strip_prefix(*words));
+    let Some(answers) = answers.filter(|answers| answers.starts_with('"')) else { return text };
+    answers.rfind(AFTER_ANSWERS).map_or(answers, |end| &answers[..end])
+}
+
 /// The first words of Claude Code's receipts for an agent that works in the background.
 const LAUNCHED: [&str; 2] = ["Async agent launched successfully.", "Spawned successfully."];
 /// The first words of what it adds to the answer of an agent, and the tag around what that used.
 const AGENT_ID: &str = "agentId: ";
 const USAGE: [&str; 2] = ["<usage>", "</usage>"];
 const WORKTREE: &str = "worktree";
+
+/// Checks whether the text in an envelope is only the receipt for an agent that works in the background: it
+/// has reported nothing.
+pub(crate) fn is_receipt(text: &str) -> bool {
+    LAUNCHED.contains(&text.trim())
+}
 
 /// Returns the answer of another agent without the id by which it is continued and what it used, and of the
 /// receipt for one that was launched the first sentence.
@@ -295,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn receipts_around_the_answer_of_another_agent_are_none_of_it() {
+    fn what_claude_code_puts_around_an_answer_is_none_of_it() {
         let id = "agentId: a6ae7ab (for resuming to continue this agent's work if needed)";
         let usage = "<usage>total_tokens: 43765\ntool_uses: 27\nduration_ms: 230679</usage>";
         let note = "<system-reminder>\nThe list of tasks was not used for a while.\n</system-reminder>";
@@ -311,6 +343,13 @@ mod tests {
                     .to_owned(),
                 "Async agent launched successfully.",
             ),
+            (
+                "User has answered your questions: \"Which?\"=\"The second.\". You can now continue with the \
+                 user's answers in mind."
+                    .to_owned(),
+                "\"Which?\"=\"The second.\".",
+            ),
+            ("User has answered your questions: none".to_owned(), "User has answered your questions: none"),
             (format!("{id}\n{answer}"), &format!("{id}\n{answer}")),
             ("see agentId: a (b)".to_owned(), "see agentId: a (b)"),
             ("<usage>a [b] c</usage>".to_owned(), "<usage>a [b] c</usage>"),

@@ -94,6 +94,27 @@ fn what_the_user_answered_to_a_question_is_told_whole() {
 }
 
 #[test]
+fn answers_to_questions_are_told_without_the_words_of_the_harness() {
+    let questions = ["Which town should it be, if the river may flood it?", "And which street?"];
+    let arguments =
+        serde_json::json!({"questions": questions.map(|text| serde_json::json!({"question": text}))});
+    let answers = format!("\"{}\"=\"Porto\", \"{}\"=\"Rua Nova\".", questions[0], questions[1]);
+    let result = format!(
+        "Your questions have been answered: {answers} You can now continue with these answers in mind."
+    );
+    let mut log = Conversation::new();
+    log.user("Plan the move.").call("AskUserQuestion", arguments, result);
+    for n in 0..60 {
+        let result = format!("part {n} is well and good\n").repeat(4);
+        log.call("Bash", format!(r#"{{"command":"look {n}"}}"#), result);
+    }
+    extract(&mut log, 3_000);
+    let record = record_in(&log);
+    assert!(record.contains(&format!("AskUserQuestion: {answers}")), "{record}");
+    assert!(!record.contains("in mind"), "{record}");
+}
+
+#[test]
 fn what_the_user_said_while_refusing_a_call_is_told_with_it() {
     let words = "Keep the two types apart, please.\nAnd rename the second.";
     let mut log = Conversation::new();

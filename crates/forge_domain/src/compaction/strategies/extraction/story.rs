@@ -197,8 +197,10 @@ impl Done {
         let calling = &material.sources[asked.place.message];
         let goes_on = calling.message().text().trim().is_empty();
         let asks = asks_the_person(asked.call) || user_words(result.message()).is_some();
-        // Some answers repeat the question.
-        let is_repeated = asks_the_person(asked.call) && ending.contains(what.trim());
+        // Some answers repeat the question. The label may have several, or only the beginning of one.
+        let question: String =
+            what.trim().trim_end_matches(['…', ' ']).chars().take(QUESTION_CHARS).collect();
+        let is_repeated = asks_the_person(asked.call) && ending.contains(&question);
         let what = if is_repeated { String::new() } else { what };
         let only_looks = asked.deed.only_looks;
         let is_done = asked.deed.failure(result).is_none();
@@ -298,6 +300,8 @@ fn ended_task(note: &str, running: &HashMap<String, String>) -> Option<(String, 
 /// The words of aider about an edit that it could not apply.
 const UNMATCHED: &str = "failed to match!";
 
+/// The characters by which a question is known in its answer.
+const QUESTION_CHARS: usize = 40;
 /// Most labels of the calls of a step, one by one.
 const MOST_LABELS: usize = 3;
 /// Most files that were read in a step.
