@@ -15,6 +15,7 @@ use super::passage::{Origin, Passage, move_introductions, passages, passages_of_
 use super::record::Section;
 use super::tasks::is_about_tasks;
 use crate::compaction::answered_call::answered_call;
+use crate::compaction::envelope::is_receipt;
 use crate::compaction::features::{Features, Line, TermHasher, hash};
 use crate::compaction::omission::is_marker;
 use crate::compaction::record_tag::is_record;
@@ -51,12 +52,15 @@ pub(super) struct Leaving<'a> {
 }
 
 impl Leaving<'_> {
-    /// Checks whether a result repeats what the agent wrote into a file, or into its list of tasks.
+    /// Checks whether a result repeats what the agent wrote into a file or into its list of tasks, or what
+    /// another agent says.
     fn echoes(&self, position: usize) -> bool {
         let result = &self.material.sources[position];
-        answered_call(self.material.context, position).is_some_and(|asked| {
+        let asked = answered_call(self.material.context, position);
+        let echoes_call = asked.is_some_and(|asked| {
             is_about_tasks(asked.call) || asked.deed.changes_files() && asked.deed.failure(result).is_none()
-        })
+        });
+        echoes_call || self.repeats_agent(position)
     }
 
     /// Checks whether an entry of an earlier record is not chosen by itself: unquoted messages are counted
@@ -77,6 +81,16 @@ impl Leaving<'_> {
             asks_agent(asked.call.name.as_str())
                 && asked.deed.failure(&self.material.sources[position]).is_none()
         })
+    }
+
+    /// Checks whether a result reports nothing new: another agent was only launched, or its own message says
+    /// the same.
+    fn repeats_agent(&self, position: usize) -> bool {
+        let reported = self.material.sources[position].features().text.trim();
+        let is_it = |source: &ContextMessage| {
+            source.message().role() == Role::Assistant && source.features().text.trim() == reported
+        };
+        self.is_report(position) && (is_receipt(reported) || self.material.sources.iter().any(is_it))
     }
 
     /// Returns the terms of the call that the message at `position` answers, and of those beside it.

@@ -115,6 +115,28 @@ fn answers_to_questions_are_told_without_the_words_of_the_harness() {
 }
 
 #[test]
+fn a_report_of_another_agent_is_told_once_and_a_receipt_is_none() {
+    let fact = |n: usize| format!("Table t{n} loses its rows in load_{n}, because date_{n} may be empty.");
+    let facts: Vec<String> = (0..7).map(fact).collect();
+    let report = facts.join("\n");
+    let receipt = "Async agent launched successfully.\nagentId: a1 (internal ID)";
+    let mut log = Conversation::new();
+    log.user("Find what the importer drops.")
+        .call("Agent", r#"{"prompt":"Look at the importer."}"#, report.clone())
+        .agent(report)
+        .call("Agent", r#"{"prompt":"Look at the exporter."}"#, receipt);
+    for n in 0..60 {
+        let result = format!("part {n} is well and good\n").repeat(4);
+        log.call("Bash", format!(r#"{{"command":"look {n}"}}"#), result);
+    }
+    extract(&mut log, 3_000);
+    let record = record_in(&log);
+    let told: Vec<usize> = facts.iter().map(|fact| record.matches(fact.as_str()).count()).collect();
+    assert_eq!(told.iter().max(), Some(&1), "{record}");
+    assert!(!record.contains("(another): Async") && !record.contains("internal ID"), "{record}");
+}
+
+#[test]
 fn what_the_user_said_while_refusing_a_call_is_told_with_it() {
     let words = "Keep the two types apart, please.\nAnd rename the second.";
     let mut log = Conversation::new();
