@@ -29,6 +29,8 @@ const LOG: &str = "Task logs are available at: ";
 const ENDED: &str = "content=Task id \"";
 const LOG_OF_ENDED: &str = "\nLog: ";
 const END_OF_MESSAGE: &str = "</SYSTEM_MESSAGE>";
+/// The mark behind the beginning of a long argument.
+const CUT: &str = "\n<truncated ";
 /// The words before the exit code in the form that outputs get.
 const EXIT_CODE: &str = "Exit code: ";
 
@@ -200,10 +202,20 @@ fn call_id(step: &Value, n: usize) -> String {
 /// Returns the arguments of a call, each of which the transcript holds as a text of JSON.
 fn arguments(given: &Value) -> Value {
     let Some(fields) = given.as_object() else { return given.clone() };
-    let plain = |value: &Value| value.as_str().and_then(|text| parse(text).ok());
+    let plain = |value: &Value| value.as_str().and_then(|text| parse(text).ok().or_else(|| cut_text(text)));
     let fields =
         fields.iter().map(|(name, value)| (name.clone(), plain(value).unwrap_or_else(|| value.clone())));
     Value::Object(fields.collect())
+}
+
+/// Returns a text of which the transcript holds only the beginning, with the mark behind it; `None` if it is
+/// whole, or no text.
+fn cut_text(text: &str) -> Option<Value> {
+    let (begin, cut) = text.rsplit_once(CUT)?;
+    let read = |begin: &str| parse::<String>(&format!("{begin}\"")).ok();
+    // The cut may be in an escape.
+    let read = read(begin).or_else(|| read(&begin[..begin.rfind('\\')?]))?;
+    Some(format!("{read}{CUT}{cut}").into())
 }
 
 #[cfg(test)]
@@ -275,8 +287,26 @@ mod tests {
 
     #[test]
     fn arguments_are_texts_of_json() {
-        let given = json!({"Path": "\"a b\"", "Line": "5", "Parts": "[{\"a\":1}]", "Cut": "\"a", "Plain": 1});
-        let expected = json!({"Path": "a b", "Line": 5, "Parts": [{"a": 1}], "Cut": "\"a", "Plain": 1});
+        let given = json!({
+            "Path": "\"a b\"",
+            "Line": "5",
+            "Parts": "[{\"a\":1}]",
+            "Open": "\"a",
+            "Cut": "\"a\\n\\\"b\n<truncated 9 bytes>",
+            "CutInEscape": "\"a\\u00\n<truncated 9 bytes>",
+            "CutList": "[1,\n<truncated 9 bytes>",
+            "Plain": 1,
+        });
+        let expected = json!({
+            "Path": "a b",
+            "Line": 5,
+            "Parts": [{"a": 1}],
+            "Open": "\"a",
+            "Cut": "a\n\"b\n<truncated 9 bytes>",
+            "CutInEscape": "a\n<truncated 9 bytes>",
+            "CutList": "[1,\n<truncated 9 bytes>",
+            "Plain": 1,
+        });
         assert_eq!(arguments(&given), expected);
     }
 }
