@@ -97,6 +97,8 @@ const REMINDER: &str = "system-reminder";
 pub(crate) const NOTE_TAGS: [&str; 2] = [REMINDER, "system_reminder"];
 /// Lines that Claude Code adds when the user interrupts it.
 const MARKERS: [&str; 2] = ["[Request interrupted by user for tool use]", "[Request interrupted by user]"];
+/// The first words of the lines in brackets by which Claude Code names the file of an image, and its size.
+const IMAGE_LINES: [&str; 2] = ["[Image: source: ", "[Image: original "];
 /// The fixed first words of messages that Claude Code, Hermes or Cline makes whole: they follow the user's
 /// command, or a hook. Sessions in Claude Code's own format mark these messages; the requests that it sends
 /// do not.
@@ -529,7 +531,8 @@ fn is_empty_block(block: &str) -> bool {
 /// Returns the length of a marker that is a line of its own.
 fn marker(text: &str) -> Option<usize> {
     let line = text.lines().next()?.trim_end();
-    MARKERS.contains(&line).then_some(line.len())
+    let is_image = || line.ends_with(']') && IMAGE_LINES.iter().any(|words| line.starts_with(words));
+    (MARKERS.contains(&line) || is_image()).then_some(line.len())
 }
 
 /// Returns the length of a project's rules with their heading.

@@ -151,6 +151,8 @@ fn the_form_of_a_text_shows_its_author() {
         ),
         (json!(task), vec![&format!("h {task}")]),
         (json!("[Request interrupted by user]"), vec!["h [Request interrupted by user]"]),
+        (json!("Why?\n[Image: source: /w/a.png]"), vec!["u Why?", "h \n[Image: source: /w/a.png]"]),
+        (json!("[Image: source] is what?"), vec!["u [Image: source] is what?"]),
         (
             json!("Base directory for this skill: /s\n\n# Plan"),
             vec!["h Base directory for this skill: /s\n\n# Plan"],
