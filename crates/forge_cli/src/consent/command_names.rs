@@ -1,6 +1,8 @@
 //! The words of a command that may name files, read as a shell reads them.
 //!
-//! More words than a shell finds do no harm: only those count that name a file of the project.
+//! More words than a shell finds do no harm: only those count that name a file of the project. No file may be
+//! missed, so this reads on behind what is not certain; the permissions of the tool `shell` need certain
+//! commands, for which `forge_infra` has a reader of its own (`tools/shell/command_parts.rs`).
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -2,7 +2,8 @@
 //!
 //! This is not a shell. It knows the few forms that every `sh` treats alike, and calls everything else
 //! unclear; no pattern allows an unclear command. Quotes and backslashes are removed as the shell does, so
-//! that `r"m"` is `rm`.
+//! that `r"m"` is `rm`. It gives up at the first doubt; consent to a project's commands has to find every
+//! file that they may name, so it has a reader of its own (`forge_cli/src/consent/command_names.rs`).
 
 use forge_domain::{Subject, secret_by_name};
 
