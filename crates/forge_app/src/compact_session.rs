@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forge_domain::compaction::{
     Attempt, CompactionReport, CompactionServices, CompactionSettings, ContextCompactor, LoggedServices,
-    Outcome, Trigger, Yield, n_omitted,
+    Outcome, Trigger, Yield, highest_label, n_omitted,
 };
 use forge_domain::{
     Budget, ChatOptions, Compact, CompactionEntry, Content, ContextMessage, Conversation, EmptyIdError,
@@ -156,7 +156,13 @@ pub async fn compact_session(
     let messages = messages.into_iter();
     let mut conversation = Conversation::with_capacity(messages.size_hint().0);
     for message in messages {
+        let may_be_record = message.role() == Role::User && !message.starts_turn();
+        let highest = may_be_record.then(|| highest_label([message.message()])).flatten();
         conversation.append(message);
+        // The labels in an earlier record are of another log: what follows must not have the same.
+        if let Some(highest) = highest {
+            conversation.number_from(highest.next());
+        }
     }
     let before = conversation.view().size();
     let rounds = Rounds::of(asked, compactor, services)?;
@@ -185,6 +191,7 @@ pub async fn compact_session(
     let replacements = live.iter().flat_map(|entry| entry.replacements()).cloned().collect::<Vec<_>>();
     let by = report.by().into();
     report.messages = fates(&conversation, &replacements, &by, asked.number_of);
+    let replacements = in_session(replacements, &report.messages);
     let target = rounds.settings.rules.target.tokens + asked.tools_tokens;
     Ok(CompactedSession { report, replacements, target })
 }
@@ -362,6 +369,16 @@ fn with_tools(mut over: StillOver, tools: Tokens) -> StillOver {
         over.because.push(Term { part: PromptPart::Tools, tokens: tools });
     }
     over
+}
+
+/// Returns the replacements with the messages numbered from [`MessageId::FIRST`], as they stand in the session.
+fn in_session(mut replacements: Vec<Replacement>, messages: &[MessageReport]) -> Vec<Replacement> {
+    for replaced in replacements.iter_mut().flat_map(|replacement| &mut replacement.replaces) {
+        if let Ok(place) = messages.binary_search_by_key(&Some(*replaced), |message| message.id) {
+            *replaced = MessageId::new(MessageId::FIRST.as_u64() + place as u64);
+        }
+    }
+    replacements
 }
 
 fn fates(

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 
+use forge_domain::compaction::highest_label;
 use forge_domain::{
     Body, BreachScan, Content, Context, GroupKind, GroupTally, Message, MessageId, REQUEST_TOKENS, Role,
     Rule, RuleSet, TokenCounter, Tokens, ToolCall, ToolName, ToolResult, breaches_in_words, message_tokens,
@@ -150,7 +151,9 @@ impl<'c> Inspector<'c> {
     pub fn push(&mut self, message: &Message) {
         let id = self.next;
         self.looked.look(Some(id), message, message_tokens(message, self.counter), self.counter);
-        self.next = id.next();
+        // The labels in an earlier record are of another log.
+        let highest = highest_label([message]).map(MessageId::next);
+        self.next = id.next().max(highest.unwrap_or(id));
     }
 
     /// Returns the report, and the size of each message. `tools_tokens` are those of the tool schemas beside

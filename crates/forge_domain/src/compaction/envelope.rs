@@ -55,11 +55,26 @@ fn without_head(text: &str) -> &str {
     }
 }
 
+/// The fields of Gemini CLI's results of commands, before and behind the output.
+const FIELDS: [&str; 2] = ["\nDirectory: ", "\nOutput: "];
+const FIELDS_AFTER: [&str; 2] = ["\nError: ", "\nExit Code: "];
+
+/// Returns the output of a command in the fields of Gemini CLI; all of a text that has none.
+fn without_fields(text: &str) -> &str {
+    let inside = || {
+        let (_, rest) = text.starts_with(COMMAND).then(|| text.split_once(FIELDS[0])).flatten()?;
+        let (_, rest) = rest.split_once(FIELDS[1])?;
+        let end = FIELDS_AFTER.iter().filter_map(|field| rest.rfind(field)).min()?;
+        Some(Some(&rest[..end]).filter(|output| *output != "(empty)").unwrap_or_default())
+    };
+    inside().unwrap_or(text)
+}
+
 /// Returns the text in an envelope, without colours and other sequences for a terminal.
 pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
     let text = match text {
-        Cow::Borrowed(text) => Cow::Borrowed(without_head(without_command(text))),
-        Cow::Owned(text) => Cow::Owned(without_head(without_command(&text)).to_owned()),
+        Cow::Borrowed(text) => Cow::Borrowed(without_fields(without_head(without_command(text)))),
+        Cow::Owned(text) => Cow::Owned(without_fields(without_head(without_command(&text))).to_owned()),
     };
     let text = part_of(start_of(inside(text), without_receipt), without_frame);
     if text.contains(ESCAPE) { Cow::Owned(strip_str(&text).to_string()) } else { text }

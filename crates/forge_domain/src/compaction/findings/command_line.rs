@@ -64,6 +64,8 @@ pub(super) struct Step<'a> {
     pub(super) folder: Option<String>,
     /// True if it runs however the steps before it end.
     pub(super) runs_anyway: bool,
+    /// True if it reads what the step before it writes.
+    pub(super) is_piped: bool,
 }
 
 /// The steps of a command line without its changes of folder, and the folder that it ends in.
@@ -79,35 +81,38 @@ impl<'a> Walk<'a> {
         let folder = folder.map(|folder| join(None, folder)).filter(|folder| !folder.is_empty());
         let mut walk = Self { steps: Vec::new(), end: folder };
         // A change of folder in brackets ends with them.
-        let mut before: Vec<Option<String>> = Vec::new();
+        let mut outer: Vec<Option<String>> = Vec::new();
         for step in steps(line).into_iter().filter(|step| !step.is_empty()) {
             let inner = step.trim_start_matches(['(', ' ']);
             let n_opened = step[..step.len() - inner.len()].matches('(').count();
-            before.extend(std::iter::repeat_n(walk.end.clone(), n_opened));
-            let command = if before.is_empty() { inner } else { inner.trim_end_matches([')', ' ']) };
+            outer.extend(std::iter::repeat_n(walk.end.clone(), n_opened));
+            let command = if outer.is_empty() { inner } else { inner.trim_end_matches([')', ' ']) };
             match folder_entered(command) {
                 Some(Some(folder)) => walk.end = Some(join(walk.end.as_deref(), &folder)),
                 // Somewhere, by a variable.
                 Some(None) => walk.end = None,
                 None => {
-                    let runs_anyway = runs_anyway(line, step);
-                    walk.steps.push(Step { command, folder: walk.end.clone(), runs_anyway });
+                    let before = before(line, step);
+                    walk.steps.push(Step {
+                        command,
+                        folder: walk.end.clone(),
+                        runs_anyway: before.is_empty() || before.ends_with([';', '\n']),
+                        is_piped: before.ends_with('|') && !before.ends_with("||"),
+                    });
                 }
             }
             for _ in 0..inner[command.len()..].matches(')').count() {
-                walk.end = before.pop().unwrap_or_default();
+                walk.end = outer.pop().unwrap_or_default();
             }
         }
         walk
     }
 }
 
-/// Checks whether a step of a command line runs however the steps before it end: it stands first, or behind
-/// a semicolon or the end of a line.
-fn runs_anyway(line: &str, step: &str) -> bool {
+/// Returns what stands before a step of a command line, without the blanks.
+fn before<'a>(line: &'a str, step: &str) -> &'a str {
     let at = step.as_ptr() as usize - line.as_ptr() as usize;
-    let before = line[..at].trim_end_matches([' ', '\t']);
-    before.is_empty() || before.ends_with([';', '\n'])
+    line[..at].trim_end_matches([' ', '\t'])
 }
 
 /// Returns the folder that a step enters; `None` if it enters none, and nothing in it if that is not known.

@@ -22,6 +22,7 @@ use crate::compaction::arguments::{
     ASIDE, COMMANDS, FOLDERS, PATCH_ADDS, PATCH_DELETES, PATCH_MOVES, PATCH_START, PATCH_UPDATES, PATHS,
     SOUGHT, SUBJECTS, text_or_number,
 };
+use crate::compaction::envelope::output;
 use crate::compaction::features::{hash, is_line_break};
 use crate::{Body, ContextMessage, ToolCall};
 
@@ -65,6 +66,8 @@ struct CommandLine {
     hides_status: bool,
     /// True if its last step is not a check and runs even if those before it fail: the status is its own.
     ends_elsewhere: bool,
+    /// True if its last step tells the status of the step before: the status of the line is its own.
+    echoes_status: bool,
     /// True if something else runs when a step fails.
     has_other_way: bool,
     missing: Missing,
@@ -91,6 +94,7 @@ impl CommandLine {
             hides_status: hides_status(told),
             ends_elsewhere: walk.steps.len() > 1
                 && last.is_some_and(|step| step.runs_anyway && !runs_check(step)),
+            echoes_status: echo.is_some(),
             has_other_way: command.contains("||"),
             missing: missing_of(told, walk),
             sections: Sections::of(walk),
@@ -302,9 +306,14 @@ impl Deed {
         } else {
             result.failure_of_call().map(Cow::Borrowed)
         };
-        // A file that was read may have such a field, too.
-        let is_own = |failure: &Cow<'_, Failure>| self.reads.is_none() || !failure.is_of_data();
-        failure.filter(|failure| self.command_line.hides_status || !failure.is_denied()).filter(is_own)
+        // A file that was read may have such a field, too, and so may what a program reports.
+        let is_own = |failure: &Cow<'_, Failure>| {
+            !failure.is_of_data() || self.reads.is_none() && (!self.runs || failure.line.is_some())
+        };
+        let failure =
+            failure.filter(|failure| self.command_line.hides_status || !failure.is_denied()).filter(is_own);
+        let echoed = || self.echoed_code(result).filter(|code| *code != 0);
+        failure.or_else(|| echoed().map(|_| Cow::Owned(Failure::of_status())))
     }
 
     /// Returns the report of its checks.
@@ -330,12 +339,29 @@ impl Deed {
         let is_shown = match self.report(result).evidence {
             Evidence::Counted => !self.command_line.missing.end,
             Evidence::Said => self.command_line.missing == Missing::default(),
+            Evidence::Status | Evidence::None if self.command_line.echoes_status => {
+                self.echoed_code(result) == Some(0)
+            }
             Evidence::Status => !self.command_line.hides_status,
             Evidence::Empty => !self.command_line.missing.some,
             Evidence::None => marks_failures && !self.command_line.hides_status,
             Evidence::Unfinished | Evidence::NothingRan => false,
         };
         if is_shown { Outcome::Passed } else { Outcome::Unclear }
+    }
+
+    /// Returns the status that its last step tells of the step before, the number at the end of its output.
+    fn echoed_code(&self, result: &ContextMessage) -> Option<u32> {
+        let Body::Tool(told) = &result.message().body else { return None };
+        let text = output(told.content.text());
+        let last = text.trim_end().lines().next_back().filter(|_| self.command_line.echoes_status)?;
+        let last = last.trim_end_matches(|c: char| !c.is_ascii_digit());
+        last[last.trim_end_matches(|c: char| c.is_ascii_digit()).len()..].parse().ok()
+    }
+
+    /// Checks whether its command changes something outside of the files of the work.
+    pub(crate) fn acts_outside(&self) -> bool {
+        self.command_line.acts
     }
 
     /// Returns the checks that have that outcome, by what their result says.
@@ -445,16 +471,21 @@ fn changes_of_line(command: Option<&str>, code: Option<&str>, walk: &Walk<'_>) -
 /// The identity of all calls that change a file, before its path.
 const CHANGE: &str = "change";
 
-/// Returns the identities of a command's parts, which run one after the other as long as all goes well.
+/// Returns the identities of the steps of a command that was followed by `walk`: those that do more than look,
+/// or all if none does. What reads from a pipe is a part of the step before it.
 fn keys_of(command: Option<&str>, walk: &Walk<'_>) -> Vec<(String, Option<String>)> {
     let Some(command) = command else { return Vec::new() };
-    let folder_of = |key: &str| {
-        let is_it = |step: &&Step<'_>| identity(step.command) == key;
-        let step = walk.steps.iter().find(is_it).or_else(|| walk.steps.last());
-        step.and_then(|step| step.folder.clone())
-    };
-    let keys = command.split("&&").map(identity);
-    keys.map(|key| (folder_of(&key), key)).map(|(folder, key)| (key, folder)).collect()
+    let key = |step: &Step<'_>| (identity(step.command), step.folder.clone());
+    let heads = || walk.steps.iter().filter(|step| !step.is_piped);
+    let does = |step: &&Step<'_>| !only_looks(step.command);
+    let mut keys: Vec<_> = heads().filter(does).map(key).collect();
+    if keys.is_empty() {
+        keys.extend(heads().next_back().map(key));
+    }
+    if keys.is_empty() {
+        keys.push((identity(command), None));
+    }
+    keys
 }
 
 /// Returns the word of a command of SWE-agent that changes the file that is open, which its result names.
@@ -669,7 +700,10 @@ pub(crate) fn identity(command: &str) -> String {
 
 /// Returns the file that a command line only shows, and the extent; `None` if it does anything else.
 fn file_shown_by(command: &str) -> Option<(String, Extent)> {
-    const SHOW: &[&str] = &["cat", "nl", "sed", "head", "tail"];
+    const SHOW: &[&str] = &["cat", "nl", "sed", "head", "tail", "gc", "get-content", "type"];
+    /// Those that show all, and what reads from a pipe besides them.
+    const ALL: &[&str] = &["cat", "gc", "get-content", "type"];
+    const PIPED: &[&str] = &["select-object", "select-string"];
     if !only_looks(command) {
         return None;
     }
@@ -678,14 +712,23 @@ fn file_shown_by(command: &str) -> Option<(String, Extent)> {
     let steps = steps(&command);
     for (nth, step) in steps.iter().filter(|step| !step.is_empty()).enumerate() {
         let mut words = step.split_whitespace();
-        let program = words.next().filter(|program| SHOW.contains(program))?;
+        let program = words.next()?.to_ascii_lowercase();
+        let is_piped = nth > 0 && PIPED.contains(&program.as_str());
+        if is_piped {
+            found = found.map(|(file, _)| (file, Extent::Part));
+            continue;
+        }
+        if !SHOW.contains(&program.as_str()) {
+            return None;
+        }
         // The value of an option and a script for `sed` begin with a digit.
         let is_operand =
             |word: &&str| !word.starts_with(|c: char| matches!(c, '-' | '$') || c.is_ascii_digit());
         let mut operands = words.map(|word| word.trim_matches(['"', '\''])).filter(is_operand);
         match (nth, operands.next()) {
             (0, Some(file)) if operands.next().is_none() && file.contains(['.', '/']) => {
-                found = Some((file.to_owned(), if program == "cat" { Extent::Whole } else { Extent::Part }));
+                let is_all = ALL.contains(&program.as_str());
+                found = Some((file.to_owned(), if is_all { Extent::Whole } else { Extent::Part }));
             }
             // Behind a pipe, a command reads from the pipe.
             (1.., None) => found = found.map(|(file, _)| (file, Extent::Part)),

@@ -160,6 +160,11 @@ pub(crate) fn only_says_success(line: &str) -> bool {
     line.len() <= STATUS_BYTES && stated_status(line) == Some(Status::Passed)
 }
 
+/// Checks whether a line says no more than how a command ended.
+pub(crate) fn only_says_status(line: &str) -> bool {
+    line.len() <= STATUS_BYTES && stated_status(line).is_some()
+}
+
 /// Checks whether a line counts what went well or badly, or says how it went.
 pub(crate) fn tells_outcome(line: &str) -> bool {
     counts(line) || matches(&GOOD_WORDS, line)
@@ -225,7 +230,7 @@ static GOOD_WORDS: Pattern = LazyLock::new(|| {
         r"(?i:\b(?:success|successful|successfully|succeeded)\b)",
         r"^ok\b|\bOK\r?$|^OK \(|: ok\b|: OK \(",
         r"^[ \t]*(?:--- )?PASS(?:ED)?\b|\bPASSED?\r?$|^Passed!",
-        r"^[ \t]*Finished\b",
+        r"^[ \t]*Finished\b|^Build complete!",
         r"^[ \t]*[✓✔√].*\b(?:built|compiled|passed|done)\b",
         r"(?i:\ball matched files use\b|\b(?:left unchanged|already formatted)\W*$)",
     ];

@@ -57,6 +57,11 @@ impl Failure {
         matches!(self.ground, Ground::Stated { in_data: true, .. })
     }
 
+    /// Returns the failure of a command of which only the status is known.
+    pub(super) const fn of_status() -> Self {
+        Self { line: None, ground: Ground::Stated { in_data: false, reads_so: true } }
+    }
+
     /// Reads the failure of a command; `None` if the result did not fail and does not read so.
     pub(super) fn of(result: &ToolResult) -> Option<Self> {
         Self::read(result, None, |edges| {
@@ -379,6 +384,7 @@ static BREAKS: Pattern = LazyLock::new(|| {
         r"is not recognized as an internal or external command",
         r"\bcore dumped\b|^Segmentation fault|^Bus error|^Killed\b",
         r"(?i:\bnot (?:all\b.{0,30}\bpass(?:ed)?|ok|successful|passed)\b|\bunsuccessful\b|\bdid(?:n't| not) (?:pass|succeed)\b)",
+        r"^\[ERROR\] (?:COMPILATION ERROR|Failed to execute goal|Failures:|Errors:)",
         r"^[ \t]*(?:Failed to compile|Failed:[ \t]+[^\s\d]|Type error:|error Command failed)",
         r"\b(?i:style issues (?:were )?found)\b|^would reformat \S",
     ];
@@ -443,7 +449,8 @@ static SUCCESSES: Pattern = LazyLock::new(|| {
 static NAMED: Pattern = LazyLock::new(|| any_of("", &[r#"`[^`]*`|"[^"]*"|'[^']*'|\S*[/\\]\S*|\S+\.\w+"#]));
 
 /// A line that begins with its place in a file, as most compilers and linters write.
-static PLACE: Pattern = LazyLock::new(|| any_of("(?m)", &[r"^\S+\.\w+:\d+(?::\d+)?:? \S.*$"]));
+static PLACE: Pattern =
+    LazyLock::new(|| any_of("(?m)", &[r"^(?:\[ERROR\] |e: )?\S+\.\w+:\[?\d+(?:[:,]\d+)?\]?:? \S.*$"]));
 static FAILED_TEST: Pattern = LazyLock::new(|| {
     any_of(
         "(?m)",
@@ -451,6 +458,17 @@ static FAILED_TEST: Pattern = LazyLock::new(|| {
             r"\bFAIL(?:ED)?\b|^not ok |\b[1-9]\d* (?:\w+ )?(?:failed|failing|failures?)\b|^\S{0,3}[ \t]*fail[ \t]+[1-9]",
         ],
     )
+});
+/// The forms in which runners name a test that failed, each on a line of its own.
+static NAMED_TEST: Pattern = LazyLock::new(|| {
+    let forms = [
+        r"^test \S+ \.\.\. FAILED\r?$",
+        r"^[ \t]*\d+\) [^ \t].*\S",
+        r"^[ \t]*\S.* > .*\bFAILED\r?$",
+        r"^[ \t]*\d+ - \S+ \(Failed\)",
+        r"^[ \t]*Failed [\w.+]+\S* \[",
+    ];
+    any_of("", &forms)
 });
 /// The form of a line about what went well: its name may speak of failures.
 static WENT_WELL: Pattern = LazyLock::new(|| {
@@ -569,7 +587,17 @@ fn error_line(text: &str) -> Option<String> {
     ];
     let names_error = |line: &&str| {
         let line = line.trim_start();
-        let noise = ["Process exited", "Command exited", "Chunk ID", "Sibling tool call"];
+        let noise = [
+            "Process exited",
+            "Command exited",
+            "Chunk ID",
+            "Sibling tool call",
+            // Headlines: what failed stands elsewhere.
+            "FAILURES",
+            "FAILURE: Build failed",
+            "error: test failed, to rerun",
+            "Some tests failed",
+        ];
         let says = STARTS.iter().any(|start| line.starts_with(start))
             || WORDS.iter().any(|word| line.contains(word))
             || ["rror:", "RROR:", "xception:", "rror[", "rror TS"].iter().any(|word| line.contains(word));
@@ -599,6 +627,7 @@ fn error_line(text: &str) -> Option<String> {
     let breaks = || text.lines().find(|line| matches(&BREAKS, line) || matches(&STOPS, line));
     let line = named
         .or_else(|| place(text))
+        .or_else(|| text.lines().find(|line| matches(&NAMED_TEST, line)))
         .or_else(|| count(text))
         .or_else(breaks)
         .or_else(first)
@@ -637,6 +666,7 @@ mod tests {
             &NAMED,
             &PLACE,
             &FAILED_TEST,
+            &NAMED_TEST,
             &WENT_WELL,
             &OK_OF_GO,
             &FAIL_OF_GO,
@@ -668,6 +698,22 @@ mod tests {
                 Some("thread 'main' panicked at src/a.rs:5:9: no rates"),
             ),
             ("│ Error: no such region\n│\n", Some("Error: no such region")),
+            (
+                "There was 1 failure:\n\n1) RateTest::testFree\nFailed asserting.\n\nFAILURES!\nTests: 3, Failures: 1.",
+                Some("1) RateTest::testFree"),
+            ),
+            (
+                "e: file:///w/a/Cart.kt:17:9 Unresolved reference 'x'\n\nFAILURE: Build failed with an exception.",
+                Some("e: file:///w/a/Cart.kt:17:9 Unresolved reference 'x'"),
+            ),
+            (
+                "test parse::quotes ... FAILED\nerror: test failed, to rerun pass `--lib`",
+                Some("test parse::quotes ... FAILED"),
+            ),
+            (
+                "[ERROR] COMPILATION ERROR : \n[ERROR] /work/A.java:[4,29] no such package\n[ERROR] [Help 1] x",
+                Some("[ERROR] /work/A.java:[4,29] no such package"),
+            ),
         ] {
             assert_eq!(error_line(text).as_deref(), expected, "{text}");
         }

@@ -62,6 +62,31 @@ const LOOKS: &[&str] = &[
     "zcat",
     "zgrep",
 ];
+/// Those of PowerShell and of Windows, in small letters.
+const LOOKS_OF_WINDOWS: &[&str] = &[
+    "dir",
+    "findstr",
+    "foreach-object",
+    "format-list",
+    "format-table",
+    "gc",
+    "gci",
+    "get-childitem",
+    "get-command",
+    "get-content",
+    "get-item",
+    "get-location",
+    "measure-object",
+    "resolve-path",
+    "select-object",
+    "select-string",
+    "sort-object",
+    "test-path",
+    "where",
+    "where-object",
+    "write-host",
+    "write-output",
+];
 /// Of these programs, the commands that only look.
 const LOOKS_OF: &[(&str, &[&str])] = &[
     (
@@ -128,6 +153,7 @@ fn looks(step: &str) -> bool {
         *program == first && told.clone().next().is_some_and(|word| commands.contains(&word))
     };
     LOOKS.contains(&first) && !writes
+        || LOOKS_OF_WINDOWS.contains(&first.to_ascii_lowercase().as_str())
         || LOOKS_OF.iter().any(looks_of)
         || first == "gh"
             && told.nth(1).is_some_and(|word| ["view", "list", "checks", "status"].contains(&word))
@@ -184,6 +210,8 @@ mod tests {
             ("psql -h db -c 'delete from jobs'", false),
             ("npm view left-pad", true),
             ("npm install left-pad", false),
+            ("Get-Content -Raw app\\auth.py | Select-Object -First 9", true),
+            ("Get-ChildItem | Remove-Item", false),
             ("grep x a > b", false),
             ("sed -i s/x/y/ a", false),
             ("grep x a > /tmp/b", true),

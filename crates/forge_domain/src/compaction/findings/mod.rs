@@ -20,8 +20,8 @@ pub(crate) use self::command_line::{is_absolute, join};
 pub(crate) use self::deed::{Deed, Extent, FileState, Outcome, Touch, identity};
 use self::ending::{Evidence, Unfinished};
 pub(crate) use self::ending::{
-    is_of_log, is_of_status, only_says_success, says_nothing_written, tells_commit, tells_outcome,
-    tells_push, tells_what_was_made,
+    is_of_log, is_of_status, only_says_status, only_says_success, says_nothing_written, tells_commit,
+    tells_outcome, tells_push, tells_what_was_made,
 };
 pub(crate) use self::failure::{Failure, is_marked_failed, is_of_the_person, is_refused};
 use self::sections::Sections;

@@ -302,6 +302,7 @@ pub(super) fn is_name(word: &str) -> bool {
     let is_option = word.starts_with('-') && word.len() > 1;
     !is_option
         && !word.is_empty()
+        && !word.starts_with('(')
         && !word.contains(['*', '?', '$', '`', '{', '>', '<', '|', '"', '\n'])
         && !ELSEWHERE.iter().any(|folder| word.starts_with(folder))
 }

@@ -33,6 +33,8 @@ const ANSWER_CHARS: usize = 600;
 /// The end of a call of which nothing else is told, and of a command that wrote nothing.
 pub(super) const DONE: &str = "done";
 pub(super) const NO_OUTPUT: &str = "no output";
+/// The end of a call that failed, before the reason.
+const FAILED: &str = "failed";
 /// The end of a call that the user or a rule did not allow.
 const REFUSED: &str = "refused";
 
@@ -81,7 +83,9 @@ impl<'a> Told<'a> {
         };
         few.dedup();
         few.retain(|line| !only_says_success(line));
-        Self { last, is_row, few: if few.len() <= FEW_LINES && last.is_some() { few } else { Vec::new() } }
+        let tells_any = few.len() <= FEW_LINES && !material.frames.is_bare(position);
+        few.truncate(if tells_any { FEW_LINES } else { 0 });
+        Self { last, is_row, few }
     }
 
     /// Returns its few lines in one of at most so many characters.
@@ -152,8 +156,8 @@ fn broken(deed: &Deed, result: &ContextMessage, told: &Told<'_>) -> Option<Strin
         return Some(stopped.line.clone());
     }
     let failure = failure?;
-    let line = failure.line.as_deref().or(told.last);
-    Some(format!("failed: {}", line.and_then(|line| one_line(line, ENDING_CHARS)).unwrap_or_default()))
+    let line = failure.line.as_deref().or(told.last).and_then(|line| one_line(line, ENDING_CHARS));
+    Some(line.map_or_else(|| FAILED.to_owned(), |line| format!("{FAILED}: {line}")))
 }
 
 /// Returns what came of a command that ended well; `None` if only the number of its lines is to be told.
@@ -197,7 +201,11 @@ fn looked_at(result: &ContextMessage, told: &Told<'_>) -> Option<String> {
 /// Returns the last line that tells how a call ended.
 fn told_last(result: &ContextMessage, told: &Told<'_>) -> Option<String> {
     let Some(last) = told.last else {
-        return Some(only_line(result, ENDING_CHARS).unwrap_or_else(|| NO_OUTPUT.to_owned()));
+        let nothing = || {
+            let is_number = |line: &str| line.trim().parse::<f64>().is_ok();
+            (!result.features().text.lines().any(is_number)).then(|| NO_OUTPUT.to_owned())
+        };
+        return only_line(result, ENDING_CHARS).or_else(nothing);
     };
     let is_all = told.few.len() == 1;
     let tells = !told.is_row && (is_all || last.split_whitespace().count() > 1) && !is_cut_json(last);
@@ -260,7 +268,7 @@ fn is_cut_json(line: &str) -> bool {
 /// Returns the only line of a result, if it is no longer than that and says that anything was written.
 fn only_line(result: &ContextMessage, most: usize) -> Option<String> {
     let text = without_notes(&result.features().text).trim();
-    if says_nothing_written(text) {
+    if says_nothing_written(text) || only_says_success(text) {
         return Some(NO_OUTPUT.to_owned());
     }
     let is_one = !text.is_empty() && !text.contains(is_line_break) && text.chars().nth(most).is_none();

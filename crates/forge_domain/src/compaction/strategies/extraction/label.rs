@@ -1,5 +1,7 @@
 //! The label of an entry: the number of its message, the tool, and what its call is about.
 
+use std::borrow::Cow;
+
 use super::work_files::{Root, below, deepest};
 use crate::compaction::features::is_line_break;
 use crate::compaction::findings::{Deed, is_absolute};
@@ -83,8 +85,33 @@ fn subject_line(subject: &str) -> Option<String> {
         let folder = start + line[start..].find('/')?;
         (!line.contains(char::is_whitespace)).then(|| format!("…{}", &line[folder..]))
     };
-    one_line(subject, SUBJECT_CHARS).or_else(end_of_path)
+    one_line(&told_of_script(subject), SUBJECT_CHARS).or_else(end_of_path)
 }
+
+/// Returns what tells of a command whose first line only begins a text: of a here-string of PowerShell the
+/// command that is given it, and of a script its first line that does something as well.
+fn told_of_script(subject: &str) -> Cow<'_, str> {
+    let (first, rest) = subject.trim_start().split_once('\n').unwrap_or((subject, ""));
+    let first = first.trim_end();
+    let given = [("@'", "'@"), ("@\"", "\"@")].iter().find_map(|(begin, end)| {
+        let at = rest.find(&format!("\n{end}")).filter(|_| first.ends_with(begin))?;
+        Some(rest[at + 1 + end.len()..].trim_start_matches(['|', ' ', '\r', '\n']))
+    });
+    if let Some(given) = given.filter(|given| !given.is_empty()) {
+        return Cow::Borrowed(given);
+    }
+    let begins_script = first.ends_with(['"', '\''])
+        && SCRIPTS.iter().any(|option| first[..first.len() - 1].ends_with(option))
+        || first.contains("<<") && !first.contains('>') && !first.contains("cat ");
+    let is_import = |line: &&str| IMPORTS.iter().any(|import| line.starts_with(import));
+    let does = |line: &&str| line.contains(char::is_alphanumeric) && !is_import(line);
+    let step = rest.lines().map(str::trim).find(does).filter(|_| begins_script);
+    step.map_or(Cow::Borrowed(subject), |step| Cow::Owned(format!("{first} {step}")))
+}
+
+/// The options whose value is a script, and the beginnings of its lines that do nothing yet.
+const SCRIPTS: [&str; 4] = ["-c ", "-e ", "-Command ", "-lc "];
+const IMPORTS: [&str; 8] = ["import ", "from ", "#", "use ", "require", "const ", "set -", "//"];
 
 /// Returns the number of a message's id, by which entries are in order.
 pub(super) fn number(message: &ContextMessage) -> u64 {

@@ -17,6 +17,7 @@ use super::tasks::is_about_tasks;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::envelope::is_receipt;
 use crate::compaction::features::{Features, Line, TermHasher, hash};
+use crate::compaction::findings::is_refused;
 use crate::compaction::omission::is_marker;
 use crate::compaction::record_tag::is_record;
 use crate::compaction::strategies::summarization::said_in_summary;
@@ -53,9 +54,12 @@ pub(super) struct Leaving<'a> {
 
 impl Leaving<'_> {
     /// Checks whether a result repeats what the agent wrote into a file or into its list of tasks, or what
-    /// another agent says.
+    /// another agent says. That the user refused a call, and in what words, is told with the call.
     fn echoes(&self, position: usize) -> bool {
         let result = &self.material.sources[position];
+        if user_words(result.message()).is_some() || is_refused(result.message()) {
+            return true;
+        }
         let asked = answered_call(self.material.context, position);
         let echoes_call = asked.is_some_and(|asked| {
             is_about_tasks(asked.call) || asked.deed.changes_files() && asked.deed.failure(result).is_none()
@@ -118,8 +122,7 @@ impl Leaving<'_> {
                 }
                 Role::User if is_marker(message) || message.is_renewed() => continue,
                 Role::User if message.note_by().is_some() && is_stub(&message.text()) => continue,
-                // The user's words in a result are told with its call.
-                Role::Tool if self.echoes(position) || user_words(message).is_some() => continue,
+                Role::Tool if self.echoes(position) => continue,
                 // Another program's summary: what its agent concluded.
                 Role::User if message.is_compacted => Origin::Agent,
                 // The rest of a text that is shortened where it stands is an excerpt of it.

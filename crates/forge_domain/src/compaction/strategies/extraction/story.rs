@@ -13,7 +13,7 @@ use super::worth::Worth;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::arguments::patched_in;
 use crate::compaction::envelope::{OwnCommand, output, within};
-use crate::compaction::features::{Features, Line};
+use crate::compaction::features::{Features, Line, hash};
 use crate::compaction::names::{call_lines, is_outermost, names_written};
 use crate::{CallPlace, ContextMessage, find_secrets, user_words};
 
@@ -141,6 +141,10 @@ fn entry_of(calls: &[Done]) -> Entry {
     if n_of(what) == calls.len() {
         return Entry::labelled(&format!("{label} {tool}{what}{}", times(calls.len())), ending, false);
     }
+    if calls[1..].iter().all(|done| done.is_alike(&calls[0])) {
+        let told = format!("{label} {tool}{what} ({} times with other numbers)", calls.len());
+        return Entry::labelled(&told, ending, false);
+    }
     let mut files: Vec<&str> = Vec::new();
     for done in calls {
         if !files.contains(&done.what.as_str()) {
@@ -162,6 +166,8 @@ struct Done {
     /// The subject of the call, with a blank before it.
     what: String,
     ending: String,
+    /// A hash of the result.
+    result: u64,
     only_looks: bool,
     acts: bool,
     /// True if it read a file: how many lines that has says little.
@@ -211,6 +217,7 @@ impl Done {
             tool,
             what,
             ending,
+            result: hash(&result.features().text),
             only_looks,
             acts: asked.deed.acts(asked.call),
             reads: is_done && asked.deed.read().is_some(),
@@ -250,6 +257,7 @@ impl Done {
             tool: tool.to_owned(),
             what,
             ending,
+            result: 0,
             only_looks: false,
             acts: false,
             reads: false,
@@ -263,10 +271,24 @@ impl Done {
     /// looks at the same things again, it is, even if the agent says something in between.
     fn is_one_step_with(&self, later: &[Self], n_files: usize) -> bool {
         let Some(next) = later.last().filter(|next| next.tool == self.tool) else { return false };
-        let is_same = self.what == next.what && self.ending == next.ending;
+        let is_same = self.what == next.what && self.ending == next.ending || self.is_alike(next);
         let is_known = || later.iter().any(|done| done.what == self.what);
         let reads_on = self.reads && next.reads && (n_files < MOST_FILES || is_known());
         reads_on || is_same && (self.only_looks || next.goes_on)
+    }
+
+    /// Checks whether it only looked, with other numbers, and got the same result as another call.
+    fn is_alike(&self, other: &Self) -> bool {
+        let words = |what: &str| {
+            what.split(|c: char| c.is_ascii_digit())
+                .filter(|part| !part.is_empty())
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        self.only_looks
+            && !self.reads
+            && (self.result, &self.ending) == (other.result, &other.ending)
+            && words(&self.what) == words(&other.what)
     }
 }
 
@@ -362,6 +384,7 @@ mod tests {
             tool: tool.to_owned(),
             what: format!(" {what}"),
             ending: ending.to_owned(),
+            result: 7,
             only_looks: tool != "run",
             acts: false,
             reads: tool == "read",
@@ -379,6 +402,10 @@ mod tests {
                 "m1–m9 read: a.rs (4 times), b.rs",
             ),
             ((1..6).map(|n| done(n, "look", "door", "open")).collect(), "m1–m5 look door (5 times): open"),
+            (
+                (1..5).map(|n| done(n, "look", &format!("door {n}0"), "open")).collect(),
+                "m1–m4 look door 10 (4 times with other numbers): open",
+            ),
         ] {
             assert_eq!(entry_of(&calls).as_str(), expected);
         }
@@ -415,6 +442,12 @@ mod tests {
             ),
             (json!({"command": ["git", "status"], "timeout": 9}), " git status"),
             (json!({"command": "git status", "description": "Look"}), " git status"),
+            (json!({"command": "@'\nclass A:\n'@ | Set-Content app\\a.py"}), " Set-Content app\\a.py"),
+            (
+                json!({"command": "python3 -c \"\nimport json\nprint(json.dumps(1))\n\""}),
+                " python3 -c \" print(json.dumps(1))",
+            ),
+            (json!({"command": "python3 - <<'PY'\np = 'a.py'\nPY\nls"}), " python3 - <<'PY' p = 'a.py'"),
             (json!({"command": "for a in b\ndo c $a\ndone", "description": "Try each"}), " Try each"),
             (
                 json!({"command": ["sh", "-c", "apply_patch <<'P'\n*** Begin Patch\n*** Add File: a.rs\n+a\n*** End Patch\nP"]}),

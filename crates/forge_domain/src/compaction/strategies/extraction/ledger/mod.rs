@@ -1,15 +1,16 @@
 //! The changes to files, the last check, and the unresolved errors: read from structured calls alone.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use super::passage::is_omission;
 use super::record::{OpenError, Record};
 use super::work_files::{Root, WorkFiles, in_folder, is_in, out_of_folder};
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::envelope::within;
+use crate::compaction::envelope::{output, within};
 use crate::compaction::findings::{
     Check, Deed, FileState, Outcome, ShellChange, ShellStep, Touch, identity, is_absolute, is_marked_failed,
-    is_refused, join, told_changes,
+    is_refused, join, only_says_status, told_changes,
 };
 use crate::compaction::short_text::SHORTEST;
 use crate::compaction::stub::is_stub;
@@ -47,6 +48,8 @@ struct Open<'a> {
 const APPLIED: &str = "Applied edit to ";
 pub(super) const COMMITTED: &str = "Commit ";
 pub(super) const UNDONE: &str = "Removed: ";
+/// Most characters of an error.
+const MAX_LINE: usize = 160;
 /// Most errors that are kept.
 const MAX_ERRORS: usize = 8;
 /// An error of what checks nothing, that the agent did not return to in more exchanges, stands no more.
@@ -237,7 +240,10 @@ impl<'a> Ledger<'a> {
         let keys: Vec<String> =
             deed.keys.iter().map(|(key, folder)| self.told(key, folder.as_deref())).collect();
         let Some(key) = keys.last() else { return };
-        match deed.failure(result).map(|failure| failure.into_owned().line) {
+        let failure = deed.failure(result);
+        // What a command outside says of its failure stands, in whatever words.
+        let said = || last_line(&result.message().text()).filter(|_| deed.acts_outside());
+        match failure.map(|failure| failure.into_owned().line.or_else(said)) {
             // What did not end has not succeeded yet.
             None if deed.unfinished(result).is_some() || deed.ran_nothing(result) => {}
             None => {
@@ -327,6 +333,13 @@ impl Report {
         };
         Some(Self { id: within("task-id")?.to_owned(), outcome })
     }
+}
+
+/// Returns the last line of an output that says something.
+fn last_line(text: &str) -> Option<String> {
+    let text = output(Cow::Borrowed(text));
+    let line = text.lines().rfind(|line| line.contains(char::is_alphabetic) && !only_says_status(line))?;
+    Some(line.trim().chars().take(MAX_LINE).collect())
 }
 
 /// Returns the key of a command that a record tells of, with its folder.
