@@ -10,6 +10,7 @@ mod encoded;
 mod error_body;
 mod figures;
 pub mod gemini;
+mod leading_thoughts;
 pub mod ollama;
 pub mod openai;
 mod protocol;

@@ -22,6 +22,7 @@ mod refusal;
 mod repetition;
 mod session_sink;
 mod speaker;
+mod thoughts;
 
 pub use budget::*;
 pub use context::*;
@@ -41,6 +42,7 @@ pub use repetition::*;
 pub use scale::*;
 pub use session_sink::*;
 pub use speaker::*;
+pub use thoughts::*;
 pub use token_counter::*;
 pub use tool::*;
 pub use usage::*;

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{Body, Content, Message, ProviderError, Tokens, ToolCall, ToolName, Usage};
+use crate::{
+    BOUND_REASONING, Body, Content, Message, ProviderError, Tokens, ToolCall, ToolName, Usage, split_thoughts,
+};
 
 /// One piece of a streamed reply.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -212,7 +214,8 @@ impl ReplyParts {
         self.finish_reason.as_ref()
     }
 
-    /// Returns the whole reply, without the calls that were cut off.
+    /// Returns the whole reply, without the calls that were cut off. Thoughts at the beginning of its text are
+    /// its reasoning.
     ///
     /// # Errors
     /// [`ProviderError::Truncated`] if no piece ended the reply.
@@ -229,12 +232,20 @@ impl ReplyParts {
             let id = unique_id(&part, &calls);
             calls.push(whole_call(part, id)?);
         }
-        let content = (!self.content.is_empty()).then_some(Content::Text(self.content));
+        let (content, reasoning) = (self.content, self.reasoning);
+        let (reasoning, content) = match split_thoughts(&content) {
+            // A text beside signed reasoning goes back as it came.
+            Some((thoughts, said)) if BOUND_REASONING.iter().all(|key| !self.extra.contains_key(*key)) => {
+                (reasoning + thoughts, said.to_owned())
+            }
+            _ => (reasoning, content),
+        };
+        let content = (!content.is_empty()).then_some(Content::Text(content));
         let mut message = Message::new(Body::Assistant { content, calls });
         message.extra = self.extra;
         message.metadata = self.metadata;
-        if !self.reasoning.is_empty() {
-            message.metadata.insert("reasoning".into(), json!(self.reasoning));
+        if !reasoning.is_empty() {
+            message.metadata.insert("reasoning".into(), json!(reasoning));
         }
         if !cut_calls.is_empty() {
             message.metadata.insert(CUT_CALLS.into(), json!(cut_calls));
@@ -473,6 +484,29 @@ mod tests {
             (json!(message.extra), json!(message.metadata)),
             (json!({"signed": 2}), json!({"form": 2}))
         );
+    }
+
+    #[test]
+    fn thoughts_at_the_beginning_of_a_text_are_reasoning() {
+        for (pieces, key, reasoning, text) in [
+            (["hm\n</th", "ink>\n\nFour."], "form", Some("hm"), "Four."),
+            (["<think>hm", " hm"], "form", Some("hm hm"), ""),
+            (["<think>\n\n</think>", "\n\nFour."], "form", None, "Four."),
+            (["It says ", "`</think>`."], "form", None, "It says `</think>`."),
+            (["<think>hm</think>", "Four."], crate::THINKING_BLOCKS, None, "<think>hm</think>Four."),
+        ] {
+            let mut reply = ReplyParts::default();
+            for piece in pieces {
+                reply.push(ChatCompletionMessage { content: Some(piece.into()), ..Default::default() });
+            }
+            let extra = Map::from_iter([(key.to_owned(), json!([1]))]);
+            let finish_reason = Some(FinishReason::Stop);
+            reply.push(ChatCompletionMessage { finish_reason, extra, ..Default::default() });
+            let message = reply.finish().unwrap().message;
+            let actual = message.metadata.get("reasoning").and_then(Value::as_str);
+            assert_eq!((actual, message.to_text().as_str()), (reasoning, text), "{pieces:?}");
+            assert_eq!(message.content().is_none(), text.is_empty(), "{pieces:?}");
+        }
     }
 
     #[test]

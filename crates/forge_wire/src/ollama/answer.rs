@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::message::THINKING;
 use crate::error_body::refused;
+use crate::leading_thoughts::LeadingThoughts;
 use crate::{Protocol, StreamEvent, WireError};
 
 /// Reads a complete, unstreamed reply as one piece.
@@ -14,12 +15,14 @@ use crate::{Protocol, StreamEvent, WireError};
 /// [`WireError::Shape`] if it is not an answer.
 pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     let answer: Value = serde_json::from_slice(body).map_err(WireError::json)?;
-    let mut piece = OllamaReplyReader::default().piece(&answer)?;
+    let mut reader = OllamaReplyReader::default();
+    let mut piece = reader.piece(&answer)?;
     if !answer.get("message").is_some_and(Value::is_object) {
         return Err(WireError::shape("message", "must be an object"));
     }
     // A complete reply has ended, whether or not the server reports it.
     piece.finish_reason = piece.finish_reason.or(Some(FinishReason::Stop));
+    reader.thoughts.take_from(&mut piece);
     Ok(piece)
 }
 
@@ -29,6 +32,8 @@ pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
 pub struct OllamaReplyReader {
     n_calls: usize,
     thinking: String,
+    /// Thoughts in the text, from a server that does not tell them apart.
+    thoughts: LeadingThoughts,
     /// True if there was any message: other commands of the server end with `done` as well.
     has_message: bool,
 }
@@ -49,7 +54,9 @@ impl OllamaReplyReader {
             return Ok(StreamEvent::Done);
         }
         let line: Value = serde_json::from_str(line).map_err(WireError::json)?;
-        self.piece(&line).map(StreamEvent::Piece)
+        let mut piece = self.piece(&line)?;
+        self.thoughts.take_from(&mut piece);
+        Ok(StreamEvent::Piece(piece))
     }
 
     fn piece(&mut self, line: &Value) -> Result<ChatCompletionMessage, WireError> {

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::form;
 use super::piece::{finish_reason, first_choice, read_content, usage};
 use crate::error_body::refused;
+use crate::leading_thoughts::LeadingThoughts;
 use crate::{Protocol, StreamEvent, WireError};
 
 /// Reads the body of a complete, unstreamed reply as one piece. Of several choices, it reads the first.
@@ -24,10 +25,12 @@ pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
         .get("message")
         .filter(|message| message.is_object())
         .ok_or_else(|| WireError::shape("choices[0].message", "must be an object"))?;
-    let mut piece = OpenAiReplyReader::default().message(message, Stage::Last);
+    let mut reader = OpenAiReplyReader::default();
+    let mut piece = reader.message(message, Stage::Last);
     piece.usage = usage(&answer);
     // A complete reply has ended, whether or not the server reports it.
     piece.finish_reason = Some(finish_reason(choice).unwrap_or(FinishReason::Stop));
+    reader.thoughts.take_from(&mut piece);
     Ok(piece)
 }
 
@@ -51,6 +54,8 @@ pub struct OpenAiReplyReader {
     calls: Vec<ToolCallPart>,
     /// The special parts of each call.
     extras: Vec<Map<String, Value>>,
+    /// Thoughts in the text, from a server that does not tell them apart. No template wants them back.
+    thoughts: LeadingThoughts,
 }
 
 impl OpenAiReplyReader {
@@ -80,6 +85,7 @@ impl OpenAiReplyReader {
         piece.model = finish_reason.as_ref().and_then(|_| chunk.get("model")?.as_str().map(str::to_owned));
         piece.finish_reason = finish_reason;
         piece.usage = usage(&chunk);
+        self.thoughts.take_from(&mut piece);
         Ok(StreamEvent::Piece(piece))
     }
 
@@ -302,6 +308,11 @@ mod tests {
             (
                 "reasoning_content",
                 json!({"content": "hi", "reasoning_content": "hm"}),
+                ChatCompletionMessage { reasoning: Some("hm".into()), ..content("hi") },
+            ),
+            (
+                "tags",
+                json!({"content": "<think>hm</think>\nhi"}),
                 ChatCompletionMessage { reasoning: Some("hm".into()), ..content("hi") },
             ),
             (
