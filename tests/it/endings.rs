@@ -62,6 +62,14 @@ fn each_end_of_a_run_has_its_exit_code() {
         ("calls that were cut", yaml(""), vec![cut(), cut(), cut()], &[], 4, "3 of 3 in a row"),
         ("repetition", agent("max_repetitions: 2"), vec![read(), read()], &[], 5, "the same results 2 times"),
         ("nothing said", yaml(""), vec![Step::text(""), Step::text(" ")], &[], 6, "gave no answer"),
+        (
+            "nothing but thoughts",
+            yaml(""),
+            vec![Step::text("<think>hm"), Step::text("hm\n</think>\n")],
+            &[],
+            6,
+            "gave no answer",
+        ),
         ("denied", yaml(denial), vec![], &[], 7, "not today"),
         ("not saved", yaml(""), vec![Step::text("ok")], &["--store", "sqlite:file/runs.db"], 8, "not saved:"),
     ] {
@@ -110,6 +118,16 @@ fn stdout_has_the_answer_alone() {
     assert!(printed.stderr.contains("I look.\nThen I answer.\n→ "), "{}", printed.stderr);
     let told = run(&forge, &script(), &["run", "--json", "What was the weather?"]);
     assert!(told.stdout.contains("I look."), "{}", told.stdout);
+}
+
+#[test]
+fn thoughts_in_front_of_an_answer_are_no_part_of_it() {
+    let forge = Forge::new().with_file("forge.yaml", yaml(""));
+    for reply in ["<think>hm</think>\n\nIt rained.", "hm\n</think>\n\nIt rained."] {
+        let server = ScriptedServer::start(vec![Step::text(reply)]);
+        let actual = run(&forge, &server, &["run", "-p", "What was the weather?"]);
+        assert_eq!((actual.code, actual.stdout.as_str()), (0, "It rained.\n"), "{}", actual.stderr);
+    }
 }
 
 #[test]

@@ -183,7 +183,7 @@ fn an_answer_matches_its_schema_or_is_asked_for_again() {
     let schema = r#"{"type": "object", "required": ["day"], "properties": {"day": {"type": "string"}}}"#;
     let yaml = "agents: [{ id: reader, model: 'openai:gpt-4o' }]";
     let forge = Forge::new().with_file("forge.yaml", yaml).with_file("day.json", schema);
-    let right = || Step::text("```json\n{\"day\": \"Monday\"}\n```");
+    let right = || Step::text("<think>Which?</think>\n```json\n{\"day\": \"Monday\"}\n```");
     let wrong = || Step::text("{\"day\": 1}");
     let task = ["run", "--output-schema", "day.json", "--report", "report.json", "When was it closed?"];
     let report =

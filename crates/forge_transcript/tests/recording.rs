@@ -110,6 +110,7 @@ fn texts_are_stripped_and_merged() {
             vec!["u see\n[image]"],
         ),
         ("reasoning", json!([{"role": "assistant", "content": "b", "reasoning_content": "hm"}]), vec!["a b"]),
+        ("thoughts", json!([{"role": "assistant", "content": "hm\n</think>\n\nb"}]), vec!["a b"]),
     ] {
         let actual = openai(&messages);
         assert_eq!(short(&actual), expected, "{name}");
@@ -325,6 +326,26 @@ fn a_role_that_also_names_its_author_is_read_and_kept() {
     let mut expected = entries;
     expected[3]["content"] = json!("less");
     assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), json!({"messages": expected}));
+}
+
+#[test]
+fn thoughts_in_a_text_are_reasoning_and_stay_in_the_file() {
+    for said in ["hm\n</think>\n\nHere.", "<think>hm</think>\nHere."] {
+        let mut entries =
+            json!([{"role": "user", "content": "Find it."}, {"role": "assistant", "content": said}]);
+        let text = json!({"messages": entries}).to_string();
+        let session = read(text.as_bytes(), "f").unwrap().remove(0);
+        let draft = Draft::open(&session, 0);
+        let messages: Vec<Message> = draft.messages().collect();
+        assert_eq!(messages[1].to_text(), "Here.");
+        assert_eq!(messages[1].extra["reasoning_content"], json!("hm"));
+
+        let less = ContextMessage::count(messages[0].with_content("less"), &Characters);
+        let replacements = [Replacement { replaces: vec![MessageId::FIRST], with: vec![less] }];
+        let written = draft.rewrite(text.as_bytes(), &replacements, draft.format()).unwrap();
+        entries[0]["content"] = json!("less");
+        assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), json!({"messages": entries}));
+    }
 }
 
 #[test]

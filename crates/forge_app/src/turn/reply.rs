@@ -231,13 +231,14 @@ impl ReplyReader<'_> {
         let span = chat_span(&prompt, self.engine.run_id().as_ref());
         let answer = trace_chat(span, services.providers.chat(prompt));
         let mut stream = answer.await.map_err(Unanswered::Refused)?;
-        let mut parts = ReplyParts::default();
+        let (mut parts, mut n_shown) = (ReplyParts::default(), 0);
         while let Some(piece) = stream.next().await {
             let piece = match piece {
                 Ok(piece) => piece,
                 Err(error) => return self.salvage(parts, error),
             };
             if let Some(text) = &piece.content {
+                n_shown += text.len();
                 events.emit(&RunEvent::Text(text));
             }
             if let Some(reasoning) = &piece.reasoning {
@@ -260,6 +261,14 @@ impl ReplyReader<'_> {
                 calls.clear();
             }
             return Err(Unanswered::FilledWindow { cut: Box::new(reply), kept });
+        }
+        let text = reply.message.to_text();
+        if text.len() < n_shown {
+            // Thoughts that no tag opens are known only by the one that closes them.
+            events.emit(&RunEvent::Restarted { why: "the text so far was the model's thinking" });
+            if !text.is_empty() {
+                events.emit(&RunEvent::Text(&text));
+            }
         }
         self.report(&reply);
         Ok(reply)

@@ -14,7 +14,7 @@ use crate::foreign::{ROLES, is_role, named_role};
 use crate::harness::HARNESS;
 use crate::json_text::parse;
 use crate::session::Names;
-use crate::written::split;
+use crate::written::{split, take_thoughts};
 use crate::{Record, TranscriptError, foreign, parts};
 
 use super::written_call::{answer, holds_call, take_call};
@@ -113,7 +113,7 @@ fn read_recorded(
             _ => (),
         }
     }
-    let mut message = read_message(value)?;
+    let mut message = thoughts_beside(read_message(value)?);
     if let (Body::Tool(result), false) = (&mut message.body, error.is_empty()) {
         result.is_error = true;
         if flat_text(&result.content).is_empty() {
@@ -341,6 +341,18 @@ fn reasoning_beside(fields: &mut Map<String, Value>) {
         fields.insert("content".into(), Value::Null);
     }
     fields.entry("reasoning_content").or_insert_with(|| json!(thoughts.join("\n")));
+}
+
+/// Puts the thoughts in the text of a reply under the key for reasoning, as other servers send it. The entry
+/// itself stays as it is.
+fn thoughts_beside(message: Message) -> Message {
+    const KEY: &str = "reasoning_content";
+    let (mut message, thoughts) = take_thoughts(message);
+    let is_told = message.extra.get(KEY).is_some_and(says_something);
+    if let Some(thoughts) = thoughts.filter(|thoughts| !thoughts.is_empty() && !is_told) {
+        message.extra.insert(KEY.to_owned(), json!(thoughts));
+    }
+    message
 }
 
 fn is_thought(part: &Value) -> bool {
