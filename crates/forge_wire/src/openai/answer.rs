@@ -54,7 +54,7 @@ pub struct OpenAiReplyReader {
     calls: Vec<ToolCallPart>,
     /// The special parts of each call.
     extras: Vec<Map<String, Value>>,
-    /// Thoughts in the text, from a server that does not tell them apart. No template wants them back.
+    /// Thoughts in the text, from a server that does not tell them apart. They are not sent back.
     thoughts: LeadingThoughts,
 }
 
