@@ -371,7 +371,7 @@ fn with_tools(mut over: StillOver, tools: Tokens) -> StillOver {
     over
 }
 
-/// Returns the replacements with the messages numbered from [`MessageId::FIRST`], as they stand in the session.
+/// Returns the replacements with messages numbered from [`MessageId::FIRST`], as they stand in the session.
 fn in_session(mut replacements: Vec<Replacement>, messages: &[MessageReport]) -> Vec<Replacement> {
     for replaced in replacements.iter_mut().flat_map(|replacement| &mut replacement.replaces) {
         if let Ok(place) = messages.binary_search_by_key(&Some(*replaced), |message| message.id) {

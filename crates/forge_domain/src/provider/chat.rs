@@ -214,8 +214,8 @@ impl ReplyParts {
         self.finish_reason.as_ref()
     }
 
-    /// Returns the whole reply, without the calls that were cut off. Thoughts at the beginning of its text are
-    /// its reasoning.
+    /// Returns the whole reply, without the calls that were cut off. Thoughts at the beginning of its text
+    /// are its reasoning.
     ///
     /// # Errors
     /// [`ProviderError::Truncated`] if no piece ended the reply.

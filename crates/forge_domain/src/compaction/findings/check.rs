@@ -1,6 +1,7 @@
 //! The tests, builds and checks that a command line runs.
 
 use super::MAX_CHARS;
+use super::aside::steps_aside;
 use super::command_line::{
     Step, Walk, from_program, is_redirection, without_folder, without_quiet, without_version,
 };
@@ -58,7 +59,9 @@ impl Check {
 impl Checks {
     /// Finds the checks of the steps of a command line without here-documents.
     pub(super) fn of(walk: &Walk<'_>) -> Self {
-        let mut each: Vec<Check> = walk.steps.iter().filter_map(check_of).collect();
+        let aside = steps_aside(walk);
+        let of_work = walk.steps.iter().zip(&aside).filter(|(_, aside)| !**aside);
+        let mut each: Vec<Check> = of_work.filter_map(|(step, _)| check_of(step)).collect();
         each.dedup();
         let together = (each.len() > 1).then(|| {
             let commands: Vec<&str> = each.iter().map(|check| check.command.as_str()).collect();

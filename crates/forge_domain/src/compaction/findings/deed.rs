@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::acts::{acts, is_act};
+use super::aside::steps_aside;
 use super::check::{Check, Checks, runs_check};
 use super::command_line::{
     Step, Walk, from_program, is_shell, outside_quotes, steps, without_documents, without_dot,
@@ -66,6 +67,8 @@ struct CommandLine {
     hides_status: bool,
     /// True if its last step is not a check and runs even if those before it fail: the status is its own.
     ends_elsewhere: bool,
+    /// True if a check of it runs while the work is in another state.
+    checks_aside: bool,
     /// True if its last step tells the status of the step before: the status of the line is its own.
     echoes_status: bool,
     /// True if something else runs when a step fails.
@@ -94,10 +97,11 @@ impl CommandLine {
             hides_status: hides_status(told),
             ends_elsewhere: walk.steps.len() > 1
                 && last.is_some_and(|step| step.runs_anyway && !runs_check(step)),
+            checks_aside: walk.steps.iter().zip(steps_aside(walk)).any(|(step, is)| is && runs_check(step)),
             echoes_status: echo.is_some(),
             has_other_way: command.contains("||"),
             missing: missing_of(told, walk),
-            sections: Sections::of(walk),
+            sections: Sections::of(walk, runs_check),
             log: walk.steps.iter().find_map(|step| log_of(step.command).filter(|_| runs_check(step))),
             acts: acts(walk),
         }
@@ -312,6 +316,9 @@ impl Deed {
         };
         let failure =
             failure.filter(|failure| self.command_line.hides_status || !failure.is_denied()).filter(is_own);
+        // What is found in another state of the work is wanted there.
+        let failure =
+            failure.filter(|_| !self.command_line.checks_aside || is_marked_failed(result.message()));
         let echoed = || self.echoed_code(result).filter(|code| *code != 0);
         failure.or_else(|| echoed().map(|_| Cow::Owned(Failure::of_status())))
     }
@@ -335,6 +342,9 @@ impl Deed {
                 return if is_shown { Outcome::Passed } else { Outcome::Unclear };
             }
             return if is_stopped { Outcome::Unclear } else { Outcome::Failed };
+        }
+        if self.command_line.checks_aside && self.report(result).failure.is_some() {
+            return Outcome::Unclear;
         }
         let is_shown = match self.report(result).evidence {
             Evidence::Counted => !self.command_line.missing.end,
@@ -471,8 +481,8 @@ fn changes_of_line(command: Option<&str>, code: Option<&str>, walk: &Walk<'_>) -
 /// The identity of all calls that change a file, before its path.
 const CHANGE: &str = "change";
 
-/// Returns the identities of the steps of a command that was followed by `walk`: those that do more than look,
-/// or all if none does. What reads from a pipe is a part of the step before it.
+/// Returns the identities of the steps of a command that was followed by `walk`: those that do more than
+/// look, or the last if none does. What reads from a pipe is a part of the step before it.
 fn keys_of(command: Option<&str>, walk: &Walk<'_>) -> Vec<(String, Option<String>)> {
     let Some(command) = command else { return Vec::new() };
     let key = |step: &Step<'_>| (identity(step.command), step.folder.clone());

@@ -579,7 +579,6 @@ fn error_line(text: &str) -> Option<String> {
         "parse error",
         "panicked at ",
         "Error)",
-        "BUILD FAIL",
         "unknown command",
         "unknown option",
         "unknown flag",

@@ -2,6 +2,7 @@
 
 mod acts;
 mod answer;
+mod aside;
 mod check;
 mod command_line;
 mod deed;

@@ -1,6 +1,5 @@
 //! The sections of what a command line wrote, if it prints headings between its steps.
 
-use super::check::runs_check;
 use super::command_line::{Step, Walk, from_program, words_of};
 
 /// The sections of the output of a command line of which some steps check and others do not, such as
@@ -14,9 +13,9 @@ pub(super) struct Sections {
 }
 
 impl Sections {
-    /// Finds the sections of a command line that was followed by `walk`; `None` if all of what it writes is of
-    /// checks, or nothing is.
-    pub(super) fn of(walk: &Walk<'_>) -> Option<Self> {
+    /// Finds the sections of a command line that was followed by `walk`; `None` if all of what it writes is
+    /// of steps that run a check, or nothing is.
+    pub(super) fn of(walk: &Walk<'_>, runs_check: fn(&Step<'_>) -> bool) -> Option<Self> {
         let mut sections = Self { begins_with_check: false, headings: Vec::new() };
         let mut steps = walk.steps.iter().peekable();
         while let Some(step) = steps.next() {
@@ -93,7 +92,7 @@ mod tests {
             // The word at the end is the verdict.
             ("make test && echo '--- mutations ---'", None),
         ] {
-            let sections = Sections::of(&Walk::of(command, None));
+            let sections = Sections::of(&Walk::of(command, None), super::super::check::runs_check);
             let told = sections.and_then(|sections| sections.of_checks(output));
             assert_eq!(told.as_deref(), expected, "{command}");
         }

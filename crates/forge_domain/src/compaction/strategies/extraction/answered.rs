@@ -77,9 +77,16 @@ fn asked(material: &Material<'_>, leaves: &[bool]) -> Vec<Asked> {
         let text = sources[asked].message().text();
         let said = sources[answer].message().text();
         let is_short = is_short_answer(said.trim(), asks(&text));
-        (is_short && leaves[asked]).then_some(Asked { position: asked, answer })
+        (is_short && leaves[asked] && !is_taken_back(sources, answer))
+            .then_some(Asked { position: asked, answer })
     });
     asked.take(MOST_ASKED).collect()
+}
+
+/// Checks whether the user said something else before the agent did anything upon their answer.
+fn is_taken_back(sources: &[ContextMessage], answer: usize) -> bool {
+    let next = sources[answer + 1..].iter().find(|next| next.message().note_by().is_none());
+    next.is_some_and(ContextMessage::starts_turn)
 }
 
 /// Returns the list from which the user picks in the message at `answer`, if it leaves: it is what the

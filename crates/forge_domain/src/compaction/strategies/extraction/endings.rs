@@ -1,4 +1,4 @@
-//! How a call ended, in a line.
+//! The end of a call, in a line.
 
 use std::borrow::Cow;
 
@@ -322,7 +322,7 @@ mod tests {
         Context::new(messages.to_vec(), MessageId::FIRST, 0)
     }
 
-    /// Returns how the call of such a context ended, by the last line of its result and by all if they are few.
+    /// Returns how the call of such a context ended, by the last line of its result, and all if they are few.
     fn ended(context: &Context, last: Option<&str>, is_row: bool) -> String {
         let result = &context.messages()[1];
         let mut few = few_of(&result.features().text);

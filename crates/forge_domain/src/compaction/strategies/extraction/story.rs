@@ -67,7 +67,8 @@ pub(super) fn newest_steps<'a>(
             same.push(before);
         }
         let newest = &same[0];
-        let Done { position, only_looks, asks, acts, .. } = *newest;
+        let Done { position, effect, asks, .. } = *newest;
+        let (only_looks, acts) = (effect == Effect::Looks, effect == Effect::Outside);
         same.reverse();
         let writes = same.iter().filter(|done| done.changes).map(|done| done.place).collect();
         Some(Step { position, entry: entry_of(&same), writes, quotes: None, only_looks, acts, asks })
@@ -155,6 +156,17 @@ fn entry_of(calls: &[Done]) -> Entry {
     Entry::labelled(&format!("{label} {tool}"), &files.collect::<Vec<_>>().join(", "), false)
 }
 
+/// The effect of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// It changed nothing and ran nothing.
+    Looks,
+    /// It may have changed the work.
+    Work,
+    /// It changed something outside of the files of the work.
+    Outside,
+}
+
 /// A call, and how it ended.
 struct Done {
     /// The position of the result.
@@ -168,8 +180,7 @@ struct Done {
     ending: String,
     /// A hash of the result.
     result: u64,
-    only_looks: bool,
-    acts: bool,
+    effect: Effect,
     /// True if it read a file: how many lines that has says little.
     reads: bool,
     /// True if it changed a file.
@@ -208,7 +219,11 @@ impl Done {
             what.trim().trim_end_matches(['…', ' ']).chars().take(QUESTION_CHARS).collect();
         let is_repeated = asks_the_person(asked.call) && ending.contains(&question);
         let what = if is_repeated { String::new() } else { what };
-        let only_looks = asked.deed.only_looks;
+        let effect = match () {
+            () if asked.deed.only_looks => Effect::Looks,
+            () if asked.deed.acts(asked.call) => Effect::Outside,
+            () => Effect::Work,
+        };
         let is_done = asked.deed.failure(result).is_none();
         Some(Self {
             position,
@@ -218,8 +233,7 @@ impl Done {
             what,
             ending,
             result: hash(&result.features().text),
-            only_looks,
-            acts: asked.deed.acts(asked.call),
+            effect,
             reads: is_done && asked.deed.read().is_some(),
             changes: is_done && asked.deed.changes_files(),
             asks,
@@ -258,8 +272,7 @@ impl Done {
             what,
             ending,
             result: 0,
-            only_looks: false,
-            acts: false,
+            effect: Effect::Work,
             reads: false,
             changes: false,
             asks: false,
@@ -274,7 +287,7 @@ impl Done {
         let is_same = self.what == next.what && self.ending == next.ending || self.is_alike(next);
         let is_known = || later.iter().any(|done| done.what == self.what);
         let reads_on = self.reads && next.reads && (n_files < MOST_FILES || is_known());
-        reads_on || is_same && (self.only_looks || next.goes_on)
+        reads_on || is_same && (self.effect == Effect::Looks || next.goes_on)
     }
 
     /// Checks whether it only looked, with other numbers, and got the same result as another call.
@@ -285,7 +298,7 @@ impl Done {
                 .map(str::to_owned)
                 .collect::<Vec<_>>()
         };
-        self.only_looks
+        self.effect == Effect::Looks
             && !self.reads
             && (self.result, &self.ending) == (other.result, &other.ending)
             && words(&self.what) == words(&other.what)
@@ -385,8 +398,7 @@ mod tests {
             what: format!(" {what}"),
             ending: ending.to_owned(),
             result: 7,
-            only_looks: tool != "run",
-            acts: false,
+            effect: if tool == "run" { Effect::Work } else { Effect::Looks },
             reads: tool == "read",
             changes: false,
             asks: false,
