@@ -237,6 +237,27 @@ fn a_file_that_is_none_cannot_be_trusted() {
 }
 
 #[test]
+fn a_file_with_a_secret_in_it_cannot_be_trusted() {
+    let scene = Scene::new(Vec::new());
+    let key = "sk-planted-in-the-file-0123456789";
+    scene.write(
+        "forge.yaml",
+        &format!("hooks: {{ workflow_start: [{{ command: 'echo {key}' }}] }}\nagents: [{{ id: a, model: gpt-4o }}]\n"),
+    );
+    for (arguments, code, expected) in [
+        (&["trust"][..], 2, "the file contains a secret"),
+        (&["--trust", "run", "task"], 2, "the file contains a secret"),
+        (&["run", "task"], 10, "run at workflow_start: echo (hidden)"),
+        (&["config", "check"], 2, "run at workflow_start: echo (hidden)"),
+    ] {
+        let refused = scene.run(arguments);
+        assert!(refused.code == code && refused.stderr.contains(expected), "{}", refused.stderr);
+        assert!(!refused.stderr.contains(key), "{}", refused.stderr);
+    }
+    assert_eq!(scene.run(&["trust", "--list"]).stdout, "nothing is trusted\n");
+}
+
+#[test]
 fn who_writes_a_file_with_init_has_trusted_it() {
     let scene = Scene::new(vec![Step::text("done")]);
     let url = scene.server.base_url();

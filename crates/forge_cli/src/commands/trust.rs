@@ -70,6 +70,7 @@ fn keep(place: &ProjectPlace, is_json: bool) -> anyhow::Result<()> {
     let layers = setup::layers(&Source { file, ..Source::default() })?;
     // What is wrong with the file is told before anything of it is trusted.
     load(&layers).map_err(|error| Misconfigured(error.to_string()))?;
+    consent::refuse_secrets(&layers)?;
     let demands = consent::demands(&layers, place);
     if demands.is_empty() {
         Record::revoke(place)?;

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use forge_services::workflow::{Layers, Power, PowerRequest, Trust};
+use forge_services::workflow::{Layers, Power, PowerRequest, Trust, project_secrets};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::failure::Untrusted;
+use crate::failure::{Misconfigured, Untrusted};
 use crate::output::line_wrap::FRAME;
 use crate::output::{self, exact};
 use crate::places::{self, MCP_FILE};
@@ -120,7 +120,7 @@ pub(crate) fn demands(layers: &Layers, place: &ProjectPlace) -> Vec<Demand> {
         let files = content::files_of(&power, &place.folder);
         let files = files.into_iter().map(|file| (file, Value::Null));
         for (power, says) in std::iter::once((power.clone(), says)).chain(files) {
-            let grant = Grant { mark: mark(&says), power };
+            let grant = Grant { mark: mark(&says), power: power.without_secrets() };
             if !demands.iter().any(|known| known.grant == grant) {
                 demands.push(Demand { grant, at: at.clone(), path: path.clone() });
             }
@@ -134,14 +134,35 @@ fn mark(says: &Value) -> String {
     hex::encode(Sha256::digest(says.to_string()))
 }
 
+/// Checks that the project's file of `layers` contains no secret, before it is trusted. A `.mcp.json` is the
+/// file of other agents too: what is written in it is no fault of this one.
+///
+/// # Errors
+/// [`Misconfigured`] with the same errors as `forge config check`.
+pub(crate) fn refuse_secrets(layers: &Layers) -> Result<(), Misconfigured> {
+    let is_servers_file = layers.project.as_ref().is_some_and(|project| project.name.ends_with(MCP_FILE));
+    let has_servers_file = is_servers_file || layers.servers_file.is_some();
+    let found: Vec<String> = project_secrets(layers)
+        .iter()
+        .filter(|secret| !(has_servers_file && secret.path.starts_with("mcp_servers")))
+        .map(ToString::to_string)
+        .collect();
+    if found.is_empty() { Ok(()) } else { Err(Misconfigured(found.join("\n\n"))) }
+}
+
 /// Decides whether the project's file of `layers`, read from `file`, is trusted as far as a command needs it.
 /// Returns what is left out because it is not.
 ///
 /// # Errors
-/// Fails with [`Untrusted`] if it must be trusted and is not.
+/// Fails with [`Untrusted`] if it must be trusted and is not, and with [`Misconfigured`] if it would be and
+/// contains a secret.
 pub(crate) fn settle(layers: &mut Layers, file: &Path, need: Need) -> anyhow::Result<Vec<Demand>> {
     if layers.project.is_none() || IS_GIVEN.load(Ordering::Relaxed) {
         layers.trust = Trust::Granted;
+        let is_own = || ProjectPlace::of(Path::new("."), file).is_ok_and(|place| place.is_own());
+        if need == Need::Everything && !is_own() {
+            refuse_secrets(layers)?;
+        }
         return Ok(Vec::new());
     }
     layers.trust = Trust::Withheld;
@@ -177,11 +198,13 @@ pub(crate) fn settle(layers: &mut Layers, file: &Path, need: Need) -> anyhow::Re
     match (is_needed, need) {
         (true, _) => match question::ask(&about) {
             Some(Answer::Keep) => {
+                refuse_secrets(layers)?;
                 Record::of(&place, &demands).save()?;
                 layers.trust = Trust::Granted;
                 Ok(Vec::new())
             }
             Some(Answer::Once) => {
+                refuse_secrets(layers)?;
                 let grants = demands.iter().map(|demand| demand.grant.clone());
                 ONCE.lock().unwrap_or_else(PoisonError::into_inner).extend(grants);
                 layers.trust = Trust::Granted;

@@ -100,7 +100,11 @@ fn read(path: &Path) -> Option<Record> {
     if !is_private(&metadata) || is_of_user(&metadata) == Some(false) {
         return None;
     }
-    let record: Record = serde_json::from_reader(std::io::BufReader::new(file)).ok()?;
+    let mut record: Record = serde_json::from_reader(std::io::BufReader::new(file)).ok()?;
+    // Earlier versions stored the text as it was.
+    for grant in &mut record.grants {
+        grant.power = grant.power.without_secrets();
+    }
     (record.version == VERSION).then_some(record)
 }
 

@@ -39,6 +39,12 @@ pub(super) fn hide_keys(text: &str) -> String {
     }
 }
 
+/// Checks whether `text` can be the name of an environment variable.
+pub(super) fn is_variable_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
 /// Returns the byte at which the first text that looks like a key starts.
 pub(super) fn find_key(text: &str) -> Option<usize> {
     Some(KEY.as_ref()?.find(text)?.start())

@@ -9,6 +9,7 @@ use forge_domain::{
 };
 use merge::Merge;
 
+use super::key_forms::hide_keys;
 use super::nearest::nearest;
 use super::shipped_models::{fetched_models, shipped_models};
 use super::trust::{Power, PowerRequest, Trust, check_places, narrow};
@@ -221,6 +222,8 @@ impl Layers {
         let outline = Outline::of(&project.text);
         for request in &mut requests {
             request.position = outline.nearest(&request.path).map(|place| place.position);
+            // The pattern of a rule is a part of it.
+            request.path = hide_keys(&request.path);
         }
         requests.extend(variable_requests(project));
         requests.sort_by(|one, other| {

@@ -50,6 +50,11 @@ pub fn examine(layers: &Layers) -> Examination {
     Examination { workflow, faults, refused }
 }
 
+/// Returns the secrets in the project's file, each as the fault that [`examine`] reports.
+pub fn project_secrets(layers: &Layers) -> Vec<WorkflowError> {
+    layers.project.iter().flat_map(secrets_in).collect()
+}
+
 impl Examination {
     /// Adds `findings` about the workflow, but for those that only say that something is missing which was
     /// refused.

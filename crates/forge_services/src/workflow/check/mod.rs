@@ -7,5 +7,5 @@ mod references;
 mod secrets;
 
 pub use self::callees::{MOST_CALLERS, all_callees};
-pub use self::examination::{Examination, examine};
+pub use self::examination::{Examination, examine, project_secrets};
 pub use self::references::check_references;

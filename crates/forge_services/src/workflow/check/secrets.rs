@@ -1,6 +1,6 @@
 //! Secrets that were written into a file which others will read.
 
-use super::super::key_forms::find_key;
+use super::super::key_forms::{find_key, is_variable_name};
 use super::super::yaml::{Outline, Step};
 use super::super::{Position, Source, WorkflowError};
 
@@ -19,7 +19,7 @@ pub(super) fn secrets_in(source: &Source) -> Vec<WorkflowError> {
             || names_a_secret(&key, in_headers)
                 && !text.starts_with('$')
                 && text.trim().len() >= LEAST_SECRET;
-        let misnamed = key == "api_key_env" && !text.is_empty() && !is_name(text);
+        let misnamed = key == "api_key_env" && !text.is_empty() && !is_variable_name(text);
         if !is_secret && !misnamed {
             continue;
         }
@@ -65,11 +65,6 @@ fn names_a_secret(key: &str, in_headers: bool) -> bool {
     let of_headers = ["authorization", "cookie", "x_auth", "token", "_key"];
     always.iter().any(|name| key.ends_with(name))
         || (in_headers && of_headers.iter().any(|name| key.contains(name)))
-}
-
-fn is_name(text: &str) -> bool {
-    text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// Returns the line without the secret, which may continue in the next one.

@@ -244,6 +244,55 @@ fn whatever_does_more_than_narrow_is_asked_for() {
 }
 
 #[test]
+fn a_secret_is_neither_shown_nor_stored() {
+    let key = "sk-planted-0123456789abcdef";
+    for (yaml, expected) in [
+        (
+            format!("providers: {{ p: {{ base_url: 'http://h', api_key_env: '{key}' }} }}"),
+            "give the variable (hidden) to provider `p`",
+        ),
+        (
+            "providers: { p: { base_url: 'http://h', api_key_env: ghp_planted01234567890123456789012345 } }"
+                .to_owned(),
+            "give the variable (hidden) to provider `p`",
+        ),
+        (
+            format!("mcp_servers: {{ s: {{ command: npx, args: [--token, {key}, x] }} }}"),
+            "start the MCP server `s`: npx --token (hidden) x",
+        ),
+        (
+            format!("mcp_servers: {{ s: {{ command: npx, env: {{ PATH: './{key}' }} }} }}"),
+            "start the MCP server `s`: PATH=./(hidden) npx",
+        ),
+        (
+            format!("hooks: {{ pre_prompt: [{{ command: 'curl -H \"Authorization: Bearer {key}\" x' }}] }}"),
+            "run at pre_prompt: curl -H \"Authorization: (hidden)\" x",
+        ),
+        (
+            format!("permissions: {{ shell: {{ 'login {key}': allow }} }}"),
+            "call `shell` without asking for `login (hidden)`",
+        ),
+        (
+            "checkpoint: { store: 'postgres://me:planted@h/d' }".to_owned(),
+            "keep checkpoints at postgres://me:…@h/d",
+        ),
+    ] {
+        let requests = layers(&yaml, Trust::Withheld).power_requests().unwrap();
+        let powers: Vec<_> = requests.iter().map(|request| request.power.without_secrets()).collect();
+        let shown: Vec<String> = powers.iter().map(ToString::to_string).collect();
+        assert!(shown.iter().any(|shown| shown == expected), "{yaml}: {shown:?}");
+        let paths: String = requests.iter().map(|request| request.path.as_str()).collect();
+        let stored = serde_json::to_string(&powers).unwrap() + &paths + &shown.concat();
+        assert!(!stored.contains("planted"), "{yaml}: {stored}");
+    }
+    for (yaml, _) in ASKING {
+        for request in layers(yaml, Trust::Withheld).power_requests().unwrap() {
+            assert_eq!(request.power.without_secrets(), request.power, "{yaml}");
+        }
+    }
+}
+
+#[test]
 fn what_only_narrows_is_not_asked_for() {
     for yaml in [
         "",

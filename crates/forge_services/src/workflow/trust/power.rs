@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::super::key_forms::{hide_keys, is_variable_name};
 
 /// Something that a project's file can have only where somebody trusts it. Displays as what it
 /// does, in one line.
@@ -158,6 +161,38 @@ impl Power {
     /// Checks whether the power is about where checkpoints are kept.
     pub const fn is_about_the_store(&self) -> bool {
         matches!(self, Self::KeepAt { .. })
+    }
+
+    /// Returns the power as it is shown and stored: without what looks like a secret in any of its texts.
+    #[must_use]
+    pub fn without_secrets(&self) -> Self {
+        match self {
+            // A key in the place of its variable's name is the usual slip.
+            Self::ReadVariable { variable, whom } if !is_variable_name(variable) => {
+                Self::ReadVariable { variable: "(hidden)".to_owned(), whom: hide_keys(whom) }
+            }
+            // The password is hidden already, and the dots in its place look like one.
+            Self::KeepAt { store } => {
+                let (place, query) = store.split_at(store.find('?').unwrap_or(store.len()));
+                Self::KeepAt { store: format!("{place}{}", hide_keys(query)) }
+            }
+            // By its stored form, so that no text of a new power is forgotten.
+            power => serde_json::to_value(power)
+                .and_then(|stored| serde_json::from_value(without_keys(stored)))
+                .unwrap_or_else(|_| power.clone()),
+        }
+    }
+}
+
+/// Returns `value` without what looks like a key in its texts.
+fn without_keys(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(hide_keys(&text)),
+        Value::Array(items) => Value::Array(items.into_iter().map(without_keys).collect()),
+        Value::Object(fields) => {
+            Value::Object(fields.into_iter().map(|(key, value)| (key, without_keys(value))).collect())
+        }
+        other => other,
     }
 }
 
