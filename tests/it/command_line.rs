@@ -222,6 +222,8 @@ fn a_report_is_written_to_a_file_only() {
         ("pipe", "--report: pipe is a pipe or a device (expected a file)"),
         ("/dev/null", "--report: /dev/null is a pipe or a device (expected a file)"),
         ("folder", "--report: folder is a folder (expected a file)"),
+        ("gone/report.json", "--report: cannot write to gone/report.json: No such file or directory"),
+        ("forge.yaml/report.json", "--report: cannot write to forge.yaml/report.json: Not a directory"),
     ] {
         let server = ScriptedServer::start(vec![Step::text("done")]);
         let mut command = forge.command(&["run", "task", "--report", path]);

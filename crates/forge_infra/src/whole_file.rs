@@ -76,6 +76,15 @@ impl FilePlace {
         Self { named, beside: folder.clone(), file: folder.join(name), folder }
     }
 
+    /// Checks that the file could be written now: its folder exists and takes new files.
+    ///
+    /// # Errors
+    /// As [`FilePlace::write`].
+    pub fn probe(&self) -> io::Result<()> {
+        self.check()?;
+        new_beside(&self.folder).map(drop)
+    }
+
     /// Replaces the file by `bytes`, whole or not at all, as [`write_whole`] does with a file.
     ///
     /// # Errors

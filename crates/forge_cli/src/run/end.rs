@@ -1,7 +1,5 @@
 //! The end of a run: its release, and its report.
 
-use std::path::Path;
-
 use anyhow::Context as _;
 use forge_app::{CheckpointTally, Orchestrator};
 use forge_infra::FilePlace;
@@ -36,13 +34,19 @@ pub(crate) fn write_report(place: Option<&FilePlace>, report: &Value) -> anyhow:
         .with_context(|| format!("no report was written to {}", place.path().display()))
 }
 
-/// Checks that a report can replace what is at `path`: to open a pipe that no one reads would wait forever.
-pub(super) fn check_report(path: &Path) -> Result<(), Misconfigured> {
+/// Checks that a report can replace what is at `place`: to open a pipe that no one reads would wait forever,
+/// and a report that cannot be written at the end of a long run is lost.
+pub(super) fn check_report(place: &FilePlace) -> Result<(), Misconfigured> {
+    let path = place.path();
     let what = match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => "a folder",
         Ok(found) if !found.is_file() => "a pipe or a device",
         Err(_) if path.is_symlink() => "a link to what does not exist",
-        _ => return Ok(()),
+        _ => {
+            let unwritable =
+                |error: std::io::Error| format!("--report: cannot write to {}: {error}", path.display());
+            return place.probe().map_err(|error| Misconfigured(unwritable(error)));
+        }
     };
     Err(Misconfigured(format!("--report: {} is {what} (expected a file)", path.display())))
 }

@@ -10,7 +10,7 @@ use forge_domain::compaction::ContextCompactor;
 use forge_domain::{
     MCP_SEPARATOR, McpServerConfig, McpServerId, Mode, Person, SessionSink, StoreSetting, ToolName, Workflow,
 };
-use forge_infra::{FilePlace, FileSessionSink};
+use forge_infra::FileSessionSink;
 use forge_transcript::write_openai;
 
 use super::answer_schema::AnswerSchema;
@@ -67,8 +67,9 @@ impl RunRequest {
 
 /// Checks that the files of a run can be written, before anything is sent.
 fn check_files(flags: &RunFlags) -> Result<(), Misconfigured> {
-    if let Some(report) = flags.report.as_ref().map(FilePlace::path) {
-        check_report(report)?;
+    if let Some(place) = &flags.report {
+        check_report(place)?;
+        let report = place.path();
         if flags.record.file().is_some_and(|record| is_same(record, report)) {
             let at = report.display();
             return Err(Misconfigured(format!("--record and --report are the same file: {at}")));
