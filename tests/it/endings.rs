@@ -171,7 +171,7 @@ fn a_run_without_its_key_saves_and_starts_nothing() {
 
 #[test]
 fn a_reply_that_broke_off_is_printed_once() {
-    let forge = Forge::new().with_file("forge.yaml", yaml(""));
+    let forge = Forge::new().with_file("forge.yaml", yaml("").replace("retries: 0", "retries: 1"));
     let script = || vec![Step::CutStream, Step::text("all good")];
     let server = ScriptedServer::start(script());
     let actual = run(&forge, &server, &["run", "task"]);
@@ -194,12 +194,20 @@ fn a_reply_that_broke_off_is_printed_once() {
     let server = ScriptedServer::start(vec![Step::CutStream; 3]);
     let failed = run(&forge, &server, &["run", "task"]);
     assert_eq!((failed.code, failed.stdout.as_str()), (1, ""), "{}", failed.stderr);
+    assert!(failed.stderr.contains("retrying (1 of 1)"), "{}", failed.stderr);
+    assert!(failed.stderr.contains("the last reply broke off; asking again in 1.0 s"), "{}", failed.stderr);
+    assert_eq!(server.requests().len(), 2);
+
+    let forge = Forge::new().with_file("forge.yaml", yaml(""));
+    let server = ScriptedServer::start(vec![Step::CutStream; 3]);
+    let failed = run(&forge, &server, &["run", "task"]);
+    assert_eq!((failed.code, server.requests().len()), (1, 1), "{}", failed.stderr);
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn a_terminal_shows_that_a_reply_starts_again() {
-    let forge = Forge::new().with_file("forge.yaml", yaml(""));
+    let forge = Forge::new().with_file("forge.yaml", yaml("").replace("retries: 0", "retries: 1"));
     let server = ScriptedServer::start(vec![Step::CutStream, Step::text("all good")]);
     let terminal = crate::pseudo_terminal::Terminal::start(80, 24, |line| {
         let mut command = forge.process();

@@ -56,14 +56,18 @@ pub struct Retrying<'a> {
     pub of: usize,
     /// The wait before it.
     pub wait: Duration,
-    /// The reason the last attempt failed.
-    pub error: &'a ProviderError,
+    /// The reason the last attempt failed; `None` if a reply broke off, which its reader reports and counts.
+    pub error: Option<&'a ProviderError>,
 }
 
 impl fmt::Display for Retrying<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { n, of, wait, error } = self;
-        write!(f, "{error}; trying again in {:.1} s ({n} of {of})", wait.as_secs_f64())
+        let seconds = wait.as_secs_f64();
+        match error {
+            Some(error) => write!(f, "{error}; trying again in {seconds:.1} s ({n} of {of})"),
+            None => write!(f, "the last reply broke off; asking again in {seconds:.1} s"),
+        }
     }
 }
 
@@ -133,7 +137,9 @@ impl RetryingProvider {
         let n_broken = self.n_broken.load(Ordering::Relaxed);
         if n_broken > 0 && self.policy.retries > 0 {
             let wait = self.policy.first_wait.saturating_mul(1 << n_broken.min(MOST_DOUBLINGS));
-            self.pause.pause(wait.min(self.policy.longest_wait)).await;
+            let wait = wait.min(self.policy.longest_wait);
+            (self.watcher)(&Retrying { n: n_broken as usize, of: self.policy.retries, wait, error: None });
+            self.pause.pause(wait).await;
         }
     }
 
@@ -185,7 +191,7 @@ impl Attempts<'_> {
         });
         let Some(wait) = self.wait(&error).filter(|_| self.n < of) else { return Err(error) };
         self.n += 1;
-        watcher(&Retrying { n: self.n, of, wait, error: &error });
+        watcher(&Retrying { n: self.n, of, wait, error: Some(&error) });
         pause.pause(wait).await;
         Ok(())
     }
@@ -459,19 +465,22 @@ mod tests {
     fn after_replies_that_broke_off_the_next_request_waits() {
         let broken = || Ok(vec![Ok(piece("ha")), Err(ProviderError::Truncated)]);
         let cut = || Ok(vec![Ok(piece("ha"))]);
-        let pause = Arc::new(Noted::default());
+        let (pause, told) = (Arc::new(Noted::default()), Arc::new(Mutex::new(Vec::new())));
+        let noted = Arc::clone(&told);
         let provider = RetryingProvider::new(
             Arc::new(Scripted(Mutex::new(vec![broken(), cut(), hi(), hi()]))),
             RetryPolicy::default(),
             Arc::clone(&pause) as Arc<dyn Pause>,
             7,
-            Arc::new(|_| {}),
+            Arc::new(move |retrying| noted.lock().unwrap().push(retrying.to_string())),
         );
         for expected in [vec![], vec![1.0], vec![1.0, 2.0], vec![1.0, 2.0]] {
             let pieces = block_on(async { provider.chat(prompt()).await.unwrap().collect::<Vec<_>>().await });
             assert!(!pieces.is_empty());
             assert_eq!(*pause.0.lock().unwrap(), expected);
         }
+        let expected = [1, 2].map(|n| format!("the last reply broke off; asking again in {n}.0 s"));
+        assert_eq!(*told.lock().unwrap(), expected);
     }
 
     #[test]

@@ -16,7 +16,8 @@ use crate::{Engine, RunError, RunEvent};
 
 /// Most attempts with a smaller context after a provider found it too long.
 const RECOVERIES: usize = 2;
-/// Most attempts after a reply broke off.
+/// Most attempts after a reply broke off, if the provider's `retries` allow so many: each costs what came of
+/// the one before.
 const RENEWALS: usize = 4;
 
 /// The attempts to get one reply.
@@ -146,8 +147,9 @@ impl<'a> Turn<'a, '_> {
     ) -> Result<(), RunError> {
         let events = &self.engine.events;
         let figures = figures(&error).filter(|_| attempts.recoveries < RECOVERIES);
+        let most = self.most_renewals();
         let is_renewable =
-            failure == Failure::DuringReply && attempts.renewals < RENEWALS && error.retry() != Retry::Never;
+            failure == Failure::DuringReply && attempts.renewals < most && error.retry() != Retry::Never;
         if failure == Failure::DuringReply && (figures.is_some() || is_renewable) {
             events.emit(&RunEvent::Restarted { why: &error.to_string() });
         }
@@ -159,8 +161,15 @@ impl<'a> Turn<'a, '_> {
             return Err(RunError::Provider(error));
         }
         attempts.renewals += 1;
-        events.notice(&format!("{error}; retrying ({} of {RENEWALS})", attempts.renewals));
+        events.notice(&format!("{error}; retrying ({} of {most})", attempts.renewals));
         Ok(())
+    }
+
+    /// Returns the most attempts after a reply broke off.
+    fn most_renewals(&self) -> usize {
+        let provider = &self.setup.model().provider;
+        let retries = self.engine.services.workflow.providers.get(provider).and_then(|config| config.retries);
+        retries.map_or(RENEWALS, |retries| RENEWALS.min(retries as usize))
     }
 
     /// Lowers the limit of the agent's model after `sent` tokens were too many, and reports it.

@@ -136,7 +136,8 @@ pub struct ProviderConfig {
     #[schemars(extend("examples" = [{"x-team": "research"}]))]
     pub headers: Option<BTreeMap<String, String>>,
     /// Number of retries of a call that may yet succeed; 0 turns them off. Unset: 8, over one and a half to
-    /// three minutes, and 4 as long as the server was not reached once.
+    /// three minutes, and 4 as long as the server was not reached once. A reply that breaks off is requested
+    /// again at most 4 times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 8, "examples" = [8]))]
     pub retries: Option<u32>,
