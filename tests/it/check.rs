@@ -61,6 +61,7 @@ fn each_kind_of_fault_reads_like_this() {
         ),
         ("secret_in_a_comment", "# export OPENAI_API_KEY=sk-planted-0123456789\nagents: {}\n".to_owned()),
         ("address_without_a_scheme", "providers:\n  mine:\n    base_url: localhost:8080/v1\n".to_owned()),
+        ("address_of_a_request", "providers:\n  mine:\n    base_url: http://localhost:8080/v1/chat/completions\n".to_owned()),
         ("address_that_is_missing", "providers:\n  mine: { kind: openai }\n".to_owned()),
         ("key_twice", agent("top_p: 1\n    top_p: 0.5")),
         ("no_yaml", "agents: { reader: { model: gpt-4o\n".to_owned()),

@@ -18,14 +18,37 @@ impl std::fmt::Debug for Endpoint {
     }
 }
 
+/// The ends of requests' paths, which are added to a base address. The longer of two comes first.
+const REQUEST_PATHS: [&str; 6] =
+    ["/chat/completions", "/completions", "/responses", "/messages", "/api/chat", "/api/generate"];
+
+/// Returns the path of a base address without the path of a request that it ends in, and that path.
+fn without_request_path(path: &str) -> Option<(&str, &str)> {
+    let path = path.trim_end_matches('/');
+    let of_gemini = || {
+        let at = path.rfind("/models/")?;
+        path[at..].contains(':').then(|| path.split_at(at))
+    };
+    let ends = REQUEST_PATHS.iter().find_map(|end| Some((path.strip_suffix(*end)?, *end)));
+    ends.or_else(of_gemini)
+}
+
 impl Endpoint {
-    /// Parses a base address; slashes at its end do not matter.
+    /// Parses a base address; slashes at its end do not matter. The whole address of a request is refused:
+    /// requests would be sent to one that does not exist.
     pub(crate) fn parse(base_url: &str) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let url = Url::parse(base_url.trim())?;
-        match url.scheme() {
-            "http" | "https" => Ok(Self(url)),
-            _ => Err("it must begin with http:// or https://".into()),
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err("it must begin with http:// or https://".into());
         }
+        if let Some((base, end)) = without_request_path(url.path()) {
+            let mut shorter = url.clone();
+            shorter.set_path(base);
+            let shorter = without_secrets(shorter.as_str());
+            let shorter = shorter.trim_end_matches('/');
+            return Err(format!("it must end before `{end}`: write `base_url: {shorter}`").into());
+        }
+        Ok(Self(url))
     }
 
     /// Returns the address of `path` below the base.
@@ -126,6 +149,28 @@ mod tests {
     fn what_is_no_http_address_is_refused() {
         for base_url in ["", "host/v1", "localhost:8080/v1", "ftp://host", "http://"] {
             assert!(Endpoint::parse(base_url).is_err(), "{base_url}");
+        }
+    }
+
+    #[test]
+    fn the_address_of_a_request_is_refused_with_the_base_address() {
+        for (base_url, expected) in [
+            ("http://h:1/v1/chat/completions", "`/chat/completions`: write `base_url: http://h:1/v1`"),
+            ("https://me:pw@h/v1/responses/?key=1", "`/responses`: write `base_url: https://h/v1`"),
+            ("https://h/v1/messages", "`/messages`: write `base_url: https://h/v1`"),
+            ("http://h:1/api/chat", "`/api/chat`: write `base_url: http://h:1`"),
+            (
+                "https://h/v1beta/models/m:generateContent",
+                "`/models/m:generateContent`: write `base_url: https://h/v1beta`",
+            ),
+        ] {
+            let error = Endpoint::parse(base_url).unwrap_err().to_string();
+            assert_eq!(error, format!("it must end before {expected}"));
+        }
+        for base_url in
+            ["http://h/api", "http://h/models", "http://h/openai/deployments/chat", "http://h/xmessages"]
+        {
+            assert!(Endpoint::parse(base_url).is_ok(), "{base_url}");
         }
     }
 

@@ -115,12 +115,24 @@ impl RequestContext {
     /// Returns the error for an answer with a bad status.
     pub(crate) fn status(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ProviderError {
         match self.refusal_error(status, wait_in(headers), body) {
-            ProviderError::InvalidRequest { status: 404, message } => ProviderError::InvalidRequest {
-                status: 404,
-                message: format!("{message} (nothing is at {}; are base_url and kind right?)", self.url),
-            },
+            ProviderError::InvalidRequest { status: 404, message } => {
+                ProviderError::InvalidRequest { status: 404, message: self.absence(&message) }
+            }
             error => error,
         }
+    }
+
+    /// Returns the server's words that nothing is at the address, with the most likely reason.
+    fn absence(&self, message: &str) -> String {
+        let path = self.url.split_once("://").and_then(|(_, rest)| rest.split_once('/'));
+        let reason = match path.map(|(_, path)| path) {
+            Some("chat/completions" | "responses" | "models") => {
+                "most servers need `/v1` at the end of base_url"
+            }
+            _ => "are base_url and kind right?",
+        };
+        let absence = format!("nothing is at {}; {reason}", self.url);
+        if message.trim().is_empty() { absence } else { format!("{message} ({absence})") }
     }
 
     /// Returns the error that `body` describes, without the secrets. They are hidden before the words are
@@ -230,11 +242,30 @@ mod tests {
                 "the provider refused the request (status 404): 404 page not found \
                  (nothing is at http://host/v1/chat/completions; are base_url and kind right?)",
             ),
+            (
+                404,
+                "",
+                "the provider refused the request (status 404): \
+                 nothing is at http://host/v1/chat/completions; are base_url and kind right?",
+            ),
         ] {
             let actual = context()
                 .status(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes())
                 .to_string();
             assert_eq!(actual, expected);
+        }
+    }
+
+    #[test]
+    fn an_address_without_a_version_is_the_likely_reason_that_nothing_is_there() {
+        for (url, expected) in [
+            ("http://host:1/chat/completions", "most servers need `/v1` at the end of base_url"),
+            ("http://host/models", "most servers need `/v1` at the end of base_url"),
+            ("http://host/v1/models", "are base_url and kind right?"),
+            ("http://host/api/chat", "are base_url and kind right?"),
+        ] {
+            let context = RequestContext { url: url.into(), ..context() };
+            assert_eq!(context.absence(" "), format!("nothing is at {url}; {expected}"));
         }
     }
 
