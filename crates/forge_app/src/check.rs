@@ -126,6 +126,10 @@ impl Findings {
     ) {
         // Models without a provider are among the references.
         let Some(Ok(model)) = agent.model.as_ref().map(|id| services.workflow.model(id)) else { return };
+        // An empty window is reported at its own key.
+        if model.limits.window == Tokens::ZERO {
+            return;
+        }
         let options = agent.chat_options(&model);
         // An exact counter loads its vocabulary first, which takes longer than all other checks. What fits
         // even if each byte is a token needs no other count: limits that hold in the smallest room and in the
@@ -226,7 +230,7 @@ fn ineffective_keys(compact: &Compact) -> Vec<(&'static str, String)> {
 }
 
 /// A counter of the most tokens that a text can have: one for each byte.
-struct Bytes;
+pub(crate) struct Bytes;
 
 impl TokenCounter for Bytes {
     fn count(&self, text: &str) -> Tokens {

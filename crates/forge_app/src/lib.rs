@@ -35,6 +35,7 @@ mod engine;
 mod fleet;
 mod guarded_strategy;
 mod hooks;
+mod idle_settings;
 mod inspect;
 mod learned_limit;
 mod message_sizes;
@@ -78,6 +79,7 @@ pub use fleet::{
     SliceFailure, SliceOrder, SliceOutcome, SliceRunner, Word,
 };
 pub use hooks::Hooks;
+pub use idle_settings::idle_settings;
 pub use inspect::{
     Duplicate, DuplicateKind, GroupCounts, InspectReport, Inspector, LargeItem, RoleShare, ToolShare,
     inspect, inspect_sizes, inspect_view, prompts,

@@ -20,7 +20,9 @@ mod tests;
 mod trust;
 mod yaml;
 
-pub use self::check::{Examination, MOST_CALLERS, all_callees, check_references, examine, project_secrets};
+pub use self::check::{
+    Examination, MOST_CALLERS, all_callees, check_references, examine, project_secrets, unmatched_models,
+};
 pub use self::error::WorkflowError;
 pub use self::finding::Finding;
 pub use self::layers::{Flags, Layers, RefusedKey, load, ollama_address};

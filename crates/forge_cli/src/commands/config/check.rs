@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use console::style;
-use forge_app::{check_workflow, deprecations, silent_subscriptions};
-use forge_services::workflow::{Examination, Layers, WorkflowError, examine};
+use forge_app::{check_workflow, deprecations, idle_settings, silent_subscriptions};
+use forge_services::workflow::{Examination, Layers, WorkflowError, examine, unmatched_models};
 use serde_json::{Value, json};
 
 use crate::arguments::Source;
@@ -17,7 +17,8 @@ use crate::{output, setup};
 ///
 /// Exit codes: 0 if the configuration is valid, 2 if not. Each error is reported with its file, line,
 /// column and key. Deprecated settings that still work cause a warning, and so do subscriptions to events
-/// that nothing emits.
+/// that nothing emits, limits that the window leaves without effect, budgets in money without a price, and
+/// misspelt models.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigCheckArguments {
     #[command(flatten)]
@@ -51,6 +52,7 @@ impl ConfigCheckArguments {
         let Examination { workflow, faults, .. } = examine_layers(&layers)?;
         let agents: Vec<&str> = workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
         let warnings = workflow.agents.iter().flat_map(deprecations).chain(silent_subscriptions(&workflow));
+        let warnings = warnings.chain(idle_settings(&workflow)).chain(unmatched_models(&layers, &workflow));
         let warnings: Vec<WorkflowError> = warnings.map(|finding| layers.point_at(&finding)).collect();
         if self.json {
             let told = |errors: &[WorkflowError]| errors.iter().map(as_json).collect::<Vec<_>>();

@@ -5,7 +5,9 @@ mod callees;
 mod examination;
 mod references;
 mod secrets;
+mod unmatched_models;
 
 pub use self::callees::{MOST_CALLERS, all_callees};
 pub use self::examination::{Examination, examine, project_secrets};
 pub use self::references::check_references;
+pub use self::unmatched_models::unmatched_models;

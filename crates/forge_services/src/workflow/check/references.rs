@@ -1,12 +1,12 @@
 //! References within a workflow that lead nowhere.
 
-use forge_domain::{Agent, McpServerError, ModelId, ProviderId, UnsupportedReasoning, Workflow};
+use forge_domain::{Agent, McpServerError, ModelId, ProviderId, Tokens, UnsupportedReasoning, Workflow};
 
 use super::super::Finding;
 use super::super::nearest::nearest;
 use super::callees::CallFindings;
 
-/// Returns the faults among the workflow's own names: providers of models, models of agents and of their
+/// Returns the faults among the workflow's own names: providers of models, empty windows, models of agents and of their
 /// `compact` block that no declared provider serves, blank names in `subscribe`, unknown agents in
 /// transforms, and agents that call each other in a circle. Empty if there are none.
 pub fn check_references(workflow: &Workflow) -> Vec<Finding> {
@@ -20,6 +20,12 @@ pub fn check_references(workflow: &Workflow) -> Vec<Finding> {
         let what = format!("there is no provider `{provider}`");
         Some(Finding { path: format!("models.{id}.provider"), what, hint: Some(hint) })
     });
+    let empty = workflow.models.iter().filter(|(_, model)| model.window == Some(Tokens::ZERO));
+    let of_windows = empty.map(|(id, _)| Finding {
+        path: format!("models.{id}.window"),
+        what: "expected a whole number from 1, found `0`".to_owned(),
+        hint: Some("for example `window: 128000`".to_owned()),
+    });
     let of_servers = workflow.mcp_servers.iter().flat_map(|(id, server)| {
         let misnamed = (!id.is_prefix()).then_some(McpServerError::Name);
         let faults = server.endpoint().err().into_iter().chain(misnamed);
@@ -31,7 +37,7 @@ pub fn check_references(workflow: &Workflow) -> Vec<Finding> {
     });
     let mut calls = CallFindings::of(workflow);
     let of_agents = workflow.agents.iter().flat_map(|agent| findings_of(workflow, agent, &mut calls));
-    of_models.chain(of_servers).chain(of_agents).collect()
+    of_models.chain(of_windows).chain(of_servers).chain(of_agents).collect()
 }
 
 fn findings_of(workflow: &Workflow, agent: &Agent, calls: &mut CallFindings<'_>) -> Vec<Finding> {
@@ -197,6 +203,10 @@ mod tests {
                 ),
                 ("mcp_servers.b", "it has neither a `command` to start nor a `url` to connect to"),
             ],
+        );
+        check(
+            "providers: { x: {} }\nmodels: { m: { window: 0 }, n: { window: 1 } }\nagents: { a: { model: m } }\n",
+            &[("models.m.window", "expected a whole number from 1, found `0`")],
         );
         check(
             "providers: { x: {} }\nmodels: { m: { provider: gone } }\nagents: { a: { model: m } }\n",
