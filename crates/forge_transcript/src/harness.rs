@@ -149,7 +149,7 @@ const INTRODUCTIONS: [&str; 5] = [
 ];
 const FEEDBACK: &str = "The user has provided feedback on the results. Consider their input";
 /// The end of the line that announces a result, and what may follow it there.
-const RESULT: &str = "] Result:";
+pub(crate) const RESULT: &str = "] Result:";
 const RESULT_DONE: &str = "] Result: Done";
 /// The result of a question that the user answers in a message of their own.
 pub(crate) const ANSWERED: &str = "[answered in the user's next message]";

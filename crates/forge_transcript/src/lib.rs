@@ -37,6 +37,7 @@ mod written;
 mod loss;
 mod handover;
 mod harness;
+mod tagged_call;
 mod repair;
 mod draft;
 mod id_digest;

@@ -10,7 +10,7 @@ use crate::Session;
 use crate::arguments::normal_arguments;
 use crate::flat_text::{NO_RESULT, flat_text, is_blank};
 use crate::formats::codec;
-use crate::harness::{Voice, without_user};
+use crate::harness::{Voice, announced_result, is_announced_result, without_user};
 use crate::reply_pieces::REPLY_REACH;
 
 /// The text in place of an empty result.
@@ -91,6 +91,7 @@ struct Builder {
 impl Builder {
     fn push(&mut self, message: &Message, key: Option<&str>) {
         match (&message.body, message.note_by()) {
+            (Body::User(_), Some(_)) if self.answer_announced(message) => {}
             (Body::User(content), Some(by)) => self.say(content, |text| Message::note(by, text)),
             (Body::System(content), _) => self.say(content, Message::system),
             (Body::User(content), None) => self.say(content, Message::user),
@@ -163,6 +164,18 @@ impl Builder {
             }
         }
         self.orphans += 1;
+    }
+
+    /// Answers the first open call of the last reply with a note that announces its result. Returns whether it
+    /// did.
+    fn answer_announced(&mut self, note: &Message) -> bool {
+        let Some(Node::Reply(reply)) = self.nodes.last_mut() else { return false };
+        let open = (0..reply.calls.len()).find(|n| !reply.results.contains_key(n));
+        let Some(n) = open.filter(|_| is_announced_result(note)) else { return false };
+        let text = flat_text(&announced_result(note));
+        let text = if is_blank(&text) { NO_OUTPUT.to_owned() } else { text };
+        reply.results.insert(n, Answer { text, is_error: false });
+        true
     }
 
     fn finish(self) -> Recording {

@@ -292,6 +292,35 @@ fn a_tool_without_a_name_is_reported_as_lost() {
 }
 
 #[test]
+fn a_call_in_tags_stays_there_in_its_file() {
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let details = "<environment_details>\n12:00\n</environment_details>";
+    let file = json!({"messages": [{"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "I look.\n<read_file><path>a.rs</path></read_file>"},
+        {"role": "user", "content": [text("[read_file for 'a.rs'] Result:"), text("fn a() {}"), text(details)]},
+        {"role": "assistant", "content": "Here."}]});
+    let bytes = file.to_string().into_bytes();
+    let sessions = read(&bytes, "f").unwrap();
+    let draft = Draft::open(&sessions[0], 0);
+    let cleared = draft.messages().nth(2).unwrap().with_content("[1 line cleared]");
+    let replacement = Replacement {
+        replaces: vec![MessageId::FIRST.next().next()],
+        with: vec![ContextMessage::count(cleared, &Characters)],
+    };
+    let written = |to: &str, replacements: &[Replacement]| -> Vec<Value> {
+        let bytes = draft.rewrite(&bytes, replacements, Format::named(to).unwrap()).unwrap();
+        let body: Value = serde_json::from_slice(&bytes).unwrap();
+        body["messages"].as_array().unwrap().clone()
+    };
+    let again = written("openai", &[replacement]);
+    assert_eq!((&again[1], &again[4]), (&file["messages"][1], &file["messages"][3]));
+    let result = json!({"role": "user", "content": "[read_file for 'a.rs'] Result:\n[1 line cleared]"});
+    assert_eq!((&again[2], &again[3]["content"]), (&result, &json!(details)));
+    let blocks = &written("anthropic", &[])[1]["content"];
+    assert_eq!((&blocks[0]["text"], &blocks[1]["input"]), (&json!("I look."), &json!({"path": "a.rs"})));
+}
+
+#[test]
 fn a_call_in_a_text_stays_there_in_its_agents_file() {
     let file = json!({"environment": "main", "history": [{"role": "user", "content": "hi"},
         {"role": "assistant", "content": "I look.\n```\nls\n```", "thought": "I look.\n", "action": "ls\n"},

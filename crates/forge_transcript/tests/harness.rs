@@ -318,6 +318,68 @@ fn what_cline_announces_is_the_result_of_a_call() {
     assert_eq!(people, 1);
 }
 
+/// Returns the calls and results of a file in short, after it was checked that nothing had to be repaired.
+fn exchanges(file: &Value) -> Vec<String> {
+    let bytes = file.to_string().into_bytes();
+    let sessions = read(&bytes, "f").unwrap();
+    let draft = Draft::open(&sessions[0], 0);
+    assert_eq!(draft.repairs(), [], "{file}");
+    assert_eq!(draft.rewrite(&bytes, &[], draft.format()).unwrap(), bytes);
+    let told = |message: Message| match &message.body {
+        Body::Tool(result) => Some(format!("{}: {}", result.call_id, message.to_text())),
+        Body::Assistant { calls, .. } => {
+            let calls = calls.iter().map(|call| format!("+{}{}", call.name, call.arguments));
+            Some(format!("{}{}", message.to_text(), calls.collect::<String>()))
+        }
+        _ => None,
+    };
+    draft.messages().filter_map(told).collect()
+}
+
+#[test]
+fn a_call_in_tags_counts_if_its_result_is_announced() {
+    let details = text("<environment_details>\n12:00\n</environment_details>");
+    let reads = "I look.\n\n<read_file>\n<path>a.rs</path>\n</read_file>";
+    let said = |role: &str, content: Value| json!({"role": role, "content": content});
+    let task = || said("user", json!([text("<task>\nLook.\n</task>"), details]));
+    let result = || said("user", json!([text("[read_file for 'a.rs'] Result:"), text("fn a() {}"), details]));
+    let taken = ["I look.+read_file{\"path\":\"a.rs\"}", "call_1: fn a() {}"];
+    let done = "<attempt_completion>\n<result>\nDone.\n</result>\n</attempt_completion>";
+    let one_text = "[read_file for 'a.rs'] Result:\nfn a() {}";
+    for (messages, expected) in [
+        (vec![task(), said("assistant", json!(reads)), result()], taken.to_vec()),
+        (
+            vec![
+                said("user", json!("Look.")),
+                said("assistant", json!(reads)),
+                said("user", json!(one_text)),
+            ],
+            taken.to_vec(),
+        ),
+        (vec![task(), said("assistant", json!(done))], vec!["Done."]),
+        // It did not run, or is no call at all.
+        (vec![task(), said("assistant", json!(reads))], vec![reads]),
+        (vec![task(), said("assistant", json!(reads)), said("user", json!("No."))], vec![reads]),
+        (vec![said("user", json!("Look.")), said("assistant", json!(done))], vec![done]),
+        (
+            vec![task(), said("assistant", json!("<ul>\n<li>a</li>\n</ul>")), result()],
+            vec!["<ul>\n<li>a</li>\n</ul>"],
+        ),
+    ] {
+        assert_eq!(exchanges(&json!({"messages": messages})), expected);
+    }
+    let timed = [task(), said("assistant", json!(reads)), result(), said("assistant", json!(done))];
+    let timed: Vec<Value> = timed
+        .into_iter()
+        .map(|mut message| {
+            message["ts"] = json!(1);
+            message["metrics"] = json!({});
+            message
+        })
+        .collect();
+    assert_eq!(exchanges(&json!(timed)), [taken[0], "call_0: fn a() {}", "Done."]);
+}
+
 #[test]
 fn an_answer_to_clines_question_is_the_users_and_its_result_says_where_it_stands() {
     let call = |id: &str, name: &str| json!({"type": "tool_use", "id": id, "name": name, "input": {}});

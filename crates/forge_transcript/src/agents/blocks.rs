@@ -9,6 +9,7 @@ use crate::any_blocks::{chat_messages, messages_of, role_of, text_at};
 use crate::codec::{EntryFormat, Evidence, Fields, Listing, Trace};
 use crate::flat_text::flat_value;
 use crate::format::FormatFacts;
+use crate::tagged_call::read_tags;
 
 /// Returns the items of the list that a document is, or has under one of `keys`.
 fn items<'e, 'a>(evidence: &'e Evidence<'a>, keys: &[&str]) -> Vec<Fields<'a>>
@@ -84,7 +85,9 @@ impl EntryFormat for Cline {
         let Some(role) = role_of(text_at(entry, "/role")) else { return Vec::new() };
         let messages = messages_of(role, entry.get("content").unwrap_or(&Value::Null));
         let is_made = is_true(entry, "isSummary");
-        messages.into_iter().map(|message| if is_made { message.compacted() } else { message }).collect()
+        // Older versions have no other form for calls.
+        let read = |message: Message| if is_made { message.compacted() } else { read_tags(message) };
+        messages.into_iter().map(read).collect()
     }
 
     /// Returns the mark of a summary or a truncation, which hides the messages that name it.

@@ -55,7 +55,7 @@ impl Codec for Anthropic {
         let system = head.system.as_ref().map(|system| read::system_record(system.get(), origin));
         let mut entries = read::Entries::new(origin);
         let system = system.transpose()?;
-        source.stream_messages(self.format(), system, &mut |entry| entries.read(entry), visit).map(Some)
+        source.stream_messages(self.format(), system, &mut |entry, _| entries.read(entry), visit).map(Some)
     }
 
     fn write(&self, revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {

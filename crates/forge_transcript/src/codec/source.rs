@@ -20,8 +20,8 @@ const MOST_OF_A_LINE: u64 = 512 << 20;
 pub type Opener<'o> = &'o mut dyn FnMut() -> io::Result<Box<dyn Read>>;
 /// A function that is given each message.
 pub(crate) type Visit<'v> = &'v mut dyn FnMut(&Message);
-/// A function that reads an entry of a list of messages.
-pub(crate) type EntryReader<'r> = &'r mut dyn FnMut(&str) -> Result<Record, TranscriptError>;
+/// A function that reads an entry of a list of messages, given the one after it.
+pub(crate) type EntryReader<'r> = &'r mut dyn FnMut(&str, Option<&str>) -> Result<Record, TranscriptError>;
 
 /// A file that is read message by message.
 pub(crate) struct Source<'o> {
@@ -134,14 +134,21 @@ impl<'o> Source<'o> {
         if let Some(system) = system {
             emit(system);
         }
+        let mut held: Option<String> = None;
         let mut fault = None;
         let streamed = stream_entries(self.reader()?, &mut |entry| {
-            match read(entry) {
-                Ok(record) => emit(record),
-                Err(error) => fault = Some(error),
+            match held.replace(entry.to_owned()).map(|before| read(&before, Some(entry))) {
+                Some(Ok(record)) => emit(record),
+                Some(Err(error)) => fault = Some(error),
+                None => {}
             }
             fault.is_none()
         });
+        match held.filter(|_| fault.is_none()).map(|last| read(&last, None)) {
+            Some(Ok(record)) => emit(record),
+            Some(Err(error)) => fault = Some(error),
+            None => {}
+        }
         if let Some(fault) = fault {
             return Err(fault.into());
         }

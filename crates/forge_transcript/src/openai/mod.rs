@@ -1,6 +1,7 @@
 //! Sessions as a list of chat-completions messages.
 
 mod lists;
+mod observations;
 mod read;
 mod write;
 mod written_call;
@@ -54,7 +55,8 @@ impl Codec for OpenAi {
             return Ok(None);
         }
         let mut entries = read::Entries::new(source.origin, "messages");
-        source.stream_messages(self.format(), None, &mut |entry| entries.read(entry), visit).map(Some)
+        let mut read = |entry: &str, next: Option<&str>| entries.read(entry, next);
+        source.stream_messages(self.format(), None, &mut read, visit).map(Some)
     }
 
     fn write(&self, revision: &Revision<'_>) -> Result<Vec<u8>, RewriteError> {

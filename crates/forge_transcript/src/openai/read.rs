@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forge_domain::{Body, Content, Message, Role, ToolCall, said_by};
+use forge_domain::{Body, Content, Message, Role, said_by};
 use forge_wire::WireError;
 use forge_wire::openai::read_message;
 use serde_json::value::RawValue;
@@ -11,13 +11,13 @@ use serde_json::{Map, Value, json};
 use crate::codec::Input;
 use crate::flat_text::{flat_text, flat_value};
 use crate::foreign::{ROLES, is_role, named_role};
-use crate::harness::HARNESS;
+use crate::harness::{HARNESS, RESULT};
 use crate::json_text::parse;
 use crate::session::Names;
 use crate::written::{split, take_thoughts};
 use crate::{Record, TranscriptError, foreign, parts};
 
-use super::written_call::{answer, holds_call, take_call};
+use super::observations::Observations;
 
 /// Reads the records of `entries`, which are in `list`.
 pub(crate) fn read_records(
@@ -27,8 +27,9 @@ pub(crate) fn read_records(
 ) -> Result<Arc<Vec<Record>>, TranscriptError> {
     let mut reader = Entries::new(input.origin, list);
     let mut records = Vec::with_capacity(entries.len());
-    for entry in entries {
-        records.push(input.shelf.put(entry.get(), reader.read(entry.get())?, read_again));
+    for (n, entry) in entries.iter().enumerate() {
+        let next = entries.get(n + 1).map(|next| next.get());
+        records.push(input.shelf.put(entry.get(), reader.read(entry.get(), next)?, read_again));
     }
     Ok(Arc::new(records))
 }
@@ -37,7 +38,7 @@ pub(crate) fn read_records(
 fn read_again(text: &str) -> Vec<Message> {
     let read = parse(text).map_err(|source| WireError::Json { source });
     let message = read.and_then(|value| read_recorded(value, 0, &mut OlderCalls::default()));
-    message.map(|(message, _)| Observations::default().split(message, 0)).unwrap_or_default()
+    message.map(|(message, _)| Observations::default().split(message, 0, &|| None)).unwrap_or_default()
 }
 
 /// A reader of the entries of a list, one by one.
@@ -63,8 +64,8 @@ impl<'o> Entries<'o> {
         }
     }
 
-    /// Reads the next entry, which is `text`.
-    pub(super) fn read(&mut self, text: &str) -> Result<Record, TranscriptError> {
+    /// Reads the next entry, which is `text`; `next` is the one after it.
+    pub(super) fn read(&mut self, text: &str, next: Option<&str>) -> Result<Record, TranscriptError> {
         let index = self.n_read;
         self.n_read += 1;
         let value = parse(text).map_err(|source| WireError::Json { source });
@@ -74,10 +75,21 @@ impl<'o> Entries<'o> {
         let (message, is_literal) = value
             .and_then(|value| read_recorded(value, index, &mut self.older))
             .map_err(|source| TranscriptError::entry(self.origin, self.list, index, text, source))?;
-        let mut messages = self.observations.split(message, index);
+        let mut messages = self.observations.split(message, index, &|| next.and_then(announced_result_in));
         self.names.name(&mut messages);
         Ok(Record::new(text, messages).literal(is_literal))
     }
+}
+
+/// Returns the first message of an entry that may announce a result.
+fn announced_result_in(text: &str) -> Option<Message> {
+    // Few do, so few are read twice.
+    if !text.contains(RESULT) {
+        return None;
+    }
+    let value = parse(text).ok()?;
+    let (message, _) = read_recorded(value, 0, &mut OlderCalls::default()).ok()?;
+    split(message).into_iter().next()
 }
 
 /// Reads a message as recordings have it, which are less strict than the protocol, and reports whether this
@@ -214,57 +226,6 @@ fn is_message(fields: &Map<String, Value>) -> Result<(), WireError> {
         return shape("content", what.to_owned());
     }
     parts::are_openai(fields.get("content"), "content")
-}
-
-/// The observations of an environment that its agent, such as SWE-agent, records as user messages. The first
-/// user message is the task, even if it is called an observation too.
-#[derive(Default)]
-struct Observations {
-    /// True if the user said something.
-    has_task: bool,
-    /// True if the last message of the model is recorded with the action that was taken from its text.
-    is_acting: bool,
-    /// The call in the text of the last message of the model.
-    call: Option<ToolCall>,
-}
-
-impl Observations {
-    /// Splits `message`, the entry at `index`, as [`split`] does. The observation after a call in the model's
-    /// text is its result; another one is a note.
-    fn split(&mut self, message: Message, index: usize) -> Vec<Message> {
-        match message.body {
-            Body::Assistant { .. } => {
-                self.is_acting = holds_call(&message);
-                let (message, call) = take_call(message, &format!("call_{index}"));
-                self.call = call;
-                return if self.call.is_some() { vec![message] } else { self.say(message) };
-            }
-            Body::User(_) => {
-                let kind = message.extra.get("message_type").and_then(Value::as_str);
-                let is_example = message.extra.get("is_demo") == Some(&Value::Bool(true));
-                let has_status =
-                    message.extra.get("extra").is_some_and(|more| more.get("returncode").is_some());
-                let is_observation = kind == Some("observation") || self.is_acting || has_status;
-                if is_example || kind == Some("demonstration") {
-                    return vec![message.noted_by(HARNESS)];
-                }
-                if let Some(call) = self.call.take() {
-                    return vec![answer(message, &call)];
-                }
-                if is_observation && self.has_task {
-                    return vec![message.noted_by(HARNESS)];
-                }
-            }
-            Body::System(_) | Body::Tool(_) => {}
-        }
-        self.say(message)
-    }
-
-    fn say(&mut self, message: Message) -> Vec<Message> {
-        let messages = split(message);
-        self.has_task |= messages.iter().any(Message::starts_turn);
-        messages
-    }
 }
 
 /// The calls in the protocol's older form, `function_call`, which have no ids: results name the function.

@@ -1,10 +1,12 @@
 //! Calls that an agent writes into its text, and whose results its harness sends as the user's: those of
-//! SWE-agent, whose recorder keeps what it took from the text beside it, and of mini-SWE-agent.
+//! SWE-agent, whose recorder keeps what it took from the text beside it, and of mini-SWE-agent. Calls in tags
+//! are written here as well.
 
 use forge_domain::{Body, Content, Message, Role, ToolCall, ToolName, ToolResult};
 use serde_json::{Map, Value, json};
 
 use crate::fields::Fields;
+use crate::tagged_call::{IN_TAGS, in_tags};
 
 /// The keys in which SWE-agent keeps what an agent says before a call, and the command that it ran.
 const THOUGHT: &str = "thought";
@@ -54,6 +56,9 @@ pub(super) fn answer(message: Message, call: &ToolCall) -> Message {
 
 /// Returns a message in the form in which its agent reads it: a call in its text, a result as the user's.
 pub(super) fn in_text(message: &Message) -> Message {
+    if let Some(tagged) = in_tags(message) {
+        return tagged;
+    }
     let mut message = message.clone();
     match &message.body {
         Body::Tool(result) => message.body = Body::User(result.content.clone()),
@@ -81,7 +86,9 @@ pub(super) fn is_in_text(entry: &str, message: &Message) -> bool {
         Body::Tool(_) => Fields::of(entry).text("role") == Role::User.as_str(),
         Body::Assistant { calls, .. } if !calls.is_empty() => {
             let fields = Fields::of(entry);
-            (fields.contains(ACTION) || fields.contains(EXTRA)) && fields.items("tool_calls").is_empty()
+            let is_read = message.metadata.contains_key(IN_TAGS);
+            (is_read || fields.contains(ACTION) || fields.contains(EXTRA))
+                && fields.items("tool_calls").is_empty()
         }
         Body::Assistant { .. } | Body::System(_) | Body::User(_) => false,
     }
@@ -97,11 +104,11 @@ fn kept<'t>(
     if action.trim().is_empty() {
         return None;
     }
-    in_tags(text).or_else(|| Some((thought.unwrap_or_default().trim(), SHELL, command(action))))
+    in_function_tags(text).or_else(|| Some((thought.unwrap_or_default().trim(), SHELL, command(action))))
 }
 
 /// Returns what stands before the last call in tags, its tool and its arguments.
-fn in_tags(text: &str) -> Option<(&str, &str, Map<String, Value>)> {
+fn in_function_tags(text: &str) -> Option<(&str, &str, Map<String, Value>)> {
     let start = text.rfind("<function=")?;
     let (name, mut rest) = text[start..].strip_prefix("<function=")?.split_once('>')?;
     let mut arguments = Map::new();
