@@ -35,6 +35,14 @@ const END_OF_REPORT: [&str; 4] = [
     "Don't re-send them.",
     "Just reply with fixed version",
 ];
+/// The first words of the parts of the prompt that aider makes of a question about itself, with its manual,
+/// and logs with the user's mark.
+const QUESTION: &str = "\n# Question: ";
+const MANUAL: &str = "\n# Relevant docs:";
+/// The first words of the line below a command that aider offers to run, of which it marks the first line
+/// alone, and the most lines of such a command.
+const OFFER: &str = "> Run shell command";
+const OFFERED_LINES: usize = 50;
 
 /// The format of aider.
 pub(super) struct Aider;
@@ -61,15 +69,18 @@ impl EntryFormat for Aider {
         let mut at = 0;
         // The place of the line before, if it is empty.
         let mut blank = 0;
-        let mut end_of_report = 0;
+        // The end of what aider prints without a mark.
+        let mut end_of_own = 0;
         let are_ended = are_ended(text);
         for line in text.split_inclusive('\n') {
             let end = at + line.len();
-            if at >= end_of_report {
-                end_of_report = at + report_length(&text[at..]);
+            if at >= end_of_own {
+                let is_below = last == Some(Speaker::Tool) && blank == at;
+                let offered = if is_below { offered_length(&text[at..]) } else { 0 };
+                end_of_own = at + report_length(&text[at..]).max(offered);
             }
             let speaker = match Speaker::of(line) {
-                _ if at < end_of_report => Some(Speaker::Tool),
+                _ if at < end_of_own => Some(Speaker::Tool),
                 // A heading in what the model says.
                 Some(Speaker::User) if are_ended && !is_ended(line) => Some(Speaker::Model),
                 speaker => speaker,
@@ -172,6 +183,15 @@ fn report_length(text: &str) -> usize {
     length + end.len() + rest.take_while(is_last).map(str::len).sum::<usize>()
 }
 
+/// Returns the length of the rest of a command that aider offers to run with which a text begins; 0 if it
+/// begins with anything else.
+fn offered_length(text: &str) -> usize {
+    let is_of_command = |line: &&str| Speaker::of(line).is_none_or(|speaker| speaker == Speaker::Model);
+    let lines = text.split_inclusive('\n').take(OFFERED_LINES).take_while(is_of_command);
+    let length = lines.map(str::len).sum::<usize>();
+    if text[length..].starts_with(OFFER) { length } else { 0 }
+}
+
 /// Returns a passage without the marks of its speaker.
 fn without_marks(passage: &str, mark: &str) -> String {
     plain_lines(passage, mark).collect::<Vec<&str>>().join("\n").trim_matches('\n').to_owned()
@@ -224,12 +244,22 @@ fn user_messages(passage: &str) -> Vec<Message> {
     let is_marked = |line: &&str| Speaker::of(line).is_none_or(|speaker| speaker == Speaker::User);
     let end = passage.split_inclusive('\n').take_while(is_marked).map(str::len).sum::<usize>();
     let said = without_marks(&passage[..end], MARK);
-    let mut messages = messages_of(Role::User, &Value::String(typed(&said).to_owned()));
+    let (said, manual) = said.split_at(start_of_manual(&said));
+    let mut messages = messages_of(Role::User, &Value::String(typed(said.trim_end()).to_owned()));
+    if !manual.is_empty() {
+        messages.push(note(manual.trim_start()));
+    }
     let output = without_marks(&passage[end..], "");
     if !output.is_empty() {
         messages.push(note(&output));
     }
     messages
+}
+
+/// Returns where the prompt begins that aider made of a question about itself; the end if there is none.
+fn start_of_manual(said: &str) -> usize {
+    let is_made = |at: &usize| said[..*at].contains(HELP) && said[*at..].contains(MANUAL);
+    said.find(QUESTION).filter(is_made).unwrap_or(said.len())
 }
 
 /// Returns what the user typed, without the second time of the words behind a command.
@@ -244,14 +274,19 @@ fn typed(said: &str) -> &str {
 /// The mark of the user's lines, and of those that aider itself prints.
 const MARK: &str = "####";
 const TOOL_MARK: &str = ">";
+/// The command for aider's manual.
+const HELP: &str = "/help";
 /// Commands that aider answers itself, without a model.
 const ANSWERED: [&str; 9] =
-    ["/diff", "/git", "/help", "/ls", "/map", "/map-refresh", "/run", "/settings", "/tokens"];
+    ["/diff", "/git", HELP, "/ls", "/map", "/map-refresh", "/run", "/settings", "/tokens"];
 
-/// Checks whether a passage of the user's is a command that aider answers itself.
+/// Checks whether a passage of the user's is a command that aider answers itself. A question about aider goes
+/// to a model.
 fn answers_itself(passage: &str) -> bool {
     let said = without_marks(passage, MARK);
-    said.split_whitespace().next().is_some_and(|command| ANSWERED.contains(&command))
+    let mut words = said.split_whitespace();
+    let command = words.next().filter(|command| ANSWERED.contains(command));
+    command.is_some_and(|command| command != HELP || words.next().is_none())
 }
 
 /// The tag in which aider logs what a model thinks, up to its own number.
