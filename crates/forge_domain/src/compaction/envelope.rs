@@ -70,13 +70,15 @@ fn without_fields(text: &str) -> &str {
     inside().unwrap_or(text)
 }
 
-/// Returns the text in an envelope, without colours and other sequences for a terminal.
+/// Returns the text in an envelope, without reminders at its end, and without colours and other sequences for
+/// a terminal.
 pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
     let text = match text {
         Cow::Borrowed(text) => Cow::Borrowed(without_fields(without_head(without_command(text)))),
         Cow::Owned(text) => Cow::Owned(without_fields(without_head(without_command(&text))).to_owned()),
     };
-    let text = part_of(start_of(inside(text), without_receipt), without_frame);
+    let text = start_of(inside(text), without_reminders);
+    let text = part_of(start_of(text, without_receipt), without_frame);
     if text.contains(ESCAPE) { Cow::Owned(strip_str(&text).to_string()) } else { text }
 }
 
@@ -128,6 +130,20 @@ const LAUNCHED: [&str; 2] = ["Async agent launched successfully.", "Spawned succ
 const AGENT_ID: &str = "agentId: ";
 const USAGE: [&str; 2] = ["<usage>", "</usage>"];
 const WORKTREE: &str = "worktree";
+
+/// The tags around what Claude Code reminds its model of.
+const REMINDER: [&str; 2] = ["\n<system-reminder>", "</system-reminder>"];
+
+/// Returns a result without the reminders at its end. Notes of other kinds may tell what came of the call.
+fn without_reminders(text: &str) -> &str {
+    let mut left = text;
+    let start =
+        |text: &str| -> Option<usize> { text.trim_end().strip_suffix(REMINDER[1])?.rfind(REMINDER[0]) };
+    while let Some(at) = start(left) {
+        left = left[..at].trim_end();
+    }
+    left
+}
 
 /// Checks whether the text in an envelope is only the receipt for an agent that works in the background: it
 /// has reported nothing.
@@ -431,6 +447,14 @@ mod tests {
             (r#"{"content":[{"type":"text","text":"No rights."}],"isError":true}"#, "No rights."),
             (r#"[{"type":"text","text":"one"},{"type":"text","text":"two"}]"#, "one\ntwo"),
             (r#"[{"type":"text","text":"one","size":3}]"#, r#"[{"type":"text","text":"one","size":3}]"#),
+            (
+                "     1\u{2192}{}\n\n<system-reminder>\nConsider it.\n</system-reminder>\n\n<system-reminder>\nAnd it.\n</system-reminder>\n",
+                "     1\u{2192}{}",
+            ),
+            (
+                "<system-reminder>The file is empty.</system-reminder>",
+                "<system-reminder>The file is empty.</system-reminder>",
+            ),
             ("\x1b[31m1 failed\x1b[0m,\t\x1b[1m2 passed\x1b[0m\r\n", "1 failed,\t2 passed\r\n"),
             (r#"{"output":"\u001b[32mok\u001b[0m"}"#, "ok\n"),
             (
