@@ -70,15 +70,13 @@ fn without_fields(text: &str) -> &str {
     inside().unwrap_or(text)
 }
 
-/// Returns the text in an envelope, without reminders at its end, and without colours and other sequences for
-/// a terminal.
+/// Returns the text in an envelope, without colours and other sequences for a terminal.
 pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
     let text = match text {
         Cow::Borrowed(text) => Cow::Borrowed(without_fields(without_head(without_command(text)))),
         Cow::Owned(text) => Cow::Owned(without_fields(without_head(without_command(&text))).to_owned()),
     };
-    let text = start_of(inside(text), without_reminders);
-    let text = part_of(start_of(text, without_receipt), without_frame);
+    let text = part_of(start_of(inside(text), without_receipt), without_frame);
     if text.contains(ESCAPE) { Cow::Owned(strip_str(&text).to_string()) } else { text }
 }
 
@@ -152,8 +150,9 @@ pub(crate) fn is_receipt(text: &str) -> bool {
 }
 
 /// Returns the answer of another agent without the id by which it is continued and what it used, and of the
-/// receipt for one that was launched the first sentence.
+/// receipt for one that was launched the first sentence. No result keeps the reminders at its end.
 fn without_receipt(text: &str) -> &str {
+    let text = without_reminders(text);
     let launched = LAUNCHED.into_iter().find(|launched| text.starts_with(launched));
     if let Some(launched) = launched.filter(|_| text.contains(AGENT_ID) || text.contains("\nagent_id: ")) {
         return &text[..launched.len()];
