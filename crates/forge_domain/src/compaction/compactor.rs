@@ -244,7 +244,10 @@ fn plan(
         (First::Cut, cut)
     };
     let least = Size { tokens, ..standing.least_counts(context) };
-    let rules = within_reach(rules, least, budget.room(), trigger);
+    let mut rules = within_reach(rules, least, budget.room(), trigger);
+    if first == First::Cut {
+        rules = for_the_task_alone(rules, context.size(), context.size().tokens - whole, budget.room());
+    }
     match trigger {
         Trigger::Asked if rules.is_satisfied_by(context.size()) => {
             Plan::Leave(Outcome::NothingToCut, Some(trigger))
@@ -324,6 +327,24 @@ fn within_reach(rules: &CompactionRules, least: Size, room: Tokens, reason: Trig
 /// A default target leaves at least one of so many parts of what the trigger leaves beside what must stay:
 /// else a long system prompt would leave nothing of the work in a small window.
 const LEAST_BESIDE: u64 = 5;
+
+/// Returns the block for a context whose first user message must be cut and beside which only `others` may
+/// leave. If that is next to nothing, a low target would take the task alone and gain no work: the target is
+/// then the trigger, with a tenth of the room free. A target that is set stays.
+fn for_the_task_alone(rules: CompactionRules, size: Size, others: Tokens, room: Tokens) -> CompactionRules {
+    let SizeLimits { tokens: target, .. } = rules.target;
+    let trigger = rules.trigger.tokens;
+    let most = trigger.min(room.share(9, 10)).max(target);
+    // Once it is cut, it must stay whole. The target for the result is half-way from what must stay to a
+    // trigger of twice as much, or to the room, and must not be exceeded by the rest.
+    let next_to_nothing = (room - most).min(most.share(1, 3)).min(most - target);
+    let counts_hold = rules.is_satisfied_by(Size { tokens: Tokens::ZERO, ..size });
+    if rules.is_default_target && counts_hold && others < next_to_nothing {
+        rules.with_token_limits(trigger, most)
+    } else {
+        rules
+    }
+}
 
 /// Returns a target for turns that is at least two below its trigger, if there is such a number: a trigger
 /// fires at as many turns, so the next turn would be compacted again.
@@ -460,6 +481,31 @@ mod tests {
             let actual = (picture(notation, &log), impact.yielded.contains(&Yield::FirstUserText));
             assert_eq!(actual, (expected.to_owned(), first_yields), "{notation} in {room}");
             assert!(impact.after.tokens <= Tokens::new(room) + crate::REQUEST_TOKENS, "{notation} in {room}");
+        }
+    }
+
+    #[test]
+    fn a_task_alone_is_cut_to_the_trigger() {
+        for (yaml, notation, room, at_least, at_most) in [
+            // The trigger is 802, and the target would be 501.
+            ("{}", "sU", 1_000, 600, 802),
+            ("{ strategies: [truncation] }", "U", 900, 550, 722),
+            // A tenth of the room stays free.
+            ("{ token_threshold: 5000 }", "sU", 1_000, 700, 902),
+            // All that may leave beside it is one note.
+            ("{}", "snU", 1_090, 700, 874),
+            // A target that is set holds.
+            ("{ max_tokens: 400 }", "sU", 1_000, 250, 400),
+        ] {
+            let mut log = conversation(notation);
+            let first = fit_again(yaml, room, &mut log, &Script::new(Vec::new()));
+            let is = first.report.after.tokens.as_u64();
+            assert!((at_least..=at_most).contains(&is), "{yaml} {notation} {room}: {is}");
+            // It is not cut again.
+            let cut = log.view();
+            let again = fit_again(yaml, room, &mut log, &Script::new(Vec::new()));
+            assert_eq!(again.report.outcome, Outcome::NotTriggered, "{yaml} {notation} {room}");
+            assert_eq!(log.view(), cut);
         }
     }
 
