@@ -247,6 +247,23 @@ async fn a_limit_learned_just_before_a_run_failed_holds_when_it_is_resumed() {
 }
 
 #[tokio::test]
+async fn a_limit_in_bytes_is_named_and_costs_a_short_context_nothing() {
+    let page = Step::status(413, "<html><head><title>413 Request Entity Too Large</title></head></html>");
+    let (outcome, requests, notices) = run(ProviderKind::OpenAi, vec![page.clone()]).await;
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, RunError::Provider(ProviderError::RequestTooLarge { .. })), "{error}");
+    assert!(error.to_string().contains("client_max_body_size"), "{error}");
+    assert_eq!((requests.len(), notices), (1, Vec::new()));
+    // A long one is made smaller, and no window is proposed.
+    let mut script = work();
+    script.extend([page, Step::text("done")]);
+    let (outcome, requests, notices) = run(ProviderKind::OpenAi, script).await;
+    assert_eq!(outcome.unwrap().response, "done");
+    assert!(size(&requests[13]) < size(&requests[12]));
+    assert!(!notices[0].contains("window"), "{notices:?}");
+}
+
+#[tokio::test]
 async fn a_reply_that_breaks_off_is_asked_for_again() {
     for kind in KINDS {
         let (outcome, requests, notices) = run(kind, vec![Step::CutStream, Step::text("done")]).await;

@@ -27,6 +27,8 @@ enum Meaning {
     UnknownModel,
     Auth,
     TooLong,
+    /// A limit in bytes, which no server of a model has: a proxy's.
+    TooLarge,
     Trouble,
     Other,
 }
@@ -97,6 +99,7 @@ pub fn provider_error(refusal: HttpRefusal<'_>, error: ErrorBody) -> ProviderErr
                 message,
             }
         }
+        (Meaning::TooLarge, _) => ProviderError::RequestTooLarge { message },
         (Meaning::Trouble, _) => ProviderError::Overloaded { status, retry_after, message },
         (Meaning::Spent | Meaning::UnknownModel | Meaning::Other, _) => {
             ProviderError::InvalidRequest { status, message }
@@ -131,8 +134,9 @@ fn meaning(status: u16, model: Option<&ModelId>, error: &ErrorBody) -> Meaning {
         (None, _) if error.text.contains("tokens per min") => Meaning::RateLimit,
         (None, 401 | 403) => Meaning::Auth,
         (None, 404) => Meaning::Other,
-        (None, _) if is_too_long(&error.text) => Meaning::TooLong,
+        (None, 413) if !names_tokens(&error.text) => Meaning::TooLarge,
         (None, 413) => Meaning::TooLong,
+        (None, _) if is_too_long(&error.text) => Meaning::TooLong,
         // A server that began to reply had accepted the request, so the failure is the server's.
         (None, 408 | 409 | 425 | 200..300 | 500..) => Meaning::Trouble,
         (None, _) => Meaning::Other,
@@ -157,6 +161,11 @@ fn is_unknown_model(status: u16, model: Option<&ModelId>, error: &ErrorBody) -> 
         400 => names_the_model && says_unknown,
         _ => false,
     }
+}
+
+/// Checks whether a server's text is about what a model reads, and not about the request that brings it.
+fn names_tokens(text: &str) -> bool {
+    ["token", "prompt", "context"].iter().any(|word| text.contains(word))
 }
 
 /// Checks whether a server's text is about a prompt that is too long: something that is sent, a measure of
@@ -225,6 +234,7 @@ mod tests {
                 let figure = |tokens: Option<Tokens>| tokens.map_or("?".into(), |n| n.as_u64().to_string());
                 format!("too long {}/{}", figure(need), figure(window))
             }
+            ProviderError::RequestTooLarge { .. } => "too large".into(),
             ProviderError::RateLimited { retry_after, .. } => format!("rate {retry_after:?}"),
             ProviderError::OverRate { need, limit, .. } => format!("over rate {need}/{limit}"),
             ProviderError::Overloaded { status, .. } => format!("trouble {status}"),
@@ -454,6 +464,10 @@ mod tests {
                 "rate Some(11.054s)",
             ),
             (503, json!("upstream connect error"), "trouble 503"),
+            // A proxy counts bytes, and knows nothing of tokens.
+            (413, json!("Request Entity Too Large"), "too large"),
+            (413, json!({"message": "Payload too large"}), "too large"),
+            (413, json!({"error": {"message": "the prompt has too many tokens"}}), "too long ?/?"),
             (400, json!({"error": {"message": "no"}}), "invalid 400"),
         ] {
             check(status, &body, expected);

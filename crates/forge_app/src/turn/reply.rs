@@ -16,6 +16,10 @@ use crate::{Engine, RunError, RunEvent};
 
 /// Most attempts with a smaller context after a provider found it too long.
 const RECOVERIES: usize = 2;
+/// The least tokens of a prompt that is made smaller after a limit in bytes: nothing refuses less.
+const LEAST_FOR_BYTES: Tokens = Tokens::new(4_000);
+/// A prompt that has less than one of so many parts of a window cannot be what exceeds it.
+const PARTS_OF_WINDOW: u64 = 250;
 /// Most attempts after a reply broke off, if the provider's `retries` allow so many: each costs what came of
 /// the one before.
 const RENEWALS: usize = 4;
@@ -27,6 +31,8 @@ pub(super) struct Attempts {
     renewals: usize,
     /// The part that came of the last reply, if that filled the window.
     cut: Option<Box<Reply>>,
+    /// The last rejection for its bytes.
+    too_large: Option<Box<ProviderError>>,
 }
 
 impl Attempts {
@@ -34,15 +40,17 @@ impl Attempts {
     /// will be.
     ///
     /// # Errors
-    /// The `error` of the fit, if there is no such part.
+    /// The `error` of the fit, if there is no such part; the rejection, if a limit that is not one of tokens
+    /// led to it.
     pub(super) fn fall_back(&mut self, error: RunError, reader: &ReplyReader<'_>) -> Result<Reply, RunError> {
-        match (error, self.cut.take()) {
-            (RunError::StillOver { .. }, Some(cut)) => {
+        match (error, self.cut.take(), self.too_large.take()) {
+            (RunError::StillOver { .. }, Some(cut), _) => {
                 reader.engine.events.emit(&RunEvent::Text(&cut.message.to_text()));
                 reader.report(&cut);
                 Ok(*cut)
             }
-            (error, _) => Err(error),
+            (RunError::StillOver { .. }, None, Some(rejection)) => Err(RunError::Provider(*rejection)),
+            (error, ..) => Err(error),
         }
     }
 }
@@ -61,12 +69,14 @@ enum Unanswered {
 }
 
 /// The figures of a rejection, as the server counts.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     /// Tokens that the prompt needs.
     need: Option<Tokens>,
     /// Tokens that the server accepts.
     window: Option<Tokens>,
+    /// True if the limit is one of bytes, of which no window tells.
+    is_of_bytes: bool,
 }
 
 impl<'a> Turn<'a, '_> {
@@ -110,7 +120,7 @@ impl<'a> Turn<'a, '_> {
                 if kept.is_none() {
                     self.engine.events.emit(&RunEvent::Restarted { why });
                 }
-                self.lower_limit(sent, Figures { need: None, window: usage }, why)?;
+                self.lower_limit(sent, Figures { window: usage, ..Figures::default() }, why)?;
                 match kept {
                     Some(kept) => {
                         reader.report(&kept);
@@ -146,7 +156,8 @@ impl<'a> Turn<'a, '_> {
         attempts: &mut Attempts,
     ) -> Result<(), RunError> {
         let events = &self.engine.events;
-        let figures = figures(&error).filter(|_| attempts.recoveries < RECOVERIES);
+        let figures = figures(&error)
+            .filter(|figures| attempts.recoveries < RECOVERIES && may_be_too_much(sent, *figures));
         let most = self.most_renewals();
         let is_renewable =
             failure == Failure::DuringReply && attempts.renewals < most && error.retry() != Retry::Never;
@@ -155,7 +166,9 @@ impl<'a> Turn<'a, '_> {
         }
         if let Some(figures) = figures {
             attempts.recoveries += 1;
-            return self.lower_limit(sent, figures, &error.to_string());
+            self.lower_limit(sent, figures, &error.to_string())?;
+            attempts.too_large = figures.is_of_bytes.then(|| Box::new(error));
+            return Ok(());
         }
         if !is_renewable {
             return Err(RunError::Provider(error));
@@ -183,7 +196,7 @@ impl<'a> Turn<'a, '_> {
         };
         let is_window_right = figures.window.is_some() && evidence == Evidence::None;
         let way_out = match &self.agent.model {
-            Some(id) if !is_window_right => {
+            Some(id) if !is_window_right && !figures.is_of_bytes => {
                 format!(". To avoid this, set `{}` in forge.yaml", window_setting(id, figures.window))
             }
             _ => String::new(),
@@ -319,17 +332,29 @@ impl ReplyReader<'_> {
 /// Returns the server's figures if a smaller prompt would avoid its rejection.
 const fn figures(error: &ProviderError) -> Option<Figures> {
     match error {
-        ProviderError::ContextTooLong { need, window, .. } => Some(Figures { need: *need, window: *window }),
+        ProviderError::ContextTooLong { need, window, .. } => {
+            Some(Figures { need: *need, window: *window, is_of_bytes: false })
+        }
         ProviderError::OverRate { need, limit, .. } => {
-            Some(Figures { need: Some(*need), window: Some(*limit) })
+            Some(Figures { need: Some(*need), window: Some(*limit), is_of_bytes: false })
+        }
+        ProviderError::RequestTooLarge { .. } => {
+            Some(Figures { need: None, window: None, is_of_bytes: true })
         }
         _ => None,
     }
 }
 
+/// Checks whether `sent` tokens may be what was too much. If they are next to nothing beside the limit, a
+/// smaller prompt would be rejected as well, and the context be lost for nothing.
+fn may_be_too_much(sent: Tokens, figures: Figures) -> bool {
+    let least = figures.window.map_or(Tokens::ZERO, |window| window.share(1, PARTS_OF_WINDOW));
+    sent >= if figures.is_of_bytes { LEAST_FOR_BYTES } else { least }
+}
+
 /// Returns the tokens, by our count, to send after `sent` were too many. The server's figures are by its own
 /// count; only their ratio carries over.
-fn lower_target(sent: Tokens, Figures { need, window }: Figures, believed: Tokens) -> Tokens {
+fn lower_target(sent: Tokens, Figures { need, window, .. }: Figures, believed: Tokens) -> Tokens {
     let fits = match (need.filter(|need| *need > Tokens::ZERO), window) {
         (Some(need), Some(window)) => sent.share(window.as_u64(), need.as_u64()),
         (None, Some(window)) => window,
@@ -357,9 +382,24 @@ mod tests {
             ("the prompt filled the window", 800, Some(900), Some(900), 900, 720),
         ] {
             let tokens = |n: Option<u64>| n.map(Tokens::new);
-            let figures = Figures { need: tokens(need), window: tokens(window) };
+            let figures = Figures { need: tokens(need), window: tokens(window), is_of_bytes: false };
             let actual = lower_target(Tokens::new(sent), figures, Tokens::new(believed));
             assert_eq!(actual.as_u64(), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn next_to_nothing_is_not_too_much() {
+        for (sent, window, is_of_bytes, expected) in [
+            (468, Some(200_000), false, false),
+            (800, Some(200_000), false, true),
+            (20, Some(100), false, true),
+            (14, None, false, true),
+            (14, None, true, false),
+            (37_000, None, true, true),
+        ] {
+            let figures = Figures { need: None, window: window.map(Tokens::new), is_of_bytes };
+            assert_eq!(may_be_too_much(Tokens::new(sent), figures), expected, "{sent} {figures:?}");
         }
     }
 }

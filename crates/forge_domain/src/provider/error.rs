@@ -73,6 +73,15 @@ pub enum ProviderError {
         /// The server's words.
         message: String,
     },
+    /// The request has more bytes than the server, or a proxy before it, accepts.
+    #[error(
+        "the request has more bytes than the server or a proxy before it accepts (status 413; raise the limit \
+         there, such as `client_max_body_size` of nginx): {message}"
+    )]
+    RequestTooLarge {
+        /// The server's words.
+        message: String,
+    },
     /// The server limits how much it is asked.
     #[error("the provider's rate limit is reached: {message}{}", long_wait(*.retry_after))]
     RateLimited {
@@ -185,6 +194,7 @@ impl ProviderError {
             Self::Auth { .. } => "auth",
             Self::UnknownModel { .. } => "unknown_model",
             Self::ContextTooLong { .. } => "context_too_long",
+            Self::RequestTooLarge { .. } => "request_too_large",
             Self::RateLimited { .. } => "rate_limited",
             Self::OverRate { .. } => "over_rate",
             Self::OverBudget(_) => "over_budget",
@@ -218,6 +228,7 @@ impl ProviderError {
             | Self::Auth { .. }
             | Self::UnknownModel { .. }
             | Self::ContextTooLong { .. }
+            | Self::RequestTooLarge { .. }
             | Self::OverRate { .. }
             | Self::OverBudget(_)
             | Self::InvalidRequest { .. }
@@ -278,6 +289,7 @@ mod tests {
             (ProviderError::Auth { status: 401, message: words() }, Retry::Never),
             (ProviderError::InvalidRequest { status: 400, message: words() }, Retry::Never),
             (ProviderError::ContextTooLong { need: None, window: None, message: words() }, Retry::Never),
+            (ProviderError::RequestTooLarge { message: words() }, Retry::Never),
             (ProviderError::RecordingEnded, Retry::Never),
             (ProviderError::OverLimit { url: words(), what: words(), limit: AnswerLimit::Time }, Retry::Soon),
             (

@@ -354,7 +354,7 @@ fn every_recorded_error_has_its_type() {
 
 fn kind(error: &ProviderError) -> &'static str {
     match error {
-        ProviderError::ContextTooLong { .. } => "too long",
+        ProviderError::ContextTooLong { .. } | ProviderError::RequestTooLarge { .. } => "too long",
         ProviderError::RateLimited { .. } | ProviderError::OverRate { .. } => "rate limit",
         ProviderError::Overloaded { .. } => "overloaded",
         ProviderError::Auth { .. } => "auth",
