@@ -3,9 +3,10 @@
 use forge_domain::compaction::{CompactError, Rung};
 use forge_domain::{
     Agent, Budget, Compact, ContextMessage, Event, Message, Permissions, PromptPart, REQUEST_TOKENS, SECRETS,
-    StillOver, SummaryInput, Term, TokenCounter, Tokens, ToolDefinition, ToolName,
+    StillOver, SummaryInput, Term, TokenCounter, Tokens, ToolDefinition, ToolName, UnknownToolError,
+    tool_twin,
 };
-use forge_services::workflow::{Finding, check_references};
+use forge_services::workflow::{Finding, check_references, nearest};
 
 use crate::engine::{offered_tools, recall_tools};
 use crate::{RECALL, Services};
@@ -32,8 +33,8 @@ pub fn check_workflow(services: &Services) -> Vec<Finding> {
 fn check_agent(agent: &Agent, services: &Services) -> Vec<Finding> {
     let mut findings = Findings { path: format!("agents.{}", agent.id), found: Vec::new() };
     let (tools, unknown) = definitions(agent.tools.as_deref().unwrap_or_default(), services);
-    for (position, what) in unknown {
-        findings.add(&format!(".tools[{position}]"), what);
+    for (position, error) in unknown {
+        findings.add_unknown_tool(&format!(".tools[{position}]"), &error);
     }
     findings.check_names(agent, services);
     let system = services.templates.render_system(agent, &tools);
@@ -69,6 +70,11 @@ impl Findings {
         self.found.push(Finding { path: format!("{}{key}", self.path), what, hint: None });
     }
 
+    /// Adds a finding about a tool that is not there.
+    fn add_unknown_tool(&mut self, key: &str, error: &UnknownToolError) {
+        self.found.push(unknown_tool(format!("{}{key}", self.path), error));
+    }
+
     /// Checks that no tool has the name of an agent that is called as one.
     fn check_names(&mut self, agent: &Agent, services: &Services) {
         for (position, name) in agent.tools.iter().flatten().enumerate() {
@@ -86,8 +92,8 @@ impl Findings {
         for (position, rung) in compact.strategies.iter().flatten().enumerate() {
             let Rung::ClearToolResults(options) = rung else { continue };
             let key = format!(".compact.strategies[{position}].clear_tool_results.exclude_tools");
-            for (item, what) in definitions(&options.exclude_tools, services).1 {
-                self.add(&format!("{key}[{item}]"), what);
+            for (item, error) in definitions(&options.exclude_tools, services).1 {
+                self.add_unknown_tool(&format!("{key}[{item}]"), &error);
             }
         }
         for (key, what) in ineffective_keys(compact) {
@@ -165,19 +171,32 @@ pub fn unknown_permissions(path: &str, rules: Option<&Permissions>, services: &S
         .filter(|name| !name.contains(['*', '?']) && *name != SECRETS);
     let unknown = |name: &str| {
         let name = ToolName::new(name).ok().filter(|name| name.as_str() != RECALL)?;
-        let what = services.callable(std::slice::from_ref(&name)).err()?.to_string();
-        Some(Finding { path: format!("{path}.{name}"), what, hint: None })
+        let error = services.callable(std::slice::from_ref(&name)).err()?;
+        Some(unknown_tool(format!("{path}.{name}"), &error))
     };
     named.filter_map(unknown).collect()
 }
 
-/// Returns the definitions of the tools with these names, and the positions of the unknown ones.
-fn definitions(names: &[ToolName], services: &Services) -> (Vec<ToolDefinition>, Vec<(usize, String)>) {
+/// Returns the finding about a tool that is not there, with the one that may be meant: it does the same, or
+/// has nearly its name.
+fn unknown_tool(path: String, error: &UnknownToolError) -> Finding {
+    let (name, known) = (error.name.as_str(), || error.known.split(", "));
+    let twin = tool_twin(name).filter(|twin| known().any(|known| known == *twin));
+    let meant = twin.or_else(|| nearest(name, known()));
+    Finding { path, what: error.to_string(), hint: meant.map(|meant| format!("did you mean `{meant}`?")) }
+}
+
+/// Returns the definitions of the tools with these names, and the errors about unknown ones with their
+/// positions.
+fn definitions(
+    names: &[ToolName],
+    services: &Services,
+) -> (Vec<ToolDefinition>, Vec<(usize, UnknownToolError)>) {
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
     for (position, name) in names.iter().enumerate() {
         match services.callable(std::slice::from_ref(name)) {
             Ok(definition) => known.extend(definition),
-            Err(error) => unknown.push((position, error.to_string())),
+            Err(error) => unknown.push((position, error)),
         }
     }
     (known, unknown)
@@ -285,4 +304,27 @@ fn fit(
         return Err(Misfit::Window(StillOver { need, have: budget.window(), because }));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_tool_of_another_agent_is_answered_with_its_twin() {
+        for (name, expected) in [
+            ("Read", Some("did you mean `read`?")),
+            ("bash", Some("did you mean `shell`?")),
+            ("shel", Some("did you mean `shell`?")),
+            // It has a twin, which is not there.
+            ("grep", None),
+            ("fly", None),
+        ] {
+            let name = ToolName::new(name).unwrap();
+            let error = UnknownToolError { name, known: "read, list, shell".to_owned() };
+            assert_eq!(unknown_tool("agents.a".to_owned(), &error).hint.as_deref(), expected, "{error}");
+        }
+    }
 }

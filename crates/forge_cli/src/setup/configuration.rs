@@ -216,10 +216,21 @@ pub(crate) fn read_yaml(path: &Path) -> anyhow::Result<YamlSource> {
     let name = path.display().to_string();
     let text =
         String::from_utf8(read_named(path, "configuration", MOST_OF_A_CONFIGURATION)?).map_err(|error| {
-            let at = error.utf8_error().valid_up_to();
-            Misconfigured(format!("{name} is not UTF-8 text (byte {at}): is it a YAML file?"))
+            Misconfigured(format!(
+                "{name} {}",
+                unlike_utf8(error.as_bytes(), error.utf8_error().valid_up_to())
+            ))
         })?;
     Ok(YamlSource::new(name, text))
+}
+
+/// Returns why `bytes`, of which the first `n_valid` are valid, are no text.
+fn unlike_utf8(bytes: &[u8], n_valid: usize) -> String {
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return "is UTF-16 text: save it as UTF-8".to_owned();
+    }
+    let line = bytes[..n_valid].iter().filter(|byte| **byte == b'\n').count() + 1;
+    format!("is not UTF-8 text (line {line}): is it a YAML file? If so, save it as UTF-8")
 }
 
 /// Adds the agent that runs if none is configured: it has every built-in tool and those of all MCP servers,

@@ -1,5 +1,6 @@
 //! A fault in plain words: what is wrong and what to write instead.
 
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::{DefaultMessageFormatter, Error, MessageFormatter};
 
 use super::Position;
@@ -22,7 +23,7 @@ impl Explanation {
     pub(super) fn of(error: &Error, path: &KeyPath, found: Option<&Node>, first: Option<Position>) -> Self {
         let expected = |expected: &str| Self {
             what: format!("expected {expected}, found {}", describe(found)),
-            hint: better_value(path),
+            hint: written_out(expected, found).or_else(|| better_value(path)),
         };
         match error {
             Error::SerdeUnknownField { .. } if instead_of(path).is_some() => {
@@ -30,7 +31,8 @@ impl Explanation {
             }
             Error::SerdeUnknownField { field, expected, .. } => {
                 let what = format!("field `{field}`");
-                match meant_instead(path).filter(|_| nearest(field, expected.iter().copied()).is_none()) {
+                let meant = meant_instead(path).or_else(|| id_of_agent(path, field));
+                match meant.filter(|_| nearest(field, expected.iter().copied()).is_none()) {
                     Some(hint) => Self { what: format!("unknown {what}"), hint: Some(hint) },
                     None => unknown(&what, field, expected),
                 }
@@ -67,7 +69,15 @@ impl Explanation {
             Error::UnresolvedProperty { name, .. } => Self::of_unset(name, None),
             Error::PropertyRequiredButUnset { name, message, .. }
             | Error::PropertyRequiredButEmpty { name, message, .. } => Self::of_unset(name, Some(message)),
-            Error::Message { msg, .. } => Self { what: msg.clone(), hint: better_value(path) },
+            // The reader of days tells which of their digits it lacks.
+            Error::Message { .. } if path.last_key() == Some("as_of") => expected("a day"),
+            Error::Message { msg, .. } | Error::ExternalMessage { msg, .. } if msg.contains(TOO_DEEP) => {
+                Self::of_depth()
+            }
+            Error::Message { msg, .. } => {
+                let rename = |first: Position| format!("the first one is on line {}: rename one", first.line);
+                Self { what: msg.clone(), hint: better_value(path).or_else(|| first.map(rename)) }
+            }
             error => Self::of_yaml(error, path, first),
         }
     }
@@ -91,6 +101,14 @@ impl Explanation {
         }
     }
 
+    /// Explains that lists and mappings are nested too deeply.
+    fn of_depth() -> Self {
+        Self {
+            what: "lists and mappings are nested too deeply here".to_owned(),
+            hint: Some("close one of the brackets before it".to_owned()),
+        }
+    }
+
     /// Explains what is no matter of a value but of the YAML itself.
     fn of_yaml(error: &Error, path: &KeyPath, first: Option<Position>) -> Self {
         match error {
@@ -107,6 +125,18 @@ impl Explanation {
                 what: "this alias is inside the value that it names".to_owned(),
                 hint: Some("write the value out here".to_owned()),
             },
+            Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => Self::of_depth(),
+            Error::Budget { .. }
+            | Error::AliasReplayLimitExceeded { .. }
+            | Error::AliasExpansionLimitExceeded { .. }
+            | Error::AliasReplayStackDepthExceeded { .. } => Self {
+                what: "too many values, with those that aliases repeat".to_owned(),
+                hint: Some("an alias such as `*name` stands for all that it names: use fewer".to_owned()),
+            },
+            Error::MergeValueNotMapOrSeqOfMaps { .. } => Self {
+                what: "`<<` needs a mapping, or a list of mappings".to_owned(),
+                hint: Some("put the anchor that it names at a mapping".to_owned()),
+            },
             Error::ExternalMessage { msg, .. } => {
                 Self { hint: way_out_of_yaml(msg).map(str::to_owned), what: msg.clone() }
             }
@@ -114,6 +144,9 @@ impl Explanation {
         }
     }
 }
+
+/// The parser's words for lists in lists without end.
+const TOO_DEEP: &str = "recursion limit exceeded";
 
 /// Returns what to do if a text is not YAML, by the parser's message for it.
 fn way_out_of_yaml(message: &str) -> Option<&'static str> {
@@ -174,9 +207,31 @@ fn plain_words(expected: &str) -> &str {
         "string scalar" | "a string" => "a string",
         "boolean" | "a boolean" => "true or false",
         "floating point" => "a number",
-        "a nonzero usize" | "a nonzero u64" => "a whole number from 1",
-        "u64" | "usize" | "u32" => "a whole number that is not negative",
+        "a nonzero usize" | "a nonzero u64" | "a nonzero u32" | "a nonzero u16" => "a whole number from 1",
+        "u64" | "usize" | "u32" | "u16" => "a whole number that is not negative",
+        "i64" | "i32" => "a whole number",
         words => words,
+    }
+}
+
+/// Returns the digits for a number that is written as the command line allows it, such as `8k`.
+fn written_out(expected: &str, found: Option<&Node>) -> Option<String> {
+    let text = found?.text().filter(|_| expected.starts_with("a whole number"))?.to_ascii_lowercase();
+    let (digits, factor) = match text.strip_suffix('k') {
+        Some(thousands) => (thousands, 1_000),
+        None => (text.strip_suffix('m')?, 1_000_000),
+    };
+    let number = digits.parse::<u64>().ok()?.checked_mul(factor)?;
+    Some(format!("write `{number}`"))
+}
+
+/// Returns what to write if `field` is the id of an agent in a list, which is a key of maps only.
+fn id_of_agent(path: &KeyPath, field: &str) -> Option<String> {
+    match path.0.as_slice() {
+        [Step::Key(agents), Step::Item(_), Step::Key(_)] if agents == "agents" => {
+            Some(format!("if it is the agent's id, write `- id: {field}` and the other keys below `id`"))
+        }
+        _ => None,
     }
 }
 

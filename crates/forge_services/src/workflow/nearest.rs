@@ -10,7 +10,9 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         return None;
     }
     let reach = (word.chars().count() / 3).max(1);
-    let begins = |candidate: &str| word.len() > LEAST_BEGINNING && candidate.starts_with(word);
+    // `clear_tools` stands for `clear_tool_results`.
+    let singular = word.strip_suffix('s').unwrap_or(word);
+    let begins = |candidate: &str| singular.len() > LEAST_BEGINNING && candidate.starts_with(singular);
     known
         .into_iter()
         .map(|candidate| match begins(candidate) {
@@ -36,7 +38,15 @@ mod tests {
 
     #[test]
     fn a_slip_is_recognised_and_another_word_is_not() {
-        let known = ["token_threshold", "turn_threshold", "max_tokens", "max_turns", "model", "id"];
+        let known = [
+            "token_threshold",
+            "turn_threshold",
+            "max_tokens",
+            "max_turns",
+            "model",
+            "id",
+            "clear_tool_results",
+        ];
         for (word, expected) in [
             ("token_treshold", Some("token_threshold")),
             ("max_token", Some("max_tokens")),
@@ -46,6 +56,7 @@ mod tests {
             ("toekn_threshold", Some("token_threshold")),
             ("mode", Some("model")),
             ("Model", Some("model")),
+            ("clear_tools", Some("clear_tool_results")),
             ("focus", None),
             ("", None),
         ] {

@@ -4,6 +4,7 @@ use forge_domain::Workflow;
 use serde::de::DeserializeOwned;
 use serde_saphyr::{Error, Location, Options};
 
+use super::error::lines_of;
 use super::explanation::Explanation;
 use super::yaml::{
     KeyPath, Node, Outline, PathReader, Reading, RepeatedKey, Step, Unset, with_quoted_variables,
@@ -147,8 +148,11 @@ fn explained(
 fn refusal(source: &Source, outline: &Outline, reading: &Reading, error: &Error) -> (KeyPath, WorkflowError) {
     let fault = Fault::of(outline, reading.take_refused(), plain(error), &reading.skipped);
     let found = outline.find(&fault.path);
-    let explanation =
+    let mut explanation =
         Explanation::of(fault.error, &outline.with_agent_ids(fault.path.clone()), found, fault.first);
+    if fault.is_key_too_deep(&source.text) {
+        explanation.hint = Some("give this key the indentation of the one above it".to_owned());
+    }
     let error = explained(source, outline, &fault.path, fault.position, &explanation);
     (fault.path, error)
 }
@@ -180,6 +184,15 @@ impl<'a> Fault<'a> {
                     path = agent;
                 }
                 position = outline.find(&path).map(Node::start).or(position);
+                first = first_of_id(outline, &path);
+            }
+            // The parser names the place of what an alias repeats.
+            Error::MergeValueNotMapOrSeqOfMaps { .. } => {
+                let merge = outline.find(&path).and_then(|node| node.entry("<<"));
+                position = merge.map(|entry| entry.key.start()).or(position);
+            }
+            Error::Budget { .. } => {
+                position = outline.nearest(&path.to_string()).map(|place| place.position).or(position);
             }
             _ => {}
         }
@@ -187,6 +200,29 @@ impl<'a> Fault<'a> {
         let position = position.or_else(|| outline.nearest(&path.to_string()).map(|place| place.position));
         Self { error, path, position, first }
     }
+
+    /// Checks whether a key in `text` is indented deeper than the one above it, so that it would continue
+    /// that one's value.
+    fn is_key_too_deep(&self, text: &str) -> bool {
+        let Error::ExternalMessage { msg, .. } = self.error else { return false };
+        let Some(Position { line, column }) = self.position.filter(|position| position.line > 1) else {
+            return false;
+        };
+        let key: String =
+            lines_of(text).nth(line - 1).into_iter().flat_map(str::chars).take(column - 1).collect();
+        msg.contains("mapping values are not allowed") && !key.trim().is_empty() && !key.contains(':')
+    }
+}
+
+/// Returns the position of the first agent's id if `path` leads to the same id of a later one.
+fn first_of_id(outline: &Outline, path: &KeyPath) -> Option<Position> {
+    fn id_of(agent: &Node) -> Option<&Node> {
+        agent.value("id")
+    }
+    let [agents, Step::Item(at), Step::Key(id)] = path.0.as_slice() else { return None };
+    let agents = outline.find(&KeyPath(vec![agents.clone()])).filter(|_| id == "id")?.items();
+    let text = id_of(agents.get(*at)?)?.text()?;
+    agents[..*at].iter().filter_map(id_of).find(|id| id.text() == Some(text)).map(Node::start)
 }
 
 /// Returns the error itself, without what was wrapped around it.

@@ -196,7 +196,7 @@ impl<'de> Visitor<'de> for NetworkVisitor {
     type Value = SandboxNetwork;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected none, all or a list of hosts")
+        f.write_str("none, all or a list of hosts")
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {

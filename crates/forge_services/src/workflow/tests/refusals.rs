@@ -800,6 +800,7 @@ there are two agents `a`
   |
 4 |     id: a
   |         ^
+help: the first one is on line 2: rename one
 ",
     );
     check(
@@ -945,4 +946,45 @@ a second YAML document starts here, but a workflow is a single one
 help: remove the line `---`
 ",
     );
+}
+
+#[test]
+fn no_message_has_the_words_of_the_parser() {
+    let aliases: String =
+        (1..9).map(|n| format!("x-{n}: &x{n} [{}]\n", vec![format!("*x{}", n - 1); 9].join(","))).collect();
+    for (yaml, expected) in [
+        (
+            "sandbox: { network: yes }\n".to_owned(),
+            &["expected none, all or a list of hosts, found `yes`"][..],
+        ),
+        ("sandbox: { processes: 0 }\n".to_owned(), &["expected a whole number from 1, found `0`"]),
+        ("agents: { a: { seed: 1.5 } }\n".to_owned(), &["expected a whole number, found `1.5`"]),
+        (
+            "models: { m: { price: { input: 1, output: 1, as_of: then } } }\n".to_owned(),
+            &["expected a day, found `then`", "1:53: models.m.price.as_of", "as_of: 2026-11-21"],
+        ),
+        ("models: { m: { window: 8k } }\n".to_owned(), &["that is not negative, found `8k`", "write `8000`"]),
+        ("budget: { tokens: 2M }\n".to_owned(), &["write `2000000`"]),
+        (
+            "agents:\n  - id: a\n     model: b\n".to_owned(),
+            &["3:11: ", "give this key the indentation of the one above it"],
+        ),
+        (
+            "agents:\n  a:\n    system_prompt: Note: answer\n".to_owned(),
+            &["put quotes around a text with a colon and a space in it"],
+        ),
+        ("agents:\n  - reader:\n      model: b\n".to_owned(), &["write `- id: reader`"]),
+        (format!("x-0: &x0 [l,l,l,l,l,l,l,l,l]\n{aliases}"), &["too many values", "an alias such as"]),
+        ("x-a: &a text\nagents:\n  a:\n    <<: *a\n".to_owned(), &["`<<` needs a mapping"]),
+        (format!("x-a: {}", "[".repeat(5_000)), &["nested too deeply"]),
+        (
+            "agents: { a: { compact: { strategies: [clear_tools] } } }\n".to_owned(),
+            &["`clear_tool_results`?"],
+        ),
+    ] {
+        let actual = reader::read(&Source::new("forge.yaml", yaml.clone())).unwrap_err().to_string();
+        for part in expected {
+            assert!(actual.contains(part), "{part}: {yaml:.200} {actual}");
+        }
+    }
 }
