@@ -12,7 +12,7 @@ use std::sync::Arc;
 use forge_transcript::{Format, Session};
 
 pub(crate) use self::output_place::{is_same, refuse_input};
-pub(crate) use self::progress::ReadProgress;
+pub(crate) use self::progress::{ReadProgress, WorkNotes, WorkProgress};
 pub(crate) use self::stored::{SessionText, is_database};
 use crate::failure::Misconfigured;
 
@@ -98,6 +98,7 @@ impl SessionFile {
     pub(crate) fn of_text(path: &Path, text: SessionText, from: Option<Format>) -> anyhow::Result<Self> {
         let name = path.display().to_string();
         let (bytes, is_picked) = (Arc::new(text.bytes), text.is_picked);
+        let _parsing = WorkProgress::new(bytes.len(), "parsing");
         let sessions = match from.or(text.format) {
             format if bytes.len() > HELD_BUT_ONCE => forge_transcript::read_held(format, &bytes, &name)?,
             Some(format) => forge_transcript::read_as(format, &bytes, &name)?,

@@ -31,7 +31,7 @@ use crate::failure::Misconfigured;
 use crate::output::is_stdout;
 use crate::redaction::{Redacted, redact_bytes, redaction_text};
 use crate::run::block_on;
-use crate::session_file::{MOST_OF_A_FILE, SessionFile, SessionText, read_named};
+use crate::session_file::{MOST_OF_A_FILE, SessionFile, SessionText, WorkNotes, WorkProgress, read_named};
 use crate::sessions::{NamedSession, resolve};
 
 /// Make a recorded session fit a limit: whatever can stay is kept byte for byte
@@ -126,6 +126,7 @@ impl CompactArguments {
     pub(crate) fn run(mut self) -> anyhow::Result<ExitCode> {
         self.find_session()?;
         self.files.output = self.files.output.filter(|output| !is_stdout(output));
+        let _notes = WorkNotes::begin();
         if let Some(word) = &self.files.run.run {
             check_places(&self)?;
             return own_run::compact(&self, word);
@@ -177,6 +178,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     let file =
         SessionFile::read(input(arguments), arguments.files.format.from.0, arguments.picked.as_deref())?;
     let nth = file.the_one(arguments.picked.as_deref())?;
+    let progress = WorkProgress::new(file.bytes.len(), "opening");
     let draft = Draft::open(&file.sessions[nth], nth);
     if arguments.files.format.from.0.is_none() {
         refuse_lost_results(&file, &draft)?;
@@ -192,7 +194,8 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     };
     let tools = tools_tokens(tools.as_deref());
     let tools = tools + draft.author_tokens(to, &O200kCounter);
-    let mut compacted = compact_draft(arguments, &settings, tools, &draft)?;
+    let mut compacted = compact_draft(arguments, &settings, tools, &draft, &progress)?;
+    progress.begin("writing");
     // The line says nothing of single messages, of which there may be hundreds of thousands.
     let messages = std::mem::take(&mut compacted.report.messages);
     let summary = compacted.report.clone();
@@ -211,6 +214,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     let mut line = in_a_line(&serde_json::to_value(&report)?);
     report.report = &compacted.report;
     if compacted.report.still_over.is_some() {
+        progress.end();
         tell(arguments, &report, &line)?;
     }
     if let Some(over) = compacted.report.still_over.clone() {
@@ -231,6 +235,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     let (written, redacted) = without_secrets(arguments, written);
     line += &redacted.as_deref().map(|found| format!(" · {}", redaction_text(found))).unwrap_or_default();
     report.redacted = redacted;
+    progress.end();
     if let Some(path) = &arguments.plan.proposal {
         let formats = (draft.format(), to);
         let report = serde_json::to_value(&report)?;
@@ -390,8 +395,9 @@ fn compact_draft(
     settings: &CompactSettings,
     tools_tokens: Tokens,
     draft: &Draft<'_>,
+    progress: &WorkProgress,
 ) -> anyhow::Result<CompactedSession> {
-    let compact = |most: Option<Tokens>| compact_to(most, settings, tools_tokens, draft);
+    let compact = |most: Option<Tokens>| compact_to(most, settings, tools_tokens, draft, progress);
     let most = arguments.goal.max_tokens;
     let mut compacted = compact(most)?;
     // The appended lines begin with a record; without one, an empty record is added.
@@ -420,6 +426,7 @@ fn compact_to(
     settings: &CompactSettings,
     tools_tokens: Tokens,
     draft: &Draft<'_>,
+    progress: &WorkProgress,
 ) -> anyhow::Result<CompactedSession> {
     let asked = CompactSession {
         compact: settings.compact.clone(),
@@ -429,7 +436,7 @@ fn compact_to(
     };
     let services = settings.services();
     let compactor = ContextCompactor::new();
-    let messages = draft.counted_messages(&O200kCounter);
+    let messages = progress.counting(draft.counted_messages(&O200kCounter));
     block_on(async { Ok(compact_session(messages, &asked, &compactor, &services).await) })?.map_err(|error| {
         match error {
             CompactSessionError::Compact(cause) => Misconfigured(cause.to_string()).into(),

@@ -26,7 +26,9 @@ use crate::arguments::{FromFlag, JsonFlag, OwnRun};
 use crate::failure::Misconfigured;
 use crate::output;
 use crate::run::{block_on, select_here};
-use crate::session_file::{MOST_OF_A_FILE, ReadProgress, SessionFile, is_database, refuse_input};
+use crate::session_file::{
+    MOST_OF_A_FILE, ReadProgress, SessionFile, WorkNotes, WorkProgress, is_database, refuse_input,
+};
 use crate::sessions::{NamedSession, resolve};
 use crate::setup::store;
 
@@ -70,11 +72,13 @@ impl InspectArguments {
         if let (Some(page), Some(file)) = (&self.html, &self.file) {
             refuse_input("--html", page, file)?;
         }
+        let notes = WorkNotes::begin();
         let inspected = match (&self.run.run, &self.file) {
             (Some(word), _) => vec![of_run(word, self.run.store.as_deref())?],
             (None, Some(file)) => of_file(file, &self)?,
             (None, None) => Vec::new(),
         };
+        drop(notes);
         if let Some(path) = &self.html {
             page::write(path, &inspected)?;
         } else if self.form.json {
@@ -163,6 +167,7 @@ fn of_file(path: &Path, arguments: &InspectArguments) -> anyhow::Result<Vec<Insp
         return Ok(vec![session]);
     }
     let mut file = SessionFile::read(path, from, picked)?;
+    let _counting = WorkProgress::new(file.bytes.len(), "counting");
     if arguments.before_compaction {
         file.sessions = file.sessions.into_iter().map(Session::before_compaction).collect();
     }
