@@ -245,8 +245,9 @@ fn plan(
     };
     let least = Size { tokens, ..standing.least_counts(context) };
     let mut rules = within_reach(rules, least, budget.room(), trigger);
-    if first == First::Cut {
-        rules = for_the_task_alone(rules, context.size(), context.size().tokens - whole, budget.room());
+    // What must stay has no part that could be smaller, but for the first user message.
+    if first == First::Cut && whole == context.size().tokens {
+        rules = for_the_task_alone(rules, context.size(), budget.room());
     }
     match trigger {
         Trigger::Asked if rules.is_satisfied_by(context.size()) => {
@@ -328,22 +329,18 @@ fn within_reach(rules: &CompactionRules, least: Size, room: Tokens, reason: Trig
 /// else a long system prompt would leave nothing of the work in a small window.
 const LEAST_BESIDE: u64 = 5;
 
-/// Returns the block for a context whose first user message must be cut and beside which only `others` may
-/// leave. If that is next to nothing, a low target would take the task alone and gain no work: the target is
-/// then the trigger, with a tenth of the room free. A target that is set stays.
-fn for_the_task_alone(rules: CompactionRules, size: Size, others: Tokens, room: Tokens) -> CompactionRules {
-    let SizeLimits { tokens: target, .. } = rules.target;
-    let trigger = rules.trigger.tokens;
-    let most = trigger.min(room.share(9, 10)).max(target);
-    // Once it is cut, it must stay whole. The target for the result is half-way from what must stay to a
-    // trigger of twice as much, or to the room, and must not be exceeded by the rest.
-    let next_to_nothing = (room - most).min(most.share(1, 3)).min(most - target);
+/// Returns the block for a context of `size` whose first user message must be cut, and beside which nothing
+/// may leave. A low target would take the task alone and gain no work: the target is the trigger, with a tenth
+/// of the room free. A target that is set stays.
+fn for_the_task_alone(rules: CompactionRules, size: Size, room: Tokens) -> CompactionRules {
+    // Another compaction finds nothing to cut: what is left of the task belongs to what must stay.
     let counts_hold = rules.is_satisfied_by(Size { tokens: Tokens::ZERO, ..size });
-    if rules.is_default_target && counts_hold && others < next_to_nothing {
-        rules.with_token_limits(trigger, most)
-    } else {
-        rules
+    if !rules.is_default_target || !counts_hold {
+        return rules;
     }
+    let trigger = rules.trigger.tokens;
+    let target = trigger.min(room.share(9, 10)).max(rules.target.tokens);
+    rules.with_token_limits(trigger, target)
 }
 
 /// Returns a target for turns that is at least two below its trigger, if there is such a number: a trigger
@@ -492,8 +489,8 @@ mod tests {
             ("{ strategies: [truncation] }", "U", 900, 550, 722),
             // A tenth of the room stays free.
             ("{ token_threshold: 5000 }", "sU", 1_000, 700, 902),
-            // All that may leave beside it is one note.
-            ("{}", "snU", 1_090, 700, 874),
+            // A note beside it may be shortened.
+            ("{}", "snU", 1_090, 450, 546),
             // A target that is set holds.
             ("{ max_tokens: 400 }", "sU", 1_000, 250, 400),
         ] {
