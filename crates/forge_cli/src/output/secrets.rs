@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use forge_domain::{ProviderConfig, Workflow, named_variables};
+use forge_domain::{ProviderConfig, Workflow, find_secrets, named_variables};
 use forge_infra::Secret;
 
 static KNOWN: RwLock<Option<Arc<[Secret]>>> = RwLock::new(None);
@@ -29,7 +29,12 @@ fn hidden_by<'a>(secrets: &[Secret], text: &'a str) -> Cow<'a, str> {
     Cow::Owned(secrets.iter().fold(text.to_owned(), |text, secret| secret.hide_in(text)))
 }
 
-/// Returns every value of the environment that the workflow uses as a secret.
+/// Checks whether a text that should name a variable is the key itself, as if the two were mixed up.
+fn is_key(name: &str) -> bool {
+    name.contains(|c: char| !c.is_ascii_alphanumeric() && c != '_') || !find_secrets(name).is_empty()
+}
+
+/// Returns every value of the environment that the workflow uses as a secret, and keys in place of names.
 fn secrets(workflow: &Workflow) -> impl Iterator<Item = Secret> {
     let of_provider = |config: &ProviderConfig| {
         let named = config.headers.iter().flatten().filter_map(|(_, value)| value.strip_prefix('$'));
@@ -42,7 +47,8 @@ fn secrets(workflow: &Workflow) -> impl Iterator<Item = Secret> {
     });
     let named: Vec<String> =
         workflow.providers.values().flat_map(of_provider).chain(of_search).chain(of_servers).collect();
-    named.into_iter().filter_map(|variable| std::env::var(variable).ok()).map(Secret::new)
+    let keys: Vec<String> = named.iter().filter(|name| is_key(name)).cloned().collect();
+    named.into_iter().filter_map(|variable| std::env::var(variable).ok()).chain(keys).map(Secret::new)
 }
 
 #[cfg(test)]
@@ -50,6 +56,15 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+
+    #[test]
+    fn a_key_in_place_of_a_name_is_hidden() {
+        for (name, expected) in
+            [("OPENAI_API_KEY", false), ("key_2", false), ("sk-planted-0123456789abcdef", true)]
+        {
+            assert_eq!(is_key(name), expected, "{name}");
+        }
+    }
 
     #[test]
     fn only_secrets_are_hidden() {
