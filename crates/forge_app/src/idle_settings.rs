@@ -1,5 +1,5 @@
-//! Settings that have no effect as they are written, or that no run can obey. None of them is an error: a server
-//! may report what is unknown here.
+//! Settings that have no effect as they are written, or that no run can obey. None of them is an error: a
+//! server may report what is unknown here.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use forge_services::workflow::Finding;
 
 use crate::check::Bytes;
 
-/// Returns the limits of `compact` blocks that the windows of the models leave without effect, and the budgets
-/// in money for models of which no price is known.
+/// Returns the limits of `compact` blocks that the windows of the models leave without effect, and the
+/// budgets in money for models of which no price is known.
 pub fn idle_settings(workflow: &Workflow) -> Vec<Finding> {
     let limits = workflow.agents.iter().flat_map(|agent| limits_beyond_room(workflow, agent));
     limits.chain(unpriced_budgets(workflow)).collect()

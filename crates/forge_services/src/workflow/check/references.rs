@@ -6,9 +6,9 @@ use super::super::Finding;
 use super::super::nearest::nearest;
 use super::callees::CallFindings;
 
-/// Returns the faults among the workflow's own names: providers of models, empty windows, models of agents and of their
+/// Returns the faults among the workflow's own names: providers of models, models of agents and of their
 /// `compact` block that no declared provider serves, blank names in `subscribe`, unknown agents in
-/// transforms, and agents that call each other in a circle. Empty if there are none.
+/// transforms, and agents that call each other in a circle; and empty windows. Empty if there are none.
 pub fn check_references(workflow: &Workflow) -> Vec<Finding> {
     let of_models = workflow.models.iter().filter_map(|(id, model)| {
         let provider =

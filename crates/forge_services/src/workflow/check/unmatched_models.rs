@@ -10,7 +10,8 @@ use super::super::{Finding, Layers, reader};
 /// Returns the entries of `models` in the files of `layers` that match no agent's model, but are named almost
 /// like one without an entry, whose window would be assumed. None is an error: `--model` can name any model.
 pub fn unmatched_models(layers: &Layers, workflow: &Workflow) -> Vec<Finding> {
-    let (mut matched, mut unknown) = (BTreeSet::new(), BTreeSet::new());
+    let mut matched: BTreeSet<String> = BTreeSet::new();
+    let mut unknown: BTreeSet<String> = BTreeSet::new();
     for id in workflow.agents.iter().flat_map(|agent| {
         let summarizer = agent.compact.as_ref().and_then(|compact| compact.model.as_ref());
         agent.model.iter().chain(summarizer)
