@@ -256,7 +256,7 @@ pub(crate) fn within<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
     Some(rest.split_once(&format!("</{tag}>"))?.0.trim())
 }
 
-/// A command that the person ran beside the conversation, as a harness notes it, and what came of it.
+/// A command that the user ran beside the conversation, as a harness notes it, and what came of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OwnCommand<'a> {
     pub(crate) command: &'a str,

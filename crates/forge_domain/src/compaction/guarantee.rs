@@ -313,7 +313,7 @@ impl Asked<'_> {
             let messages = meant.flat_map(|(group, _)| &before.messages()[group.range()]);
             messages.map(Size::of).fold(Size::default(), |sum, size| sum + size)
         };
-        let fixed = sum(|hold| matches!(hold, Hold::Fixed | Hold::FirstUser | Hold::Pinned | Hold::Person));
+        let fixed = sum(|hold| matches!(hold, Hold::Fixed | Hold::FirstUser | Hold::Pinned | Hold::User));
         let firm = sum(|hold| matches!(hold, Hold::LastGroup | Hold::LatestUser | Hold::System));
         let aged = match what {
             Yield::RetentionAge => sum(|hold| hold == Hold::Retained),

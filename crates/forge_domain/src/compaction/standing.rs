@@ -31,7 +31,7 @@ pub(crate) enum Hold {
     /// Something in it is pinned, or it belongs to the opening: yields after everything else.
     Pinned,
     /// The user's words, within their share of the target: they stay, a long text with head and tail.
-    Person,
+    User,
     /// One of the newest messages: its age yields first.
     Retained,
     /// It may leave.
@@ -162,7 +162,7 @@ impl Standing {
             }
             if !is_retained_whole {
                 left = left - kept;
-                self.holds[index] = Hold::Person;
+                self.holds[index] = Hold::User;
             }
         }
         self.user_most = most;
@@ -192,7 +192,7 @@ impl Standing {
             match hold {
                 Hold::Fixed | Hold::FirstUser | Hold::Pinned | Hold::System => tokens,
                 Hold::LastGroup | Hold::LatestUser => tokens.min(SHORTENED),
-                Hold::Person | Hold::Retained | Hold::Free => Tokens::ZERO,
+                Hold::User | Hold::Retained | Hold::Free => Tokens::ZERO,
             }
         };
         let stays: Tokens = self.groups.iter().zip(&self.holds).map(tokens).sum();
@@ -222,7 +222,7 @@ impl Standing {
     /// Returns the cuts of the long messages of which only a share stays: the user's, and the notes of the
     /// opening.
     pub(crate) fn share_cuts(&self, context: &Context) -> Vec<Cut> {
-        let held = self.groups.iter().zip(&self.holds).filter(|(_, hold)| **hold == Hold::Person);
+        let held = self.groups.iter().zip(&self.holds).filter(|(_, hold)| **hold == Hold::User);
         let said = held.map(|(group, _)| (group.range().start, self.user_most));
         let noted = self.notes.iter().map(|position| (*position, self.note_most));
         noted

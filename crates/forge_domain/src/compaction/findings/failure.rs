@@ -157,7 +157,7 @@ pub(crate) fn is_refused(message: &Message) -> bool {
         && !text.contains('\n')
         && (text.contains(char::is_whitespace) || !text.is_ascii());
     user_words(message).is_some()
-        || is_of_the_person(first_line(text))
+        || is_of_the_user(first_line(text))
         || is_sentence && matches(&REFUSED, text) && !matches(&SUCCESSES, text)
 }
 
@@ -521,7 +521,7 @@ fn place(text: &str) -> Option<&str> {
 
 /// Checks whether a line of a harness says that the user refused a call, which is not an error, or stopped
 /// it before it ran.
-pub(crate) fn is_of_the_person(line: &str) -> bool {
+pub(crate) fn is_of_the_user(line: &str) -> bool {
     line.contains("doesn't want to proceed") || line.contains(INTERRUPTED)
 }
 
@@ -535,7 +535,7 @@ fn refusal(text: &str) -> Option<&str> {
     let first = first_line(text);
     // Some tools answer with what the file has now.
     let begins_so = |c: char| c.is_uppercase() || !c.is_ascii() || c == '[';
-    if is_of_the_person(first)
+    if is_of_the_user(first)
         || first.len() > SENTENCE_BYTES
         || !(first.starts_with(begins_so) || first.contains(" failed: "))
     {
@@ -606,7 +606,7 @@ fn error_line(text: &str) -> Option<String> {
         says && !warns
             && !is_none
             && !is_ruler
-            && !is_of_the_person(line)
+            && !is_of_the_user(line)
             && !noise.iter().any(|word| line.contains(word))
     };
     let named = || {

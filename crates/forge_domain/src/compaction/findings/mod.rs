@@ -24,7 +24,7 @@ pub(crate) use self::ending::{
     is_of_log, is_of_status, only_says_status, only_says_success, says_nothing_written, tells_commit,
     tells_outcome, tells_push, tells_what_was_made,
 };
-pub(crate) use self::failure::{Failure, is_marked_failed, is_of_the_person, is_refused};
+pub(crate) use self::failure::{Failure, is_marked_failed, is_of_the_user, is_refused};
 use self::sections::Sections;
 pub(crate) use self::shell_change::{ALL, ShellChange, ShellStep};
 pub(crate) use self::told_changes::told_changes;

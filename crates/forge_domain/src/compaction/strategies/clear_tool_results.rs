@@ -205,7 +205,7 @@ impl ClearToolResults {
         let held = standing.groups.iter().zip(&standing.holds).enumerate();
         let positions = held.flat_map(|(index, (group, hold))| {
             // The user's words may stay at any age, and their images leave at the age of results.
-            let is_free = *hold == Hold::Free || (*hold == Hold::Person && index < retained_from);
+            let is_free = *hold == Hold::Free || (*hold == Hold::User && index < retained_from);
             group.range().map(move |position| (position, is_free))
         });
         let old: Vec<_> = positions.filter(|(position, _)| is_clearable(position)).take(n_old).collect();

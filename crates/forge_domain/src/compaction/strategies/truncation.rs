@@ -207,7 +207,7 @@ impl Plan {
     fn drop_user_messages(&mut self, context: &Context, standing: &Standing, excess: Tokens) -> Tokens {
         let mut saved = Tokens::ZERO;
         for (index, group) in standing.groups.iter().enumerate() {
-            if saved < excess && standing.holds[index] == Hold::Person {
+            if saved < excess && standing.holds[index] == Hold::User {
                 saved += context.messages()[group.range()].iter().map(ContextMessage::tokens).sum();
                 self.drops.groups.push(index);
             }

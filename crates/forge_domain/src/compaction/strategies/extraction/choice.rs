@@ -31,7 +31,7 @@ const GAP_TOKENS: u64 = 3;
 /// Returns the approximate tokens of the label of a text of such an origin: the user's words have a dash.
 const fn label_tokens(origin: Origin) -> u64 {
     match origin {
-        Origin::Person => 2,
+        Origin::User => 2,
         Origin::Agent | Origin::Code => 5,
         Origin::Work => 7,
         Origin::Record(_) => 0,

@@ -12,7 +12,7 @@ use crate::compaction::arguments::text_or_number;
 use crate::compaction::envelope::without_notes;
 use crate::compaction::features::{Features, Line, is_line_break};
 use crate::compaction::findings::{
-    Deed, Failure, Outcome, is_marked_failed, is_of_log, is_of_status, is_of_the_person, is_refused,
+    Deed, Failure, Outcome, is_marked_failed, is_of_log, is_of_status, is_of_the_user, is_refused,
     only_says_success, says_nothing_written, tells_commit, tells_outcome, tells_push, tells_what_was_made,
 };
 use crate::{ContextMessage, ToolCall, find_secrets, quantity, tool_twin, user_words};
@@ -122,12 +122,12 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, told: &Told<'_>) ->
     }
     if is_refused(result.message()) {
         // A rule, or a program, may say more.
-        let why = one_line(&result.message().text(), ENDING_CHARS).filter(|line| !is_of_the_person(line));
+        let why = one_line(&result.message().text(), ENDING_CHARS).filter(|line| !is_of_the_user(line));
         return Some(why.map_or_else(|| REFUSED.to_owned(), |why| format!("{REFUSED}: {why}")));
     }
     let ending = match broken(asked.deed, result, told) {
         Some(broken) => broken,
-        None if asks_the_person(asked.call) => answer(&result.features().text).unwrap_or_else(n_lines),
+        None if asks_the_user(asked.call) => answer(&result.features().text).unwrap_or_else(n_lines),
         None if looks_outside(asked.call) => short_page(&result.features().text).unwrap_or_else(n_lines),
         None if asked.deed.runs => of_command(asked.deed, result, told).unwrap_or_else(n_lines),
         None if asked.deed.only_looks => looked_at(result, told).unwrap_or_else(n_lines),
@@ -291,7 +291,7 @@ fn short_page(text: &str) -> Option<String> {
 }
 
 /// Checks whether a call asks the user: what they answer is a decision, not the output of a tool.
-pub(super) fn asks_the_person(call: &ToolCall) -> bool {
+pub(super) fn asks_the_user(call: &ToolCall) -> bool {
     tool_twin(call.name.as_str()) == Some("ask")
 }
 

@@ -125,7 +125,7 @@ pub(super) fn write(
         let (source, text) = (&sources[passage.message as usize], passage.text(sources));
         let place = (number(source), passage.start as usize);
         let entry = match passage.origin {
-            Origin::Person => (Section::Said, place, Entry::quote(text.trim())),
+            Origin::User => (Section::Said, place, Entry::quote(text.trim())),
             Origin::Agent => {
                 // One entry stands for all that is told of a message.
                 let is_told_with = |other: &&Passage| other.is_said_at(passage.message as usize);

@@ -126,7 +126,7 @@ impl Leaving<'_> {
                 // Another program's summary: what its agent concluded.
                 Role::User if message.is_compacted => Origin::Agent,
                 // The rest of a text that is shortened where it stands is an excerpt of it.
-                Role::User if source.starts_turn() && left.is_none() => Origin::Person,
+                Role::User if source.starts_turn() && left.is_none() => Origin::User,
                 // The report of another agent is what this one found by it.
                 Role::Tool if self.is_report(position) => Origin::Agent,
                 Role::Assistant => Origin::Agent,
@@ -140,7 +140,7 @@ impl Leaving<'_> {
                 content.start = source.features().lines.iter().take_while(of_quotes).count();
             }
             let mut found = passages(source, position, origin, content);
-            if origin == Origin::Person {
+            if origin == Origin::User {
                 // The answers of other agents in a user message are no words of the user's.
                 let said = message.text_without_answers().len();
                 for passage in found.iter_mut().filter(|passage| passage.end as usize > said) {
@@ -264,7 +264,7 @@ impl Leaving<'_> {
 
     /// Checks whether all of the user's words that `filling` quotes came before those above the record.
     pub(super) fn all_said_is_older(&self, filling: &Filling) -> bool {
-        let mut said = filling.passages.iter().filter(|(passage, _)| passage.origin == Origin::Person);
+        let mut said = filling.passages.iter().filter(|(passage, _)| passage.origin == Origin::User);
         self.words_above.is_some_and(|above| said.all(|(passage, _)| (passage.message as usize) < above))
     }
 

@@ -154,12 +154,12 @@ impl Highlights<'_> {
             Origin::Record(Section::Story) => is_statement(text()),
             _ => origin == Origin::Agent && !passage.is_code,
         };
-        let is_said = matches!(origin, Origin::Person | Origin::Record(Section::Said));
+        let is_said = matches!(origin, Origin::User | Origin::Record(Section::Said));
         match which {
             Which::NotSaid => !is_said,
             Which::Said => is_said,
             Which::SaidWhole => is_said_whole(passage, sources),
-            Which::SaidAtAnEnd => origin == Origin::Person && ends_at(passage, sources) != [false; 2],
+            Which::SaidAtAnEnd => origin == Origin::User && ends_at(passage, sources) != [false; 2],
             Which::Told => is_told(),
             Which::Newest => match origin {
                 Origin::Agent => self.newest.contains(&(passage.message as usize)),

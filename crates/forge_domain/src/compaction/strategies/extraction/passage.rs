@@ -34,7 +34,7 @@ pub(super) struct Passage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// The user.
-    Person,
+    User,
     /// The agent, in its own words.
     Agent,
     /// The agent, in a block of code.
@@ -204,7 +204,7 @@ pub(super) fn passages(
         let (most_bytes, most_lines) = match origin {
             Origin::Work if line.is_call => (WRITTEN_BYTES, WRITTEN_LINES),
             Origin::Work | Origin::Code => (WORK_BYTES, WORK_LINES),
-            Origin::Person | Origin::Agent | Origin::Record(_) => (SAID_BYTES, u32::MAX),
+            Origin::User | Origin::Agent | Origin::Record(_) => (SAID_BYTES, u32::MAX),
         };
         let is_import = origin == Origin::Work && imports.pass(&features.text, line);
         let goes_on = passages.last().is_some_and(|last| {
@@ -376,7 +376,7 @@ fn has_hardly_a_word(text: &str) -> bool {
 /// Checks whether a passage is all that the user says in a message, or an entry of one line.
 pub(super) fn is_said_whole(passage: &Passage, sources: &[ContextMessage]) -> bool {
     match passage.origin {
-        Origin::Person => ends_at(passage, sources) == [true; 2],
+        Origin::User => ends_at(passage, sources) == [true; 2],
         Origin::Record(Section::Said) => !passage.text(sources).contains('\n'),
         _ => false,
     }

@@ -122,7 +122,7 @@ impl Plan {
         };
         let tokens: Vec<Tokens> = standing.groups.iter().map(tokens_of).collect();
         let mut plan = Self { standing, folded: Vec::new(), cuts, yielded: Vec::new() };
-        let is_fixed = |hold| matches!(hold, Hold::Fixed | Hold::FirstUser | Hold::Pinned | Hold::Person);
+        let is_fixed = |hold| matches!(hold, Hold::Fixed | Hold::FirstUser | Hold::Pinned | Hold::User);
         let fixed = plan.held_tokens(&tokens, is_fixed);
         let folded = plan.held_tokens(&tokens, |hold| hold == Hold::Free);
         let mut share = Share {
@@ -240,7 +240,7 @@ impl Plan {
         let most = whole - if of == CutOf::Text { least.max(SHORTENED) } else { least };
         if yielding.what == Yield::LatestUserText {
             // No earlier words of the user's stay longer than the latest, but for the first message.
-            items.extend(self.items_of(Hold::Person, context, counter));
+            items.extend(self.items_of(Hold::User, context, counter));
         }
         let (cuts, saved) = cuts_of(&items, share.lacks(yielding.claim).min(most), of, context);
         if saved > Tokens::ZERO {
@@ -249,7 +249,7 @@ impl Plan {
                 let saved = item.map_or(Tokens::ZERO, |item| item.tokens - cut.most);
                 match self.standing.hold_at(cut.position) {
                     // It was not among the free tokens.
-                    Hold::Person => share.free += saved,
+                    Hold::User => share.free += saved,
                     _ => share.taken = share.taken - saved,
                 }
             }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use super::Material;
-use super::endings::{DONE, ENDING_CHARS, NO_OUTPUT, asks_the_person, ending_of, whole_line};
+use super::endings::{DONE, ENDING_CHARS, NO_OUTPUT, asks_the_user, ending_of, whole_line};
 use super::imports::Imports;
 use super::label::{Folder, one_line, tool_name};
 use super::ledger::{COMMITTED, UNDONE};
@@ -20,7 +20,7 @@ use crate::{CallPlace, ContextMessage, find_secrets, user_words};
 /// The text that readers of recordings put in place of a result that is not there.
 const NO_RESULT: &str = "[no result recorded]";
 /// The tool of a command that the user ran, and of one that ended after its result.
-const PERSONS_TOOL: &str = "shell (user)";
+const USERS_TOOL: &str = "shell (user)";
 const BACKGROUND_TOOL: &str = "shell (background)";
 
 /// A call with how it ended, as an entry of a record.
@@ -195,7 +195,7 @@ impl Done {
     /// list of tasks counts as none: that has a section of its own.
     fn at(position: usize, material: &Material<'_>, leaves: &[bool], folder: &Folder) -> Option<Self> {
         let Some(asked) = answered_call(material.context, position) else {
-            return Self::of_person(position, material);
+            return Self::of_user(position, material);
         };
         if !leaves[asked.place.message] {
             return None;
@@ -213,11 +213,11 @@ impl Done {
         let ending = ending_of(&asked, position, material)?;
         let calling = &material.sources[asked.place.message];
         let goes_on = calling.message().text().trim().is_empty();
-        let asks = asks_the_person(asked.call) || user_words(result.message()).is_some();
+        let asks = asks_the_user(asked.call) || user_words(result.message()).is_some();
         // Some answers repeat the question. The label may have several, or only the beginning of one.
         let question: String =
             what.trim().trim_end_matches(['…', ' ']).chars().take(QUESTION_CHARS).collect();
-        let is_repeated = asks_the_person(asked.call) && ending.contains(&question);
+        let is_repeated = asks_the_user(asked.call) && ending.contains(&question);
         let what = if is_repeated { String::new() } else { what };
         let effect = match () {
             () if asked.deed.only_looks => Effect::Looks,
@@ -243,7 +243,7 @@ impl Done {
 
     /// Returns what the note at `position` tells of a command that the user ran beside the conversation, or
     /// that ended in the background.
-    fn of_person(position: usize, material: &Material<'_>) -> Option<Self> {
+    fn of_user(position: usize, material: &Material<'_>) -> Option<Self> {
         let note = &material.sources[position];
         let by = note.message().note_by()?;
         if let Some(noted) = noted_edits(&note.features().text) {
@@ -259,7 +259,7 @@ impl Done {
         let what = format!(" {}", one_line(own.command, ENDING_CHARS)?);
         let ending =
             last.and_then(|last| one_line(last, ENDING_CHARS)).unwrap_or_else(|| NO_OUTPUT.to_owned());
-        Some(Self::of_note(position, note, PERSONS_TOOL, what, ending))
+        Some(Self::of_note(position, note, USERS_TOOL, what, ending))
     }
 
     /// Returns what a note tells that something did.
