@@ -149,6 +149,7 @@ fn check_page(path: &Path) -> usize {
     let page = fs::read_to_string(path).unwrap();
     let name = path.file_name().unwrap().to_string_lossy().into_owned();
     let mut configuration: Option<String> = None;
+    let mut is_wrong = false;
     let mut said: Option<String> = None;
     let mut n_checked = 0;
     for block in blocks(&page) {
@@ -159,7 +160,7 @@ fn check_page(path: &Path) -> usize {
             ["yaml", "wrong"] => {
                 let checked = Forge::new().with_file("forge.yaml", &block.text).run(&["config", "check"]);
                 assert_eq!(checked.code, 2, "{at}: `check` takes it");
-                configuration = Some(block.text);
+                (configuration, is_wrong) = (Some(block.text), true);
             }
             ["yaml", rest @ ..] => {
                 let yaml = match rest {
@@ -176,7 +177,7 @@ fn check_page(path: &Path) -> usize {
                 let is_old = yaml.contains("transforms:");
                 let is_quiet = checked.stderr.is_empty() || (is_old && !checked.stderr.contains("error:"));
                 assert!(checked.code == 0 && is_quiet, "{at}: {}\n{yaml}", checked.stderr);
-                configuration = Some(yaml);
+                (configuration, is_wrong) = (Some(yaml), false);
             }
             ["sh", how @ ("run" | "server"), rest @ ..] => {
                 let mut forge = Forge::new();
@@ -190,6 +191,10 @@ fn check_page(path: &Path) -> usize {
                 let (is_well, text) = shell(&forge, &block.text, server.as_ref(), rest.contains(&"wary"));
                 assert_eq!(is_well, !rest.contains(&"fails"), "{at}:\n{}\n{text}", block.text);
                 said = Some(text);
+                // What is wrong was shown, and is corrected before the page continues.
+                if std::mem::take(&mut is_wrong) {
+                    configuration = None;
+                }
             }
             ["text", "output"] => {
                 let said = said.take().unwrap_or_else(|| panic!("{at}: nothing was run before it"));

@@ -166,8 +166,8 @@ impl Builder {
         self.orphans += 1;
     }
 
-    /// Answers the first open call of the last reply with a note that announces its result. Returns whether it
-    /// did.
+    /// Answers the first open call of the last reply with a note that announces its result. Returns whether
+    /// it did.
     fn answer_announced(&mut self, note: &Message) -> bool {
         let Some(Node::Reply(reply)) = self.nodes.last_mut() else { return false };
         let open = (0..reply.calls.len()).find(|n| !reply.results.contains_key(n));

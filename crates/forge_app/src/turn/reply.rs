@@ -2,8 +2,8 @@
 //! attempt if a reply broke off, and the complete calls of one that did.
 
 use forge_domain::{
-    Body, ChatCompletionMessage, Cost, FinishReason, Price, Prompt, ProviderError, Reply, ReplyParts, Retry,
-    Tokens, quantity,
+    Body, ChatCompletionMessage, Cost, FinishReason, Price, Prompt, ProviderConfig, ProviderError, Reply,
+    ReplyParts, Retry, Tokens, quantity,
 };
 use futures::StreamExt;
 
@@ -158,7 +158,8 @@ impl<'a> Turn<'a, '_> {
         let events = &self.engine.events;
         let figures = figures(&error)
             .filter(|figures| attempts.recoveries < RECOVERIES && may_be_too_much(sent, *figures));
-        let most = self.most_renewals();
+        let provider = self.engine.services.workflow.providers.get(&self.setup.model().provider);
+        let most = most_renewals(provider);
         let is_renewable =
             failure == Failure::DuringReply && attempts.renewals < most && error.retry() != Retry::Never;
         if failure == Failure::DuringReply && (figures.is_some() || is_renewable) {
@@ -176,13 +177,6 @@ impl<'a> Turn<'a, '_> {
         attempts.renewals += 1;
         events.notice(&format!("{error}; retrying ({} of {most})", attempts.renewals));
         Ok(())
-    }
-
-    /// Returns the most attempts after a reply broke off.
-    fn most_renewals(&self) -> usize {
-        let provider = &self.setup.model().provider;
-        let retries = self.engine.services.workflow.providers.get(provider).and_then(|config| config.retries);
-        retries.map_or(RENEWALS, |retries| RENEWALS.min(retries as usize))
     }
 
     /// Lowers the limit of the agent's model after `sent` tokens were too many, and reports it.
@@ -327,6 +321,12 @@ impl ReplyReader<'_> {
         let (finish_reason, n_calls) = (&reply.finish_reason, reply.message.calls().len());
         self.engine.events.emit(&RunEvent::Replied { usage: reply.usage, cost, finish_reason, n_calls });
     }
+}
+
+/// Returns the most attempts after a reply of a `provider` broke off.
+fn most_renewals(provider: Option<&ProviderConfig>) -> usize {
+    let retries = provider.and_then(|provider| provider.retries);
+    retries.map_or(RENEWALS, |retries| RENEWALS.min(retries as usize))
 }
 
 /// Returns the server's figures if a smaller prompt would avoid its rejection.

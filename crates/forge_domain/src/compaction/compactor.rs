@@ -330,8 +330,8 @@ fn within_reach(rules: &CompactionRules, least: Size, room: Tokens, reason: Trig
 const LEAST_BESIDE: u64 = 5;
 
 /// Returns the block for a context of `size` whose first user message must be cut, and beside which nothing
-/// may leave. A low target would take the task alone and gain no work: the target is the trigger, with a tenth
-/// of the room free. A target that is set stays.
+/// may leave. A low target would take the task alone and gain no work: the target is the trigger, with a
+/// tenth of the room free. A target that is set stays.
 fn for_the_task_alone(rules: CompactionRules, size: Size, room: Tokens) -> CompactionRules {
     // Another compaction finds nothing to cut: what is left of the task belongs to what must stay.
     let counts_hold = rules.is_satisfied_by(Size { tokens: Tokens::ZERO, ..size });

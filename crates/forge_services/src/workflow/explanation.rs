@@ -31,7 +31,7 @@ impl Explanation {
             }
             Error::SerdeUnknownField { field, expected, .. } => {
                 let what = format!("field `{field}`");
-                let meant = meant_instead(path).or_else(|| id_of_agent(path, field));
+                let meant = meant_instead(path).or_else(|| id_of_agent(path, field, found));
                 match meant.filter(|_| nearest(field, expected.iter().copied()).is_none()) {
                     Some(hint) => Self { what: format!("unknown {what}"), hint: Some(hint) },
                     None => unknown(&what, field, expected),
@@ -225,8 +225,10 @@ fn written_out(expected: &str, found: Option<&Node>) -> Option<String> {
     Some(format!("write `{number}`"))
 }
 
-/// Returns what to write if `field` is the id of an agent in a list, which is a key of maps only.
-fn id_of_agent(path: &KeyPath, field: &str) -> Option<String> {
+/// Returns what to write if `field` is the id of an agent in a list, which is a key of maps only: it has no
+/// value, or one with keys.
+fn id_of_agent(path: &KeyPath, field: &str, found: Option<&Node>) -> Option<String> {
+    found.and_then(Node::text).is_none_or(str::is_empty).then_some(())?;
     match path.0.as_slice() {
         [Step::Key(agents), Step::Item(_), Step::Key(_)] if agents == "agents" => {
             Some(format!("if it is the agent's id, write `- id: {field}` and the other keys below `id`"))
