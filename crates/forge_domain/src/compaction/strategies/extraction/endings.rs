@@ -183,6 +183,11 @@ fn of_command(deed: &Deed, result: &ContextMessage, told: &Told<'_>) -> Option<S
     if let Some(newest) = newest_of_log(text).and_then(|newest| one_line(newest, ENDING_CHARS)) {
         return Some(with_verdict(newest));
     }
+    // The line with the counts of a check is enough.
+    let counts = |line: &&str| passed.is_some() && tells_outcome(line) && line.contains(' ');
+    if let Some(line) = told.last.filter(counts).and_then(|line| one_line(line, ENDING_CHARS)) {
+        return Some(line);
+    }
     if told.few.len() > 1
         && let Some(line) = told.in_a_line(ENDING_CHARS)
     {
@@ -379,6 +384,7 @@ mod tests {
                 "Ran 38 tests in 0.1s\nOK\n--- log ---\nFAILED (failures=1)\n M a.md",
                 "passed",
             ),
+            ("pytest -q", "....   [100%]\n4 passed in 0.03s", "4 passed in 0.03s"),
             ("curl -s a; curl -s b", "index 000\nshow 000", "index 000; show 000"),
             ("npm test", "Tests: 12 passed, 12 total", "Tests: 12 passed, 12 total"),
             ("npm test", "The user doesn't want to proceed with this tool use.", "refused"),
