@@ -17,7 +17,7 @@ pub(crate) fn split(message: Message) -> Vec<Message> {
 }
 
 /// Takes the thoughts out of the text of a reply, where some models write them. Returns the reply and its
-/// thoughts; `None` if it has none, or is nothing else.
+/// thoughts; `None` if it has none, or consists of nothing else.
 pub(crate) fn take_thoughts(mut message: Message) -> (Message, Option<String>) {
     let Body::Assistant { content: Some(content), calls } = &mut message.body else { return (message, None) };
     let text = match content {

@@ -81,7 +81,8 @@ impl CommandNames {
     ) {
         for (name, value) in variables {
             self.words.extend(pieces(value).flat_map(|piece| piece.split(':')).map(str::to_owned));
-            let is_list = name.to_ascii_uppercase().ends_with("PATH") || name.ends_with("LIB");
+            let upper = name.to_ascii_uppercase();
+            let is_list = upper.ends_with("PATH") || upper.ends_with("LIB") || upper == "PYTHONHOME";
             self.has_others |= is_list && may_be_inside(value, folder);
             if let Some(program) = command.first().filter(|_| is_list) {
                 self.words.extend(value.split(':').map(|part| path_in(part, program)));

@@ -58,13 +58,19 @@ fn without_head(text: &str) -> &str {
 /// The fields of Gemini CLI's results of commands, before and behind the output.
 const FIELDS: [&str; 2] = ["\nDirectory: ", "\nOutput: "];
 const FIELDS_AFTER: [&str; 2] = ["\nError: ", "\nExit Code: "];
+const NO_ERROR: &str = "\nError: (none)";
 
 /// Returns the output of a command in the fields of Gemini CLI; all of a text that has none.
 fn without_fields(text: &str) -> &str {
     let inside = || {
         let (_, rest) = text.starts_with(COMMAND).then(|| text.split_once(FIELDS[0])).flatten()?;
         let (_, rest) = rest.split_once(FIELDS[1])?;
-        let end = FIELDS_AFTER.iter().filter_map(|field| rest.rfind(field)).min()?;
+        let end = match rest.rfind(FIELDS_AFTER[0]) {
+            // What went to the error stream is a part of it.
+            Some(error) if !rest[error..].starts_with(NO_ERROR) => return None,
+            Some(error) => error,
+            None => rest.rfind(FIELDS_AFTER[1])?,
+        };
         Some(Some(&rest[..end]).filter(|output| *output != "(empty)").unwrap_or_default())
     };
     inside().unwrap_or(text)

@@ -10,7 +10,7 @@ use super::aside::steps_aside;
 use super::check::{Check, Checks, runs_check};
 use super::command_line::{
     Step, Walk, from_program, is_shell, outside_quotes, steps, without_documents, without_dot,
-    without_folder, without_quiet, without_version,
+    without_folder, without_quiet, without_version, words_of,
 };
 use super::failure::{is_marked_failed, is_misused, names_failed_test};
 use super::looks::only_looks;
@@ -69,8 +69,8 @@ struct CommandLine {
     ends_elsewhere: bool,
     /// True if a check of it runs while the work is in another state.
     checks_aside: bool,
-    /// True if its last step tells the status of the step before: the status of the line is its own.
-    echoes_status: bool,
+    /// The text before the status of a check that its last step tells.
+    echoed: Option<String>,
     /// True if something else runs when a step fails.
     has_other_way: bool,
     missing: Missing,
@@ -91,14 +91,20 @@ impl CommandLine {
         let until = echo.map_or(command.len(), |echo| echo - command.as_ptr() as usize);
         let told = command[..until].trim_end_matches([' ', ';', '\n']);
         let last = walk.steps.last().filter(|_| echo.is_none());
+        let echoed = walk.steps.last().filter(|_| echo.is_some()).and_then(|step| {
+            let checked = walk.steps.iter().rev().nth(1)?;
+            let is_of_check = runs_check(checked) && !checked.is_piped;
+            is_of_check.then(|| before_status(step.command)).flatten()
+        });
         Self {
             folder: walk.steps.first().and_then(|step| step.folder.clone()),
             enters: walk.end.clone().filter(|_| walk.steps.is_empty()),
-            hides_status: hides_status(told),
+            // The status of the line is that of the echo.
+            hides_status: hides_status(told) || echo.is_some() && echoed.is_none(),
             ends_elsewhere: walk.steps.len() > 1
                 && last.is_some_and(|step| step.runs_anyway && !runs_check(step)),
             checks_aside: walk.steps.iter().zip(steps_aside(walk)).any(|(step, is)| is && runs_check(step)),
-            echoes_status: echo.is_some(),
+            echoed,
             has_other_way: command.contains("||"),
             missing: missing_of(told, walk),
             sections: Sections::of(walk, runs_check),
@@ -349,8 +355,8 @@ impl Deed {
         let is_shown = match self.report(result).evidence {
             Evidence::Counted => !self.command_line.missing.end,
             Evidence::Said => self.command_line.missing == Missing::default(),
-            Evidence::Status | Evidence::None if self.command_line.echoes_status => {
-                self.echoed_code(result) == Some(0)
+            Evidence::Status | Evidence::None if self.command_line.echoed.is_some() => {
+                self.checks.passed().len() == 1 && self.echoed_code(result) == Some(0)
             }
             Evidence::Status => !self.command_line.hides_status,
             Evidence::Empty => !self.command_line.missing.some,
@@ -360,13 +366,15 @@ impl Deed {
         if is_shown { Outcome::Passed } else { Outcome::Unclear }
     }
 
-    /// Returns the status that its last step tells of the step before, the number at the end of its output.
-    fn echoed_code(&self, result: &ContextMessage) -> Option<u32> {
+    /// Returns the status that its last step tells of the check before: the number behind the step's own
+    /// words, if that is the last line of its output.
+    fn echoed_code(&self, result: &ContextMessage) -> Option<u8> {
+        let before = self.command_line.echoed.as_deref()?;
         let Body::Tool(told) = &result.message().body else { return None };
         let text = output(told.content.text());
-        let last = text.trim_end().lines().next_back().filter(|_| self.command_line.echoes_status)?;
-        let last = last.trim_end_matches(|c: char| !c.is_ascii_digit());
-        last[last.trim_end_matches(|c: char| c.is_ascii_digit()).len()..].parse().ok()
+        let last = text.trim_end().lines().next_back().filter(|_| self.unfinished(result).is_none())?;
+        let code = last.trim().strip_prefix(before)?.trim_start();
+        code[..code.find(|c: char| !c.is_ascii_digit()).unwrap_or(code.len())].parse().ok()
     }
 
     /// Checks whether its command changes something outside of the files of the work.
@@ -752,6 +760,15 @@ fn file_shown_by(command: &str) -> Option<(String, Extent)> {
 /// next one runs whatever the last one did.
 fn hides_status(command: &str) -> bool {
     outside_quotes(command.trim_end()).any(|(_, c)| matches!(c, '|' | ';' | '\n'))
+}
+
+/// Returns the words that a step prints before the status of the one before it.
+fn before_status(echo: &str) -> Option<String> {
+    let words =
+        words_of(echo).into_iter().skip(1).skip_while(|word| word.starts_with('-')).collect::<Vec<_>>();
+    let told = words.join(" ").replace("${?}", "$?");
+    let (before, _) = told.split_once("$?")?;
+    (!before.contains(['$', '`', '\\'])).then(|| before.trim().to_owned())
 }
 
 /// Returns the file into which the output of a step goes.

@@ -13,8 +13,8 @@ pub(super) struct Sections {
 }
 
 impl Sections {
-    /// Finds the sections of a command line that was followed by `walk`; `None` if all of what it writes is
-    /// of steps that run a check, or nothing is.
+    /// Finds the sections of a command line that was followed by `walk`; `None` if it prints no headings, or
+    /// runs no check.
     pub(super) fn of(walk: &Walk<'_>, runs_check: fn(&Step<'_>) -> bool) -> Option<Self> {
         let mut sections = Self { begins_with_check: false, headings: Vec::new() };
         let mut steps = walk.steps.iter().peekable();
@@ -33,7 +33,8 @@ impl Sections {
         (!sections.headings.is_empty() && is_check(true) && is_check(false)).then_some(sections)
     }
 
-    /// Returns the part of an output that the checks wrote; `None` if it has none of the headings.
+    /// Returns the part of an output that the checks wrote; `None` if it has none of the headings, or nothing
+    /// stands there: some harnesses put what went to the error stream last.
     pub(super) fn of_checks(&self, output: &str) -> Option<String> {
         let mut is_check = self.begins_with_check;
         let (mut told, mut has_heading) = (String::new(), false);
@@ -44,7 +45,7 @@ impl Sections {
                 None => {}
             }
         }
-        has_heading.then_some(told)
+        (has_heading && !told.trim().is_empty()).then_some(told)
     }
 }
 

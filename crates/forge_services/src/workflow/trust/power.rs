@@ -197,7 +197,7 @@ fn without_keys(value: Value) -> Value {
 }
 
 /// The variables that decide which programs and libraries a program uses.
-const RULING_VARIABLES: [&str; 15] = [
+const RULING_VARIABLES: [&str; 29] = [
     "PATH",
     "ENV",
     "BASH_ENV",
@@ -212,7 +212,22 @@ const RULING_VARIABLES: [&str; 15] = [
     "RUBYOPT",
     "CLASSPATH",
     "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+    "DOTNET_STARTUP_HOOKS",
+    "LUA_INIT",
+    "GIT_SSH",
     "GIT_SSH_COMMAND",
+    // Where programs that install others take them from, and where their settings are.
+    "HOME",
+    "XDG_CONFIG_HOME",
+    "NPM_CONFIG_REGISTRY",
+    "NPM_CONFIG_USERCONFIG",
+    "PIP_INDEX_URL",
+    "PIP_EXTRA_INDEX_URL",
+    "UV_INDEX",
+    "UV_INDEX_URL",
+    "UV_DEFAULT_INDEX",
 ];
 
 /// Checks whether a variable decides which programs and libraries a program uses. The value of another one

@@ -22,7 +22,9 @@ pub(super) const ENDING_CHARS: usize = 140;
 /// Most characters of what a call looked at that are told: more is content.
 const LOOKED_CHARS: usize = 100;
 /// Most lines that are told as they are, one behind the other.
-const FEW_LINES: usize = 3;
+const FEW_LINES: usize = 6;
+/// The same of a check that passed.
+const FEW_OF_CHECK: usize = 3;
 /// Most bytes of a page that was hardly read.
 const SHORT_PAGE_BYTES: usize = 300;
 /// An answer of more lines is long.
@@ -188,7 +190,9 @@ fn of_command(deed: &Deed, result: &ContextMessage, told: &Told<'_>) -> Option<S
     if let Some(line) = told.last.filter(counts).and_then(|line| one_line(line, ENDING_CHARS)) {
         return Some(line);
     }
-    if told.few.len() > 1
+    // Of a check that passed, the verdict says more than many lines.
+    let most = if passed.is_some() { FEW_OF_CHECK } else { FEW_LINES };
+    if (2..=most).contains(&told.few.len())
         && let Some(line) = told.in_a_line(ENDING_CHARS)
     {
         return Some(line);
@@ -213,7 +217,8 @@ fn told_last(result: &ContextMessage, told: &Told<'_>) -> Option<String> {
         return only_line(result, ENDING_CHARS).or_else(nothing);
     };
     let is_all = told.few.len() == 1;
-    let tells = !told.is_row && (is_all || last.split_whitespace().count() > 1) && !is_cut_json(last);
+    let is_sentence = last.split_whitespace().count() > 1 && !is_code(last);
+    let tells = !told.is_row && (is_all || is_sentence) && !is_cut_json(last);
     one_line(last, ENDING_CHARS).filter(|_| tells)
 }
 
@@ -263,6 +268,12 @@ const LEAST_ROWS: usize = 2;
 /// Returns the number of columns of a line of a table; 1 for other lines.
 fn columns(line: &str) -> usize {
     1 + ['|', '\t'].iter().map(|mark| line.matches(*mark).count()).max().unwrap_or(0)
+}
+
+/// Checks whether a line is of a page or a program, which tells nothing of how a command ended.
+fn is_code(line: &str) -> bool {
+    let line = line.trim();
+    line.starts_with('<') || line.ends_with([';', '{', '}', '>'])
 }
 
 /// Checks whether a line is a text in JSON of which only the beginning would be told, with its escapes.
@@ -343,8 +354,8 @@ mod tests {
             ended(&context("bash", &json!({"command": "sql towns"}), rows), rows.lines().last(), is_row)
         };
         assert_eq!(told(rows, true), "id | name | score; 1 | Ulm | 4; 2 | Bonn | 7");
-        let more = format!("{rows}\n3 | Kiel | 9");
-        assert_eq!([told(&more, true), told(&more, false)], ["4 lines", "3 | Kiel | 9"]);
+        let more = format!("{rows}\n3 | Kiel | 9\n4 | Bern | 1\n5 | Graz | 2\n6 | Linz | 8");
+        assert_eq!([told(&more, true), told(&more, false)], ["7 lines", "6 | Linz | 8"]);
         assert_eq!(["a | b | c", "a\tb", "a || b", "a b"].map(columns), [3, 2, 3, 1]);
     }
 
@@ -373,7 +384,7 @@ mod tests {
                 "Tests: 12 passed, 12 total\nTime: 2.1 s",
                 "Tests: 12 passed, 12 total; Time: 2.1 s",
             ),
-            ("npm test", "a\nb\nc\nTests: 12 passed, 12 total\nTime: 2.1 s", "passed"),
+            ("npm test", "a\nb\nc\nd\ne\nf\nTests: 12 passed, 12 total\nTime: 2.1 s", "passed"),
             (
                 "make test 2>&1 | tail -3; git commit -qm x; git log --oneline | head -2",
                 "Ran 38 tests in 0.1s\n\nOK\nb7d9cc8 Tell more\nab5eb56 Begin",
@@ -385,6 +396,8 @@ mod tests {
                 "passed",
             ),
             ("pytest -q", "....   [100%]\n4 passed in 0.03s", "4 passed in 0.03s"),
+            ("curl -s a", "<style>\nbody {\n  color: #333;\na\nb\nc\n  margin: 0;", "7 lines"),
+            ("./smoke.sh", "--- index ---\n000\n--- show ---\n000", "--- index ---; 000; --- show ---; 000"),
             ("curl -s a; curl -s b", "index 000\nshow 000", "index 000; show 000"),
             ("npm test", "Tests: 12 passed, 12 total", "Tests: 12 passed, 12 total"),
             ("npm test", "The user doesn't want to proceed with this tool use.", "refused"),
@@ -411,7 +424,7 @@ mod tests {
                 format!("hooks ran\n[main (root-commit) 3696270f] Begin\n{files}"),
                 "[main (root-commit) 3696270f] Begin",
             ),
-            (format!("a\nb\n[lint] nothing found\n{files}"), "2 files changed, 124 insertions(+)"),
+            (format!("a\nb\nc\nd\ne\n[lint] nothing found\n{files}"), "2 files changed, 124 insertions(+)"),
             (
                 "[main 3696270] Begin\nTo github.com:a/b.git\n   663452c..3696270  main -> main\n".to_owned(),
                 "[main 3696270] Begin; 663452c..3696270  main -> main",
@@ -421,7 +434,7 @@ mod tests {
                 "* [new branch]      main -> main",
             ),
             (
-                format!("a\nb\nFrom github.com:a/b\n   663452c..3696270  main -> origin/main\n{files}"),
+                format!("a\nb\nc\nd\nFrom github.com:a/b\n   663452c..3696270  main -> origin/main\n{files}"),
                 "2 files changed, 124 insertions(+)",
             ),
             // A log begins with the newest.

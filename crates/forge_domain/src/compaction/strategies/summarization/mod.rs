@@ -424,7 +424,7 @@ fn in_tag<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
 }
 
 /// Returns the summary in a reply: what is in the tag, also if it is not closed. Small models never write the
-/// tag: then all is the summary but a first line that announces it.
+/// tag: then all is the summary but their thoughts, and a first line that announces it.
 fn summary_in<'a>(reply: &'a str, tag: &str) -> &'a str {
     if let Some(inner) = in_tag(reply, tag) {
         return inner;
@@ -432,7 +432,8 @@ fn summary_in<'a>(reply: &'a str, tag: &str) -> &'a str {
     if let Some((_, inner)) = reply.split_once(&format!("<{tag}>")) {
         return inner.trim();
     }
-    let said = reply.trim();
+    // Thoughts that the reply could not be split from for certain.
+    let said = reply.rsplit_once("</think>").map_or(reply, |(_, said)| said).trim();
     let said = said.strip_suffix(&format!("</{tag}>")).unwrap_or(said).trim_end();
     match said.split_once('\n') {
         Some((first, rest)) if announces(first, rest) => rest.trim(),
