@@ -291,6 +291,15 @@ fn a_tool_without_a_name_is_reported_as_lost() {
     }
 }
 
+/// Returns the replacement of a session's first result, its third message, by a line.
+fn cleared_result(draft: &Draft<'_>) -> Replacement {
+    let cleared = draft.messages().nth(2).unwrap().with_content("[1 line cleared]");
+    Replacement {
+        replaces: vec![MessageId::FIRST.next().next()],
+        with: vec![ContextMessage::count(cleared, &Characters)],
+    }
+}
+
 #[test]
 fn a_call_in_tags_stays_there_in_its_file() {
     let text = |text: &str| json!({"type": "text", "text": text});
@@ -302,11 +311,7 @@ fn a_call_in_tags_stays_there_in_its_file() {
     let bytes = file.to_string().into_bytes();
     let sessions = read(&bytes, "f").unwrap();
     let draft = Draft::open(&sessions[0], 0);
-    let cleared = draft.messages().nth(2).unwrap().with_content("[1 line cleared]");
-    let replacement = Replacement {
-        replaces: vec![MessageId::FIRST.next().next()],
-        with: vec![ContextMessage::count(cleared, &Characters)],
-    };
+    let replacement = cleared_result(&draft);
     let written = |to: &str, replacements: &[Replacement]| -> Vec<Value> {
         let bytes = draft.rewrite(&bytes, replacements, Format::named(to).unwrap()).unwrap();
         let body: Value = serde_json::from_slice(&bytes).unwrap();
@@ -329,11 +334,7 @@ fn a_call_in_a_text_stays_there_in_its_agents_file() {
     let bytes = file.to_string().into_bytes();
     let sessions = read(&bytes, "f").unwrap();
     let draft = Draft::open(&sessions[0], 0);
-    let cleared = draft.messages().nth(2).unwrap().with_content("[1 line cleared]");
-    let replacement = Replacement {
-        replaces: vec![MessageId::FIRST.next().next()],
-        with: vec![ContextMessage::count(cleared, &Characters)],
-    };
+    let replacement = cleared_result(&draft);
     let written = |to: &str| -> Value {
         let to = Format::named(to).unwrap();
         serde_json::from_slice(&draft.rewrite(&bytes, std::slice::from_ref(&replacement), to).unwrap())

@@ -40,8 +40,8 @@ impl Attempts {
     /// will be.
     ///
     /// # Errors
-    /// The `error` of the fit, if there is no such part; the rejection, if a limit that is not one of tokens
-    /// led to it.
+    /// The `error` of the fit, if there is no such part. If a limit in bytes led to it, the rejection by the
+    /// server.
     pub(super) fn fall_back(&mut self, error: RunError, reader: &ReplyReader<'_>) -> Result<Reply, RunError> {
         match (error, self.cut.take(), self.too_large.take()) {
             (RunError::StillOver { .. }, Some(cut), _) => {

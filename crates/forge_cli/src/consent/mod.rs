@@ -134,8 +134,8 @@ fn mark(says: &Value) -> String {
     hex::encode(Sha256::digest(says.to_string()))
 }
 
-/// Checks that the project's file of `layers` contains no secret, before it is trusted. A `.mcp.json` is the
-/// file of other agents too: what is written in it is no fault of this one.
+/// Checks that the project's file of `layers` contains no secret, before it is trusted. Secrets in
+/// `.mcp.json` are no reason to refuse: other agents use that file as well.
 ///
 /// # Errors
 /// [`Misconfigured`] with the same errors as `forge config check`.

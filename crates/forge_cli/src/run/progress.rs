@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(step(0), none);
         let expected = ["still waiting for the model 30 s", "still waiting for the model 1 min 30 s"];
         assert_eq!(step(2), expected);
-        // What a server is waited for is no time of the model.
+        // The wait before another attempt does not count as time of the model.
         sender.send_modify(|now| now.wait(Duration::from_secs(20), Instant::now()));
         assert_eq!(step(0), none);
         assert_eq!(step(1), ["still waiting for the model 30 s"]);

@@ -118,7 +118,8 @@ impl Drop for WorkProgress {
     }
 }
 
-/// Notes that a command still works, if stderr is no terminal, until this is dropped.
+/// Notes on stderr that a command is still working. They are printed unless stderr is a terminal, and end
+/// when this is dropped.
 pub(crate) struct WorkNotes {
     _end: Option<Sender<()>>,
 }

@@ -78,40 +78,28 @@ fn without_fields(text: &str) -> &str {
 
 /// Returns the text in an envelope, without colours and other sequences for a terminal.
 pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
-    let text = match text {
-        Cow::Borrowed(text) => Cow::Borrowed(without_fields(without_head(without_command(text)))),
-        Cow::Owned(text) => Cow::Owned(without_fields(without_head(without_command(&text))).to_owned()),
-    };
-    let text = part_of(start_of(inside(text), without_receipt), without_frame);
+    let text = part_of(text, |text| without_fields(without_head(without_command(text))));
+    let text = part_of(part_of(inside(text), without_receipt), without_frame);
     if text.contains(ESCAPE) { Cow::Owned(strip_str(&text).to_string()) } else { text }
 }
 
 /// Returns only what a tool put out: the text inside its envelope, without the notes that follow.
 pub(crate) fn output(text: Cow<'_, str>) -> Cow<'_, str> {
-    start_of(unwrapped(text), without_notes)
-}
-
-/// Returns the start of a text that `cut` leaves of it.
-fn start_of(text: Cow<'_, str>, cut: fn(&str) -> &str) -> Cow<'_, str> {
-    match text {
-        Cow::Borrowed(text) => Cow::Borrowed(cut(text)),
-        Cow::Owned(mut text) => {
-            text.truncate(cut(&text).len());
-            Cow::Owned(text)
-        }
-    }
+    part_of(unwrapped(text), without_notes)
 }
 
 /// Returns the part of a text that `cut` leaves of it.
 fn part_of(text: Cow<'_, str>, cut: fn(&str) -> &str) -> Cow<'_, str> {
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(cut(text)),
-        Cow::Owned(text) => {
+        Cow::Owned(mut text) => {
             let left = cut(&text);
-            if left.len() == text.len() {
-                return Cow::Owned(text);
+            if !text.starts_with(left) {
+                return Cow::Owned(left.to_owned());
             }
-            Cow::Owned(left.to_owned())
+            let length = left.len();
+            text.truncate(length);
+            Cow::Owned(text)
         }
     }
 }

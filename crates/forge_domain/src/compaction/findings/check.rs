@@ -13,6 +13,8 @@ pub(crate) struct Checks {
     each: Vec<Check>,
     /// All of them as one, if there are several: which of them failed is not known.
     together: Option<Check>,
+    /// True if others run while the work is in another state.
+    has_aside: bool,
 }
 
 /// A test, build or check.
@@ -59,9 +61,12 @@ impl Check {
 impl Checks {
     /// Finds the checks of the steps of a command line without here-documents.
     pub(super) fn of(walk: &Walk<'_>) -> Self {
-        let aside = steps_aside(walk);
-        let of_work = walk.steps.iter().zip(&aside).filter(|(_, aside)| !**aside);
-        let mut each: Vec<Check> = of_work.filter_map(|(step, _)| check_of(step)).collect();
+        let (mut each, mut has_aside) = (Vec::new(), false);
+        for (step, is_aside) in walk.steps.iter().zip(steps_aside(walk)) {
+            let check = check_of(step);
+            has_aside |= is_aside && check.is_some();
+            each.extend(check.filter(|_| !is_aside));
+        }
         each.dedup();
         let together = (each.len() > 1).then(|| {
             let commands: Vec<&str> = each.iter().map(|check| check.command.as_str()).collect();
@@ -73,11 +78,16 @@ impl Checks {
                 is_test: each.iter().any(|check| check.is_test),
             }
         });
-        Self { each, together }
+        Self { each, together, has_aside }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
         self.each.is_empty()
+    }
+
+    /// Checks whether checks of another state of the work run as well.
+    pub(super) const fn has_aside(&self) -> bool {
+        self.has_aside
     }
 
     /// Returns the checks that passed: all of them.

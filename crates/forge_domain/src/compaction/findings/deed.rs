@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::acts::{acts, is_act};
-use super::aside::steps_aside;
 use super::check::{Check, Checks, runs_check};
 use super::command_line::{
     Step, Walk, from_program, is_shell, outside_quotes, steps, without_documents, without_dot,
@@ -67,8 +66,6 @@ struct CommandLine {
     hides_status: bool,
     /// True if its last step is not a check and runs even if those before it fail: the status is its own.
     ends_elsewhere: bool,
-    /// True if a check of it runs while the work is in another state.
-    checks_aside: bool,
     /// The text before the status of a check that its last step tells.
     echoed: Option<String>,
     /// True if something else runs when a step fails.
@@ -103,7 +100,6 @@ impl CommandLine {
             hides_status: hides_status(told) || echo.is_some() && echoed.is_none(),
             ends_elsewhere: walk.steps.len() > 1
                 && last.is_some_and(|step| step.runs_anyway && !runs_check(step)),
-            checks_aside: walk.steps.iter().zip(steps_aside(walk)).any(|(step, is)| is && runs_check(step)),
             echoed,
             has_other_way: command.contains("||"),
             missing: missing_of(told, walk),
@@ -323,8 +319,7 @@ impl Deed {
         let failure =
             failure.filter(|failure| self.command_line.hides_status || !failure.is_denied()).filter(is_own);
         // What is found in another state of the work is wanted there.
-        let failure =
-            failure.filter(|_| !self.command_line.checks_aside || is_marked_failed(result.message()));
+        let failure = failure.filter(|_| !self.checks.has_aside() || is_marked_failed(result.message()));
         let echoed = || self.echoed_code(result).filter(|code| *code != 0);
         failure.or_else(|| echoed().map(|_| Cow::Owned(Failure::of_status())))
     }
@@ -349,7 +344,7 @@ impl Deed {
             }
             return if is_stopped { Outcome::Unclear } else { Outcome::Failed };
         }
-        if self.command_line.checks_aside && self.report(result).failure.is_some() {
+        if self.checks.has_aside() && self.report(result).failure.is_some() {
             return Outcome::Unclear;
         }
         let is_shown = match self.report(result).evidence {

@@ -13,7 +13,7 @@ use super::leaving::Leaving;
 use super::order::{Calls, Highlights, Take, Which, order};
 use super::passage::{Origin, Passage};
 use super::record::{Entry, Section};
-use super::story::{Step, newest_steps};
+use super::story::{Effect, Step, newest_steps};
 use super::worth::{Purpose, Worth};
 use crate::compaction::features::hash;
 use crate::{TokenCounter, Tokens};
@@ -222,10 +222,13 @@ impl<'c, 'm> Choice<'c, 'm> {
         let room = self.left.share(percent, 100);
         let leaving = self.leaving;
         match calls {
-            Calls::Acting => self.take_steps(&mut steps(leaving).filter(|step| step.acts).peekable(), room),
+            Calls::Acting => self.take_steps(
+                &mut steps(leaving).filter(|step| step.effect == Effect::Outside).peekable(),
+                room,
+            ),
             Calls::Asking => self.take_steps(&mut steps(leaving).filter(|step| step.asks).peekable(), room),
             Calls::NewestDone => {
-                let done = steps(leaving).take(N_NEWEST_STEPS).filter(|step| !step.only_looks);
+                let done = steps(leaving).take(N_NEWEST_STEPS).filter(|step| step.effect != Effect::Looks);
                 self.take_steps(&mut done.peekable(), room);
             }
             Calls::All => {

@@ -32,10 +32,7 @@ pub(super) struct Step {
     writes: Vec<CallPlace>,
     /// A line that they wrote, if it tells that.
     pub(super) quotes: Option<String>,
-    /// True if the call changed nothing and ran nothing.
-    pub(super) only_looks: bool,
-    /// True if it changed something outside of the files of the work.
-    pub(super) acts: bool,
+    pub(super) effect: Effect,
     /// True if the user answered it: the agent asked them something, or they refused it and said why.
     pub(super) asks: bool,
 }
@@ -68,10 +65,9 @@ pub(super) fn newest_steps<'a>(
         }
         let newest = &same[0];
         let Done { position, effect, asks, .. } = *newest;
-        let (only_looks, acts) = (effect == Effect::Looks, effect == Effect::Outside);
         same.reverse();
         let writes = same.iter().filter(|done| done.changes).map(|done| done.place).collect();
-        Some(Step { position, entry: entry_of(&same), writes, quotes: None, only_looks, acts, asks })
+        Some(Step { position, entry: entry_of(&same), writes, quotes: None, effect, asks })
     })
 }
 
@@ -158,7 +154,7 @@ fn entry_of(calls: &[Done]) -> Entry {
 
 /// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Effect {
+pub(super) enum Effect {
     /// It changed nothing and ran nothing.
     Looks,
     /// It may have changed the work.
