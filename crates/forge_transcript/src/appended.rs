@@ -50,6 +50,11 @@ impl Draft<'_> {
         }
         let addition = Addition { revision: self.revision(bytes, replacements), now, pre_tokens };
         let lines = codec(self.format()).append(&addition)?;
+        if bytes.trim_ascii_start().starts_with(b"[") {
+            return Err(RewriteError::Append(
+                "the file is one list, which its agent does not read; `jq -c '.[]' FILE` makes lines of it",
+            ));
+        }
         if replacements.is_empty() {
             return Ok(Vec::new());
         }
@@ -211,6 +216,16 @@ mod tests {
             assert_eq!(undo_appended(&twice).unwrap(), once);
             assert_eq!(undo_appended(&once).unwrap(), file);
         }
+    }
+
+    #[test]
+    fn nothing_is_appended_to_a_list_of_records() {
+        let records: Vec<&str> = CODEX.lines().collect();
+        let list = format!("[{}]", records.join(","));
+        let session = read(list.as_bytes(), "f").unwrap().remove(0);
+        let added = Draft::open(&session, 0).addition(list.as_bytes(), &[], 7, Timestamp::UNIX_EPOCH);
+        let error = added.unwrap_err().to_string();
+        assert!(error.contains("the file is one list"), "{error}");
     }
 
     #[test]

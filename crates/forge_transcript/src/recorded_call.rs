@@ -42,9 +42,9 @@ struct Form {
 }
 
 const FORMS: [Form; 8] = [
-    // Anthropic's usage: in Claude Code's records and in printed turns.
+    // Anthropic's usage: in Claude Code's records, in printed turns and in events of managed agents.
     Form {
-        places: &["/message/usage", "/usage"],
+        places: &["/message/usage", "/usage", "/model_usage", "/raw/model_usage"],
         input: "/input_tokens",
         cached: &["/cache_read_input_tokens"],
         written: &["/cache_creation_input_tokens"],
@@ -237,8 +237,9 @@ impl CallTally {
         if let Some(named) = named.filter(|named| self.model.as_deref() != Some(*named)) {
             self.model = Some(Arc::from(named));
         }
-        // What opencode writes about the whole session has the sum of all calls.
-        let is_sum = entry.get("slug").is_some() && entry.get("projectID").is_some();
+        // What opencode and managed agents write about the whole session has the sum of all calls.
+        let is_sum = (entry.get("slug").is_some() && entry.get("projectID").is_some())
+            || text_at(entry, "/type") == "session.usage";
         let usage = if is_sum { None } else { usage_of(entry).or_else(|| span_usage(entry)) };
         let Some(usage) = usage else { return };
         let sum = entry.pointer("/payload/info/total_token_usage");
@@ -386,6 +387,14 @@ mod tests {
                     json!({"id": "s", "slug": "kind-panda", "projectID": "p", "tokens": {"input": 1, "output": 2}}),
                 ],
                 vec![],
+            ),
+            (
+                vec![
+                    json!({"raw": {"type": "span.model_request_end", "model_usage": {"input_tokens": 2,
+                        "cache_read_input_tokens": 30, "cache_creation_input_tokens": 400, "output_tokens": 5}}}),
+                    json!({"type": "session.usage", "usage": {"input_tokens": 2, "output_tokens": 5}}),
+                ],
+                vec![(432, 30, 400, 5, None)],
             ),
             (
                 vec![json!({"tokens": {"input": 50, "output": 2, "cached": 40, "thoughts": 3}})],

@@ -121,6 +121,7 @@ fn codex_samples() -> Vec<Sample> {
     let before = "s:Be brief. | n:<environment_context>x</environment_context> | u:Find it. | a:I look.+f(a)+f(b) | r(b):out | r(a):out | a:Here. | u:And now?";
     vec![
         sample("codex", lines(&whole), seen),
+        sample("codex", json!(whole).to_string(), seen),
         folded("codex", lines(&long), left, before),
         folded("codex", lines(&forked), left, before),
         sample("codex", lines(&rolled), "s:Be brief. | u:One. | a:1 | u:Three."),
@@ -202,6 +203,7 @@ fn pi_samples() -> Vec<Sample> {
         |message: Value| json!({"type": "message", "timestamp": "2026-01-01T10:00:00Z", "message": message});
     vec![
         sample("pi", lines(&branched), "u:Find it. | a:+f(c) | r(c):out | u:So."),
+        sample("pi", json!(branched).to_string(), "u:Find it. | a:+f(c) | r(c):out | u:So."),
         sample(
             "pi",
             lines(&[
@@ -801,6 +803,55 @@ fn log_samples() -> Vec<Sample> {
     ]
 }
 
+fn managed_samples() -> Vec<Sample> {
+    let event = |kind: &str, more: Value| {
+        let mut event =
+            json!({"id": format!("sevt_{kind}"), "processed_at": "2026-01-01T10:00:00Z", "type": kind});
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        event
+    };
+    let say = |text: &str| json!({"content": [{"type": "text", "text": text}]});
+    let (span, end) = ("span.model_request_start", "span.model_request_end");
+    let events = vec![
+        event("session.status_running", json!({})),
+        event(
+            "user.define_outcome",
+            json!({"description": "Find it.", "rubric": {"type": "text", "content": "It is found."}}),
+        ),
+        event(span, json!({})),
+        event("agent.thinking", json!({})),
+        event("agent.message", say("I look.")),
+        event("agent.tool_use", json!({"id": "c", "name": "f", "input": {}})),
+        event("agent.mcp_tool_use", json!({"id": "d", "name": "g", "input": {}})),
+        event("agent.tool_use", json!({"id": "e", "name": "g", "input": {}, "session_thread_id": "sthr_1"})),
+        event(end, json!({"model_usage": {"input_tokens": 2, "output_tokens": 3}})),
+        event("agent.tool_result", json!({"tool_use_id": "c", "content": say("out")["content"]})),
+        event(
+            "agent.mcp_tool_result",
+            json!({"mcp_tool_use_id": "d", "is_error": true, "content": say("no")["content"]}),
+        ),
+        event("agent.message", say("Here.")),
+        event(
+            "span.outcome_evaluation_end",
+            json!({"result": "needs_revision", "explanation": "It is not found."}),
+        ),
+        event("user.message", say("And?")),
+    ];
+    let logged = |event: &Value| {
+        let kind = event["type"].as_str().unwrap();
+        let (role, kind) = kind.split_once('.').unwrap();
+        json!({"role": role, "kind": kind, "content": "shown", "time": "2026-01-01T10:00:00Z", "raw": event})
+    };
+    let log: Vec<Value> = events.iter().map(logged).collect();
+    let seen = "u:Find it.\n\nIt is found. | a:I look.+f(c)+g(d) | r(c):out | r!(d):no | a:Here. | \
+        n:Evaluation of the outcome: needs_revision\nIt is not found. | u:And?";
+    vec![
+        sample("managed-agents", lines(&log), seen),
+        sample("managed-agents", lines(&events), seen),
+        sample("managed-agents", json!(events).to_string(), seen),
+    ]
+}
+
 fn vscode_samples() -> Vec<Sample> {
     let shown = |text: &str| json!({"value": text, "supportThemeIcons": false});
     let made = |id: &str, name: &str| json!({"name": name, "arguments": "{}", "id": id});
@@ -899,6 +950,7 @@ fn samples() -> Vec<Sample> {
         block_samples(),
         export_samples(),
         log_samples(),
+        managed_samples(),
         vscode_samples(),
     ]
     .into_iter()

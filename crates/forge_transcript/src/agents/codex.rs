@@ -23,7 +23,8 @@ impl EntryFormat for Codex {
     const JOINS_REPLIES: bool = true;
 
     fn detect(evidence: &Evidence<'_>) -> bool {
-        evidence.lines().iter().any(is_own)
+        // A list of plain objects has more meanings than a file of such lines.
+        evidence.lines().iter().any(is_own) || evidence.list().iter().any(is_record)
     }
 
     fn messages(record: &Value) -> Vec<Message> {
@@ -79,10 +80,15 @@ impl EntryFormat for Codex {
     }
 }
 
-fn is_own(line: &Fields<'_>) -> bool {
+/// Checks for a record in the form that Codex writes since August 2025.
+fn is_record(line: &Fields<'_>) -> bool {
     const TYPES: [&str; 6] =
         ["session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state"];
-    (line.has(&["payload"]) && TYPES.contains(&line.text("type").as_str()))
+    line.has(&["payload"]) && TYPES.contains(&line.text("type").as_str())
+}
+
+fn is_own(line: &Fields<'_>) -> bool {
+    is_record(line)
         || (line.has(&["id", "timestamp"]) && !line.get("instructions").is_empty() && !line.has(&["type"]))
         || line.text("record_type") == "state"
 }

@@ -15,6 +15,7 @@ mod gemini_cli;
 mod inspect;
 mod json_lines;
 mod logs;
+mod managed_agents;
 mod opencode;
 mod openhands;
 mod pi;
@@ -35,6 +36,7 @@ pub(crate) const AGENTS: &[&dyn Codec] = &[
     &conversations::CONVERSATIONS,
     &logs::AnthropicLines,
     &logs::GeminiEvents,
+    &managed_agents::ManagedAgents,
     &logs::Tau2Bench,
     &blocks::LangChain,
     &blocks::Gemini,

@@ -275,11 +275,6 @@ impl EntryFormat for Events {
         evidence.lines().iter().chain(evidence.list()).any(is_own)
     }
 
-    fn sessions(text: &str) -> Result<Vec<Listing<'_>>, serde_json::Error> {
-        let is_list = text.trim_start().starts_with('[');
-        Ok(vec![if is_list { Listing::of_list(text)? } else { Listing::lines(text) }])
-    }
-
     fn messages(event: &Value) -> Vec<Message> {
         let said = |at: &str| event.pointer(at).unwrap_or(&Value::Null);
         let id = text_at(event, "/tool_call_id");

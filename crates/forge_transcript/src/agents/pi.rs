@@ -29,7 +29,7 @@ impl EntryFormat for Pi {
             (kind == "session" && line.has(&["cwd", "id"]))
                 || (kind == "message" && line.has(&["id", "message"]) && line.contains("parentId"))
         };
-        evidence.lines().iter().any(is_own)
+        evidence.lines().iter().chain(evidence.list()).any(is_own)
     }
 
     fn messages(entry: &Value) -> Vec<Message> {

@@ -57,7 +57,7 @@ pub(crate) trait EntryFormat: Sync + Sized {
 
     /// Finds the entries of each session of a document.
     fn sessions(text: &str) -> Result<Vec<Listing<'_>>, serde_json::Error> {
-        Ok(vec![Listing::lines(text)])
+        Ok(vec![Listing::of_text(text)?])
     }
 
     /// Reads the messages of an entry.
@@ -150,6 +150,11 @@ impl<'a> Listing<'a> {
     pub(crate) fn of_list(text: &'a str) -> Result<Self, serde_json::Error> {
         let items: Vec<&RawValue> = serde_json::from_str(text)?;
         Ok(Self { entries: items.into_iter().map(RawValue::get).collect(), ..Self::default() })
+    }
+
+    /// Lists the items of a file that is one list, as `jq -s` writes it, or else the records of its lines.
+    pub(crate) fn of_text(text: &'a str) -> Result<Self, serde_json::Error> {
+        if text.trim_start().starts_with('[') { Self::of_list(text) } else { Ok(Self::lines(text)) }
     }
 
     /// Lists the items of lists, in order; a key that is missing has none, and a text counts as one item.
