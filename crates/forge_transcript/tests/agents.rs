@@ -666,6 +666,55 @@ fn compacted_opencode(request: &Value) -> String {
     .to_string()
 }
 
+/// Returns logs of opencode's events: a reply that grows, a call and its result, and a sub-agent's session.
+fn opencode_logs() -> Vec<Sample> {
+    let event = |kind: &str, properties: Value| json!({"type": kind, "properties": properties});
+    let session = |id: &str, parent: Value| {
+        event("session.updated", json!({"info": {"id": id, "parentID": parent, "title": "x"}}))
+    };
+    let info = |id: &str, role: &str, session: &str| {
+        event("message.updated", json!({"info": {"id": id, "sessionID": session, "role": role}}))
+    };
+    let part = |id: &str, message: &str, more: Value| {
+        let mut part = json!({"id": id, "sessionID": "s", "messageID": message});
+        part.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        event("message.part.updated", json!({"part": part}))
+    };
+    let text = |said: &str| json!({"type": "text", "text": said});
+    let tool = |state: Value| json!({"type": "tool", "callID": "c", "tool": "f", "state": state});
+    let grown = |said: &str| {
+        event(
+            "message.part.delta",
+            json!({"sessionID": "s", "messageID": "m2", "partID": "p2", "field": "text", "delta": said}),
+        )
+    };
+    let events = vec![
+        session("s", Value::Null),
+        info("m1", "user", "s"),
+        part("p1", "m1", text("Find it.")),
+        info("m2", "assistant", "s"),
+        part("p2", "m2", text("")),
+        grown("I "),
+        grown("look."),
+        part("p3", "m2", tool(json!({"status": "pending", "input": {}}))),
+        session("t", json!("s")),
+        info("n1", "user", "t"),
+        part("p3", "m2", tool(json!({"status": "completed", "input": {}, "output": "out"}))),
+        part("p4", "m2", text("Not so.")),
+        event("message.part.removed", json!({"sessionID": "s", "messageID": "m2", "partID": "p4"})),
+        info("m3", "assistant", "s"),
+        part("p5", "m3", text("Here.")),
+        info("m4", "user", "s"),
+        part("p6", "m4", text("No.")),
+        event("message.removed", json!({"sessionID": "s", "messageID": "m4"})),
+        info("m1", "user", "s"),
+    ];
+    let seen = "u:Find it. | a:I look.+f(c) | r(c):out | a:Here.";
+    let logged: Vec<Value> =
+        events.iter().map(|event| json!({"timestamp": 1, "threadId": "1", "event": event})).collect();
+    vec![sample("opencode", lines(&events), seen), sample("opencode", lines(&logged), seen)]
+}
+
 fn export_samples() -> Vec<Sample> {
     let seen = "u:Find it. | a:I look.+f(c) | r(c):out | a:Here.";
     let say = |text: &str| json!({"type": "text", "text": text});
@@ -949,6 +998,7 @@ fn samples() -> Vec<Sample> {
         openhands_samples(),
         block_samples(),
         export_samples(),
+        opencode_logs(),
         log_samples(),
         managed_samples(),
         vscode_samples(),

@@ -17,6 +17,7 @@ mod json_lines;
 mod logs;
 mod managed_agents;
 mod opencode;
+mod opencode_events;
 mod openhands;
 mod pi;
 mod pi_append;

@@ -1,8 +1,11 @@
 //! Sessions of opencode, as it exports them: messages with parts, a tool's call and its result in one part.
 
+use std::borrow::Cow;
+
 use forge_domain::{Message, Role};
 use serde_json::{Value, json};
 
+use super::opencode_events::{is_event, sessions};
 use crate::any_blocks::{messages_of, role_of, text_at};
 use crate::codec::{Effect, EntryFormat, Evidence, Fields, Listing, Trace, Window};
 use crate::format::FormatFacts;
@@ -14,14 +17,14 @@ const BY: &str = "opencode";
 /// The text that opencode sends for a result that it cleared.
 const CLEARED: &str = "[Old tool result content cleared]";
 
-/// Exported sessions of opencode.
+/// Exported sessions of opencode, and logs of its events, which add up to such an export.
 pub(super) struct OpenCode;
 
 impl EntryFormat for OpenCode {
     const FACTS: &'static FormatFacts = &FormatFacts {
         id: "opencode",
-        name: "opencode exports",
-        description: "{\"info\", \"messages\": [{\"info\", \"parts\"}]}",
+        name: "opencode sessions",
+        description: "{\"info\", \"messages\": [{\"info\", \"parts\"}]}, or JSONL of its events",
         protocol: None,
     };
     const IS_LINES: bool = false;
@@ -38,7 +41,16 @@ impl EntryFormat for OpenCode {
             let is_empty = document.has_list("messages") && messages.is_empty();
             is_first || (is_empty && info.text("id").starts_with("ses_"))
         };
-        evidence.document().is_some_and(of_document) || evidence.list().first().is_some_and(is_own)
+        evidence.document().is_some_and(of_document)
+            || evidence.list().first().is_some_and(is_own)
+            || evidence.lines().iter().any(is_event)
+    }
+
+    fn document(text: &str) -> (Cow<'_, str>, usize) {
+        match sessions(text) {
+            Some((document, skipped_lines)) => (Cow::Owned(document), skipped_lines),
+            None => (Cow::Borrowed(text), 0),
+        }
     }
 
     fn sessions(text: &str) -> Result<Vec<Listing<'_>>, serde_json::Error> {
@@ -46,10 +58,11 @@ impl EntryFormat for OpenCode {
             return Ok(vec![Listing::of_list(text)?]);
         }
         let file = Fields::of(text);
-        // The facts of the session are last, since they tell what was taken back.
-        let listing = Listing::of_keys(&file, &["messages", "info"]);
-        let id = Fields::of(file.get("info")).text("id");
-        Ok(vec![if id.is_empty() { listing } else { listing.named(id) }])
+        let sessions = file.items("sessions");
+        if sessions.is_empty() {
+            return Ok(vec![listing(&file)]);
+        }
+        Ok(sessions.into_iter().map(|session| listing(&Fields::of(session.get()))).collect())
     }
 
     fn messages(entry: &Value) -> Vec<Message> {
@@ -102,6 +115,14 @@ impl EntryFormat for OpenCode {
         let kept = compaction_part(&asked).and_then(|part| place_of(text_at(part, "/tail_start_id")));
         Window::from(kept.unwrap_or(request))
     }
+}
+
+/// Lists the messages of an exported session.
+fn listing<'a>(file: &Fields<'a>) -> Listing<'a> {
+    // The facts of the session are last, since they tell what was taken back.
+    let listing = Listing::of_keys(file, &["messages", "info"]);
+    let id = Fields::of(file.get("info")).text("id");
+    if id.is_empty() { listing } else { listing.named(id) }
 }
 
 /// Checks whether a message is the complete summary of a compaction.
