@@ -43,7 +43,7 @@ fn table() -> Vec<Bad> {
         bad(
             "other",
             Some(br#"{"a": 1}"#),
-            ["convert it to one of these", "create one with --dry-run", "use one of"],
+            ["lists all formats", "create one with --dry-run", "use one of"],
         ),
         bad(
             "foreign",

@@ -46,11 +46,11 @@ pub(crate) const ANTHROPIC: Foreign =
     with_way("Anthropic messages", "read it as `anthropic`, and move its system prompt to the key `system`");
 const VERCEL_UI: Foreign = with_way(
     "UI messages of the Vercel AI SDK",
-    "record the body of the provider's request instead, which is one of these",
+    "record the body of the provider's request instead, which is read",
 );
 const VERCEL: Foreign = with_way(
     "model messages of the Vercel AI SDK",
-    "record the body of the provider's request instead, which is one of these",
+    "record the body of the provider's request instead, which is read",
 );
 const GEMINI: Foreign = foreign_format("Gemini contents");
 const BEDROCK: Foreign = foreign_format("Amazon Bedrock Converse messages");

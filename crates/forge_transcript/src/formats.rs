@@ -25,12 +25,6 @@ pub(crate) fn codec(format: Format) -> &'static dyn Codec {
     line.expect("only a line of the table makes a format")
 }
 
-/// Returns the names of the formats that are read.
-pub(crate) fn known_formats() -> String {
-    let names: Vec<&str> = Format::all().map(Format::id).collect();
-    names.join(", ")
-}
-
 impl Format {
     /// Returns all formats that are read.
     pub fn all() -> impl Iterator<Item = Self> {

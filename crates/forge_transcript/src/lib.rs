@@ -34,6 +34,7 @@ mod author_mark;
 mod reply_pieces;
 mod write;
 mod written;
+mod looks;
 mod loss;
 mod handover;
 mod harness;

@@ -4,7 +4,8 @@
 use forge_domain::Message;
 
 use crate::codec::{Codec, Evidence, Source};
-use crate::formats::{formats, known_formats};
+use crate::formats::formats;
+use crate::looks::described;
 use crate::mixture::Mixture;
 use crate::{Opener, StreamError, StreamedSession};
 
@@ -36,7 +37,7 @@ pub fn stream(
         };
         source.check_lines(Mixture::new(codec));
         let streamed = codec.stream(&mut source, &mut visit).map_err(|error| match error {
-            StreamError::Transcript(error) => error.with_known(&known_formats()).into(),
+            StreamError::Transcript(error) => described(error, &sample).into(),
             StreamError::Io(_) => error,
         })?;
         if streamed.is_some() {

@@ -4,6 +4,7 @@ use forge_wire::WireError;
 use serde_json::error::Category;
 use serde_json::{Map, Value};
 
+use crate::Format;
 use crate::foreign::{self, Foreign};
 use crate::json_text::parse;
 
@@ -32,6 +33,12 @@ pub enum TranscriptError {
     /// It is text in UTF-16, by the mark at its beginning.
     #[error("{origin} is UTF-16, as PowerShell 5 writes it with `>`; save it as UTF-8")]
     Utf16 {
+        /// Name of the file.
+        origin: String,
+    },
+    /// It is compressed in a way that is not unpacked here.
+    #[error("{origin} is compressed by gzip; unpack it first: `gzip -dc FILE > session.jsonl`")]
+    Gzip {
         /// Name of the file.
         origin: String,
     },
@@ -82,12 +89,18 @@ pub enum TranscriptError {
         origin: String,
     },
     /// It is JSON, but of no format that is read here.
-    #[error("{origin} has an unknown format (known: {known}); convert it to one of these")]
+    #[error(
+        "{origin} has an unknown format: it is {looks}{}\n  help: if it is a session, {}",
+        nearest.map(|near| format!("\n  nearest: `{}`, {}", near.id(), near.description())).unwrap_or_default(),
+        WAY
+    )]
     UnknownFormat {
         /// Name of the file.
         origin: String,
-        /// The formats that are known, in words.
-        known: String,
+        /// The structure of the file, in words.
+        looks: String,
+        /// The format with which it has most in common, if that is much.
+        nearest: Option<Format>,
     },
     /// It is not of the format that it was said to be.
     #[error(
@@ -106,10 +119,11 @@ pub enum TranscriptError {
     },
     /// It is of a format that is recognized, and not read.
     #[error(
-        "{origin} looks like {name}{}{}\n  help: {}convert it to one of these: {known}",
+        "{origin} looks like {name}{}{}\n  help: {}{}",
         if name.ends_with(NOT_A_SESSION) { "" } else { ", which Forge does not read" },
         clause(.place),
-        way.map(|way| format!("{way}; or ")).unwrap_or_default()
+        way.map(|way| format!("{way}; or ")).unwrap_or_default(),
+        WAY
     )]
     Foreign {
         /// Name of the file.
@@ -120,8 +134,6 @@ pub enum TranscriptError {
         place: String,
         /// A short way to one of the formats that are read.
         way: Option<&'static str>,
-        /// The formats that are known, in words.
-        known: String,
     },
     /// It is JSON, but not what its format has in that place.
     #[error(
@@ -202,23 +214,15 @@ pub enum TranscriptError {
 }
 
 impl TranscriptError {
-    /// Reports that `origin` is of no known format.
+    /// Reports that `origin` is of no known format. The reader that knows all formats adds what it looks like.
     pub(crate) fn unknown(origin: &str) -> Self {
-        Self::UnknownFormat { origin: origin.to_owned(), known: String::new() }
+        Self::UnknownFormat { origin: origin.to_owned(), looks: "JSON".to_owned(), nearest: None }
     }
 
     /// Reports that `origin` is of a format that is not read; `place` has the evidence.
     pub(crate) fn foreign(origin: &str, foreign: Foreign, place: String) -> Self {
         let Foreign { name, way } = foreign;
-        Self::Foreign { origin: origin.to_owned(), name, place, way, known: String::new() }
-    }
-
-    /// Completes an error with the formats that are read, which a single format does not know.
-    pub(crate) fn with_known(mut self, formats: &str) -> Self {
-        if let Self::UnknownFormat { known, .. } | Self::Foreign { known, .. } = &mut self {
-            formats.clone_into(known);
-        }
-        self
+        Self::Foreign { origin: origin.to_owned(), name, place, way }
     }
 
     /// Reports that entry `index` of `list`, which is `text`, is not a message, because of `source`. If it is
@@ -241,6 +245,9 @@ impl TranscriptError {
         }
     }
 }
+
+/// The way from any format to one that is read.
+const WAY: &str = "write it as {\"messages\": [...]} (`openai`); `forge inspect --help` lists all formats";
 
 /// The end of the names of formats that hold no session.
 const NOT_A_SESSION: &str = "which is not a session";

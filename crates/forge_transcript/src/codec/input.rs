@@ -33,6 +33,9 @@ pub(crate) fn text<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str, Transcr
     if UTF_16_MARKS.iter().any(|mark| bytes.starts_with(mark)) {
         return Err(TranscriptError::Utf16 { origin: origin.to_owned() });
     }
+    if bytes.starts_with(GZIP) {
+        return Err(TranscriptError::Gzip { origin: origin.to_owned() });
+    }
     let bytes = without_mark(bytes);
     let binary = |byte, is_zero| TranscriptError::Binary { origin: origin.to_owned(), byte, is_zero };
     let text = match std::str::from_utf8(bytes) {
@@ -108,6 +111,8 @@ pub(crate) fn is_packed(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x28\xb5\x2f\xfd")
 }
 
+/// The first bytes of a file that gzip compressed.
+const GZIP: &[u8] = b"\x1f\x8b";
 /// The byte order marks of UTF-16.
 const UTF_16_MARKS: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
 
