@@ -91,7 +91,8 @@ const FIRST_AT_WORK: &[Take] = &[
 ];
 
 /// The first part in talk. A question is often a remark there, and what the agent says is as much of it as
-/// what the user says.
+/// what the user says. What was done meanwhile, such as aider's commits, comes before most of it: the rest of
+/// the talk takes all that is left.
 const FIRST_IN_TALK: &[Take] = &[
     Take::Answers(15),
     Take::Picks(25),
@@ -100,6 +101,7 @@ const FIRST_IN_TALK: &[Take] = &[
     Take::Passages(15, Purpose::Newest, Which::ActInRecord),
     Take::InTurn(45, SAID),
     Take::Passages(10, Purpose::Newest, Which::Newest),
+    Take::Calls(15, Calls::NewestDone),
     Take::Picked(25),
     Take::InTurn(100, &[Which::StatedWhole, Which::Stated]),
 ];

@@ -52,6 +52,22 @@ fn in_talk_what_only_tells_comes_before_what_ends_with_a_question() {
 }
 
 #[test]
+fn in_talk_the_newest_commits_are_told_before_most_of_what_is_said() {
+    let mut log = Conversation::new();
+    log.user("Wrap the start of the program.");
+    for n in 0..40 {
+        log.agent(format!(
+            "The gate of station {n} opens at dawn, and its keeper writes down who passes it."
+        ))
+        .add(Message::note("aider", format!("Applied edit to a.py\nCommit 8f9d4{n:02} Wrap {n}")))
+        .user(format!("Then wrap the one after station {n}, which is beside river {n}."));
+    }
+    extract(&mut log, 4_000);
+    let record = record_in(&log);
+    assert!(record.contains(" aider: Commit 8f9d4"), "{record}");
+}
+
+#[test]
 fn what_the_user_says_comes_before_calls_that_only_looked_and_what_is_lost_is_counted() {
     let mut log = Conversation::new();
     log.user("Build the billing service as I describe.");
