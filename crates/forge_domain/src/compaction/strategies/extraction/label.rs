@@ -89,7 +89,8 @@ fn subject_line(subject: &str) -> Option<String> {
 }
 
 /// Returns what tells of a command whose first line only begins a text: of a here-string of PowerShell the
-/// command that is given it, and of a script its first line that does something as well.
+/// command that is given it, of the message of a commit the command before it, and of a script its first line
+/// that does something as well.
 fn told_of_script(subject: &str) -> Cow<'_, str> {
     let (first, rest) = subject.trim_start().split_once('\n').unwrap_or((subject, ""));
     let first = first.trim_end();
@@ -100,6 +101,11 @@ fn told_of_script(subject: &str) -> Cow<'_, str> {
     if let Some(given) = given.filter(|given| !given.is_empty()) {
         return Cow::Borrowed(given);
     }
+    let before_text = first.split_once(TEXT).map(|(command, _)| command.trim_end());
+    let option = before_text.and_then(|command| command.rsplit_once(' '));
+    if let Some((command, _)) = option.filter(|(_, option)| option.starts_with('-')) {
+        return Cow::Borrowed(command);
+    }
     let begins_script = first.ends_with(['"', '\''])
         && SCRIPTS.iter().any(|option| first[..first.len() - 1].ends_with(option))
         || first.contains("<<") && !first.contains('>') && !first.contains("cat ");
@@ -109,6 +115,8 @@ fn told_of_script(subject: &str) -> Cow<'_, str> {
     step.map_or(Cow::Borrowed(subject), |step| Cow::Owned(format!("{first} {step}")))
 }
 
+/// The beginning of a here-document that is an argument.
+const TEXT: &str = "\"$(cat <<";
 /// The options whose value is a script, and the beginnings of its lines that do nothing yet.
 const SCRIPTS: [&str; 4] = ["-c ", "-e ", "-Command ", "-lc "];
 const IMPORTS: [&str; 8] = ["import ", "from ", "#", "use ", "require", "const ", "set -", "//"];

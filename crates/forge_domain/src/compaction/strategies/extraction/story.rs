@@ -456,6 +456,10 @@ mod tests {
                 " python3 -c \" print(json.dumps(1))",
             ),
             (json!({"command": "python3 - <<'PY'\np = 'a.py'\nPY\nls"}), " python3 - <<'PY' p = 'a.py'"),
+            (
+                json!({"command": "git add a && git commit -m \"$(cat <<'E'\nAdd a\nE\n)\""}),
+                " git add a && git commit",
+            ),
             (json!({"command": "for a in b\ndo c $a\ndone", "description": "Try each"}), " Try each"),
             (
                 json!({"command": ["sh", "-c", "apply_patch <<'P'\n*** Begin Patch\n*** Add File: a.rs\n+a\n*** End Patch\nP"]}),
