@@ -176,7 +176,12 @@ pub(crate) fn join(folder: Option<&str>, name: &str) -> String {
 
 /// Checks whether a path begins at a root, a home or a drive.
 pub(crate) fn is_absolute(path: &str) -> bool {
-    path.starts_with(['/', '~']) || path.get(1..3).is_some_and(|drive| matches!(drive, ":\\" | ":/"))
+    path.starts_with(['/', '~']) || has_drive(path)
+}
+
+/// Checks whether a path begins at a drive of Windows.
+pub(crate) fn has_drive(path: &str) -> bool {
+    path.get(1..3).is_some_and(|drive| matches!(drive, ":\\" | ":/"))
 }
 
 /// Commands that run the one behind their options: with the options that have a value, and true if an operand

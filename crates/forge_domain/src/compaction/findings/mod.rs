@@ -17,7 +17,7 @@ mod told_changes;
 
 pub(crate) use self::acts::is_act;
 pub(crate) use self::check::Check;
-pub(crate) use self::command_line::{is_absolute, join};
+pub(crate) use self::command_line::{has_drive, is_absolute, join};
 pub(crate) use self::deed::{Deed, Extent, FileState, Outcome, Touch, identity};
 use self::ending::{Evidence, Unfinished};
 pub(crate) use self::ending::{

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::work_files::{Root, below, deepest};
+use super::work_files::{Root, below, deepest, has_root};
 use crate::compaction::features::is_line_break;
-use crate::compaction::findings::{Deed, is_absolute};
+use crate::compaction::findings::{Deed, has_drive, is_absolute, join};
 use crate::{ContextMessage, MessageId, ToolCall};
 
 /// Most characters of a tool's name: as many as providers allow.
@@ -33,8 +33,10 @@ impl Folder {
             return Self { root: Root::of(messages, known.as_deref()), files: known };
         }
         let deeds = messages.iter().flat_map(|message| &message.findings().deeds);
-        let paths: Vec<&str> = deeds.flat_map(|deed| &deed.touches).map(|(path, _)| path.as_str()).collect();
-        let absolute = paths.iter().filter(|path| path.starts_with('/') && !path.contains(is_line_break));
+        let paths: Vec<Cow<'_, str>> =
+            deeds.flat_map(|deed| &deed.touches).map(|(path, _)| with_slashes(path)).collect();
+        let paths: Vec<&str> = paths.iter().map(AsRef::as_ref).collect();
+        let absolute = paths.iter().filter(|path| has_root(path) && !path.contains(is_line_break));
         let folders = absolute.flat_map(|path| path.match_indices('/').skip(1).map(|(at, _)| &path[..at]));
         let is_most = |n: usize| n >= LEAST_PATHS && n * 100 >= paths.len() * IN_FOLDER_PERCENT;
         let files = deepest(folders, is_most);
@@ -72,6 +74,11 @@ impl Folder {
     }
 }
 
+/// Returns a path with the slashes that folders have here: below a drive, calls write either.
+fn with_slashes(path: &str) -> Cow<'_, str> {
+    if has_drive(path) { Cow::Owned(join(None, path)) } else { Cow::Borrowed(path) }
+}
+
 /// Returns the name of a call's tool as labels have it.
 pub(super) fn tool_name(call: &ToolCall) -> Option<String> {
     one_line(call.name.as_str(), TOOL_CHARS)
@@ -82,7 +89,7 @@ fn subject_line(subject: &str) -> Option<String> {
     let end_of_path = || {
         let line = subject.trim();
         let start = line.char_indices().rev().nth(SUBJECT_CHARS)?.0;
-        let folder = start + line[start..].find('/')?;
+        let folder = start + line[start..].find(['/', '\\'])?;
         (!line.contains(char::is_whitespace)).then(|| format!("…{}", &line[folder..]))
     };
     one_line(&told_of_script(subject), SUBJECT_CHARS).or_else(end_of_path)

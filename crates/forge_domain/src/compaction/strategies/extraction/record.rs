@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::file_lines::{Told, apart, together};
-use super::work_files::below;
+use super::work_files::{below, has_root};
 use crate::Message;
 use crate::compaction::features::is_line_break;
 use crate::compaction::findings::{FileState, Outcome};
@@ -338,7 +338,7 @@ impl Record {
             };
             for path in paths {
                 let path = match above_files {
-                    Some(folder) if is_relative(&path) => format!("{folder}/{path}"),
+                    Some(folder) if !has_root(&path) => format!("{folder}/{path}"),
                     _ => path,
                 };
                 self.files.push((path, state));
@@ -349,14 +349,8 @@ impl Record {
 
 /// Returns an absolute path as it is below `folder`, or as it is if it is not; `None` for a relative one.
 fn below_folder<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
-    let below = below(path, folder).filter(|below| !below.is_empty() && is_relative(below));
-    (!is_relative(path)).then_some(below.unwrap_or(path))
-}
-
-/// Checks whether a path begins at no root. One of another system than this passes for relative: then none is
-/// shortened.
-fn is_relative(path: &str) -> bool {
-    !path.starts_with('/')
+    let below = below(path, folder).filter(|below| !below.is_empty() && !has_root(below));
+    has_root(path).then_some(below.unwrap_or(path))
 }
 
 /// The part of a record that a line, or an entry of several, belongs to.
@@ -528,6 +522,18 @@ mod tests {
             assert!(text.contains(expected), "{text}");
             assert_eq!(Record::parse(&text), Some(record));
         }
+    }
+
+    #[test]
+    fn paths_of_a_drive_stand_below_their_folder() {
+        let files = [r"C:\w\app\a.py", "D:/b.py"].map(|path| (path.to_owned(), FileState::Modified));
+        let record = Record { folder: Some("C:/w".into()), files: files.to_vec(), ..Record::default() };
+        let text = record.to_text();
+        let expected = "Relative paths are below C:/w\nmodified: app\\a.py\nmodified: D:/b.py\n";
+        assert!(text.contains(expected), "{text}");
+        let read: Vec<String> =
+            Record::parse(&text).unwrap().files.into_iter().map(|(path, _)| path).collect();
+        assert_eq!(read, [r"C:/w/app\a.py", "D:/b.py"]);
     }
 
     /// Texts that would change a record if they were in it unchanged.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::ContextMessage;
-use crate::compaction::findings::{ALL, FileState, ShellChange, Touch, is_absolute, join};
+use crate::compaction::findings::{ALL, FileState, ShellChange, Touch, has_drive, is_absolute, join};
 use crate::star_match::is_star_match;
 
 /// The folders of the work.
@@ -89,10 +89,24 @@ pub(super) fn deepest<'a>(
     most.max_by_key(|(folder, _)| folder.len()).map(|(folder, _)| folder)
 }
 
-/// Returns a path as it is below a folder, empty if it is that; `None` if it is elsewhere.
+/// Returns a path as it is below a folder, empty if it is that; `None` if it is elsewhere. Below a drive, the
+/// path may have other slashes than the folder.
 pub(super) fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
-    let rest = path.strip_prefix(folder)?;
-    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+    if !has_drive(path) {
+        let rest = path.strip_prefix(folder)?;
+        return if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') };
+    }
+    let (start, rest) = path.split_at_checked(folder.len())?;
+    match start == folder || start.replace('\\', "/") == folder {
+        true if rest.is_empty() => Some(rest),
+        true => rest.strip_prefix(['/', '\\']),
+        false => None,
+    }
+}
+
+/// Checks whether a path begins at a root or at a drive.
+pub(super) fn has_root(path: &str) -> bool {
+    path.starts_with('/') || has_drive(path)
 }
 
 /// Checks whether a path is a folder, or in it.
@@ -158,7 +172,7 @@ impl WorkFiles {
             files.iter().map(|(path, _)| told.get(path).unwrap_or(path).clone()).collect();
         // If each file has a whole path, each is listed by it, so that all are told below the same folder.
         let whole: Vec<String> = told.iter().map(|told| root.whole(told, folder)).collect();
-        let are_whole = whole.iter().all(|path| path.starts_with('/') && out_of_folder(path).1.is_none());
+        let are_whole = whole.iter().all(|path| has_root(path) && out_of_folder(path).1.is_none());
         let names = if are_whole { whole } else { told };
         names.into_iter().zip(files).map(|(name, (_, (state, _)))| (name, state)).collect()
     }
@@ -571,6 +585,21 @@ mod tests {
             let expected: Vec<_> =
                 expected.into_iter().map(|(told, state)| (told.to_owned(), state)).collect();
             assert_eq!(files.into_list(None), expected, "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn below_a_drive_either_slash_is_one() {
+        for (path, folder, expected) in [
+            (r"C:\w\app\a.py", "C:/w", Some(r"app\a.py")),
+            ("C:/w/a.py", "C:/w", Some("a.py")),
+            (r"C:\w", "C:/w", Some("")),
+            (r"C:\wide\a.py", "C:/w", None),
+            (r"D:\w\a.py", "C:/w", None),
+            ("/w/a.py", "/w", Some("a.py")),
+            (r"/w\a.py", "/w", None),
+        ] {
+            assert_eq!(below(path, folder), expected, "{path}");
         }
     }
 
