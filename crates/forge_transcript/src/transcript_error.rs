@@ -214,7 +214,7 @@ pub enum TranscriptError {
 }
 
 impl TranscriptError {
-    /// Reports that `origin` is of no known format. The reader that knows all formats adds what it looks like.
+    /// Reports that `origin` is of no known format. The reader adds what it looks like.
     pub(crate) fn unknown(origin: &str) -> Self {
         Self::UnknownFormat { origin: origin.to_owned(), looks: "JSON".to_owned(), nearest: None }
     }
