@@ -278,7 +278,10 @@ fn changes_of_powershell(program: &str, words: &[&str]) -> Vec<ShellChange> {
     while let Some(word) = words.next() {
         let option = word.to_ascii_lowercase();
         if VALUES.contains(&option.as_str()) {
-            words.next();
+            let value = words.next().copied().unwrap_or_default();
+            skip_computed(value, &mut words);
+        } else if word.starts_with('(') {
+            skip_computed(word, &mut words);
         } else if !PATHS.contains(&option.as_str()) && is_name(word) {
             names.push(name(word));
         }
@@ -292,6 +295,17 @@ fn changes_of_powershell(program: &str, words: &[&str]) -> Vec<ShellChange> {
         "set-content" | "out-file" | "new-item" => first.map(ShellChange::Writes).collect(),
         "add-content" => first.map(ShellChange::Edits).collect(),
         _ => Vec::new(),
+    }
+}
+
+/// Skips the rest of what PowerShell computes, if `word` begins that: all up to the end of its parentheses.
+fn skip_computed(word: &str, rest: &mut std::slice::Iter<'_, &str>) {
+    let count = |word: &str, mark: char| word.matches(mark).count();
+    let (mut n_open, mut n_closed) = (count(word, '('), count(word, ')'));
+    while word.starts_with('(') && n_open > n_closed {
+        let Some(word) = rest.next() else { return };
+        n_open += count(word, '(');
+        n_closed += count(word, ')');
     }
 }
 
@@ -492,6 +506,10 @@ mod tests {
             (
                 "@'\nrm x\n'@ | Set-Content -Path a.ps1 -Encoding utf8\nRemove-Item -Force b.ps1",
                 vec![Writes("a.ps1".into()), Removes("b.ps1".into())],
+            ),
+            (
+                r"Add-Content -Path (Join-Path $HOME '.a\b.log') -Value (Get-Date -Format o); Set-Content a.ps1 -Value ((f) + 'x')",
+                vec![Writes("a.ps1".into())],
             ),
             ("echo 'it", vec![]),
         ] {
