@@ -68,6 +68,11 @@ pub(super) struct Step<'a> {
     pub(super) is_piped: bool,
 }
 
+/// Most bytes of a folder's path: that of a longer one, which each step would keep, is not known.
+const MOST_BYTES: usize = 1_024;
+/// Most brackets whose folders are remembered.
+const MOST_BRACKETS: usize = 64;
+
 /// The steps of a command line without its changes of folder, and the folder that it ends in.
 #[derive(Debug, Default)]
 pub(super) struct Walk<'a> {
@@ -78,17 +83,22 @@ pub(super) struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// Follows a command line without here-documents that begins in `folder`.
     pub(super) fn of(line: &'a str, folder: Option<&str>) -> Self {
+        let is_short = |folder: &String| folder.len() <= MOST_BYTES;
         let folder = folder.map(|folder| join(None, folder)).filter(|folder| !folder.is_empty());
+        let folder = folder.filter(is_short);
         let mut walk = Self { steps: Vec::new(), end: folder };
         // A change of folder in brackets ends with them.
         let mut outer: Vec<Option<String>> = Vec::new();
         for step in steps(line).into_iter().filter(|step| !step.is_empty()) {
             let inner = step.trim_start_matches(['(', ' ']);
-            let n_opened = step[..step.len() - inner.len()].matches('(').count();
+            let opened = step[..step.len() - inner.len()].matches('(');
+            let n_opened = opened.take(MOST_BRACKETS.saturating_sub(outer.len())).count();
             outer.extend(std::iter::repeat_n(walk.end.clone(), n_opened));
             let command = if outer.is_empty() { inner } else { inner.trim_end_matches([')', ' ']) };
             match folder_entered(command) {
-                Some(Some(folder)) => walk.end = Some(join(walk.end.as_deref(), &folder)),
+                Some(Some(folder)) => {
+                    walk.end = Some(join(walk.end.as_deref(), &folder)).filter(is_short);
+                }
                 // Somewhere, by a variable.
                 Some(None) => walk.end = None,
                 None => {
@@ -308,6 +318,18 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+
+    #[test]
+    fn folders_and_brackets_are_limited() {
+        let deep = format!("ls; {}ls", "cd a; ".repeat(MOST_BYTES));
+        assert!(
+            Walk::of(&deep, None).steps.iter().flat_map(|step| &step.folder).all(|at| at.len() < MOST_BYTES)
+        );
+        let long = format!("cd {}; ls", "a/".repeat(MOST_BYTES));
+        assert_eq!(Walk::of(&long, Some("/w")).end, None);
+        let nested = format!("{}cd a; ls{}; ls", "(".repeat(100_000), ")".repeat(100_000));
+        assert_eq!(Walk::of(&nested, Some("/w")).steps.len(), 2);
+    }
 
     #[test]
     fn each_step_runs_in_the_folder_that_was_entered_last() {

@@ -13,6 +13,7 @@ use super::command_line::{
 };
 use super::failure::{is_marked_failed, is_misused, names_failed_test};
 use super::looks::only_looks;
+use super::missing::Missing;
 use super::pattern::{Pattern, any_of, matches};
 use super::script_changes::{script_changes, scripts_in};
 use super::sections::Sections;
@@ -102,21 +103,12 @@ impl CommandLine {
                 && last.is_some_and(|step| step.runs_anyway && !runs_check(step)),
             echoed,
             has_other_way: command.contains("||"),
-            missing: missing_of(told, walk),
+            missing: Missing::of(told, walk),
             sections: Sections::of(walk, runs_check),
             log: walk.steps.iter().find_map(|step| log_of(step.command).filter(|_| runs_check(step))),
             acts: acts(walk),
         }
     }
-}
-
-/// The part of a command's output that its result lacks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Missing {
-    /// Lines that a filter left out, or all of it: it went into a file, or the command is in the background.
-    some: bool,
-    /// The end.
-    end: bool,
 }
 
 /// The extent of a file that a call reads.
@@ -772,41 +764,6 @@ fn log_of(step: &str) -> Option<String> {
     let file = step[at..].trim_start_matches(['>', ' ']).split_whitespace().next()?;
     Some(file.trim_matches(['"', '\'']).to_owned())
         .filter(|file| !file.starts_with("/dev/") && !file.is_empty())
-}
-
-/// Returns the part of the output of a command line's checks that its result lacks.
-fn missing_of(command: &str, walk: &Walk<'_>) -> Missing {
-    let mut missing = Missing::default();
-    for check in walk.steps.iter().filter(|step| runs_check(step)) {
-        let at = check.command.as_ptr() as usize - command.as_ptr() as usize;
-        let rest = command.get(at..).unwrap_or_default();
-        let rest = rest.replace("2>&1", "").replace("&&", ";").replace("||", ";");
-        let end = outside_quotes(&rest).find(|(_, c)| matches!(c, ';' | '\n'));
-        let end = end.map_or(rest.trim_end().len(), |(at, _)| at);
-        for (at, c) in outside_quotes(&rest[..end]).filter(|(_, c)| matches!(c, '|' | '>' | '&')) {
-            let after = &rest[at + c.len_utf8()..];
-            if c == '>' && is_shown(after) {
-                continue;
-            }
-            let reader = after.split_whitespace().next().filter(|_| c == '|');
-            match reader.map(without_folder) {
-                Some("cat" | "less" | "more" | "tee" | "tail") => {}
-                Some("head") => missing.end = true,
-                _ => missing.some = true,
-            }
-        }
-    }
-    missing
-}
-
-/// Checks whether a later step shows the file at the start of the `rest` of a command line.
-fn is_shown(rest: &str) -> bool {
-    let file = rest.trim_start_matches(['>', ' ']).split([' ', ';', '\n']).next().unwrap_or_default();
-    !file.is_empty()
-        && steps(rest)
-            .iter()
-            .skip(1)
-            .any(|step| step.ends_with(file) && ["cat ", "tail "].iter().any(|shows| step.starts_with(shows)))
 }
 
 #[cfg(test)]

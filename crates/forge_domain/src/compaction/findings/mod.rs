@@ -9,6 +9,7 @@ mod deed;
 mod ending;
 mod failure;
 mod looks;
+mod missing;
 mod pattern;
 mod script_changes;
 mod sections;
