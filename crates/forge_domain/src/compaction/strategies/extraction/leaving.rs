@@ -1,5 +1,6 @@
 //! The messages that leave a context, and their passages.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 
 use memchr::memmem;
@@ -54,8 +55,9 @@ pub(super) struct Leaving<'a> {
 
 impl Leaving<'_> {
     /// Checks whether a result repeats what the agent wrote into a file or into its list of tasks, or what
-    /// another agent says. That the user refused a call, and in what words, is told with the call.
-    fn echoes(&self, position: usize) -> bool {
+    /// another agent says. That the user refused a call, and in what words, is told with the call. `said` is
+    /// for what the agent says.
+    fn echoes<'s>(&'s self, position: usize, said: &OnceCell<HashSet<&'s str>>) -> bool {
         let result = &self.material.sources[position];
         if user_words(result.message()).is_some() || is_refused(result.message()) {
             return true;
@@ -64,7 +66,7 @@ impl Leaving<'_> {
         let echoes_call = asked.is_some_and(|asked| {
             is_about_tasks(asked.call) || asked.deed.changes_files() && asked.deed.failure(result).is_none()
         });
-        echoes_call || self.repeats_agent(position)
+        echoes_call || self.repeats_agent(position, said)
     }
 
     /// Checks whether an entry of an earlier record is not chosen by itself: unquoted messages are counted
@@ -89,12 +91,16 @@ impl Leaving<'_> {
 
     /// Checks whether a result reports nothing new: another agent was only launched, or its own message says
     /// the same.
-    fn repeats_agent(&self, position: usize) -> bool {
+    fn repeats_agent<'s>(&'s self, position: usize, said: &OnceCell<HashSet<&'s str>>) -> bool {
         let reported = self.material.sources[position].features().text.trim();
-        let is_it = |source: &ContextMessage| {
-            source.message().role() == Role::Assistant && source.features().text.trim() == reported
-        };
-        self.is_report(position) && (is_receipt(reported) || self.material.sources.iter().any(is_it))
+        self.is_report(position)
+            && (is_receipt(reported) || said.get_or_init(|| self.said_by_agent()).contains(reported))
+    }
+
+    /// Returns the texts of the agent.
+    fn said_by_agent(&self) -> HashSet<&str> {
+        let of_agent = self.material.sources.iter().filter(|source| source.role() == Role::Assistant);
+        of_agent.map(|source| source.features().text.trim()).collect()
     }
 
     /// Returns the terms of the call that the message at `position` answers, and of those beside it.
@@ -110,6 +116,8 @@ impl Leaving<'_> {
     /// repeats what stays is left out.
     pub(super) fn passages(&self, newest: &[usize], answered: &Answered, staying: &Filling) -> Vec<Passage> {
         let mut all = Vec::new();
+        // Collected once, and only if another agent reports something.
+        let said = OnceCell::new();
         let leaving = self.material.sources.iter().enumerate().filter(|(position, _)| self.leaves[*position]);
         for (position, source) in leaving {
             let message = source.message();
@@ -122,7 +130,7 @@ impl Leaving<'_> {
                 }
                 Role::User if is_marker(message) || message.is_renewed() => continue,
                 Role::User if message.note_by().is_some() && is_stub(&message.text()) => continue,
-                Role::Tool if self.echoes(position) => continue,
+                Role::Tool if self.echoes(position, &said) => continue,
                 // Another program's summary: what its agent concluded.
                 Role::User if message.is_compacted => Origin::Agent,
                 // The rest of a text that is shortened where it stands is an excerpt of it.
