@@ -64,11 +64,19 @@ impl<'t> Block<'t> {
     /// Finds the first call of `tool` in `text`.
     fn find(text: &'t str, tool: &str) -> Option<Self> {
         let (open, close) = (format!("<{tool}>"), format!("</{tool}>"));
-        text.match_indices(open.as_str()).find_map(|(at, _)| {
-            let (arguments, after) = arguments(&text[at + open.len()..], &close)?;
-            let (before, is_closed) = (text[..at].trim(), after.is_some());
-            Some(Self { before, arguments, after: after.unwrap_or_default().trim(), is_closed })
-        })
+        let mut from = 0;
+        while let Some(at) = text[from..].find(&open).map(|at| from + at) {
+            match arguments(&text[at + open.len()..], &close) {
+                Ok((arguments, after)) => {
+                    let (before, is_closed) = (text[..at].trim(), after.is_some());
+                    let after = after.unwrap_or_default().trim();
+                    return Some(Self { before, arguments, after, is_closed });
+                }
+                // A tag within what was read in vain begins no call: each part of a text is read once.
+                Err(rest) => from = text.len() - rest.len(),
+            }
+        }
+        None
     }
 
     /// Checks whether it is complete, and the last of its text.
@@ -181,22 +189,25 @@ fn spoken(text: &str) -> Option<String> {
 
 /// Reads the parameters with which a call begins, up to its end `close`. Returns what follows that, too;
 /// `None` for it if the text ends first.
-fn arguments<'t>(text: &'t str, close: &str) -> Option<(Map<String, Value>, Option<&'t str>)> {
+///
+/// # Errors
+///
+/// Returns the rest of the text that is neither a parameter nor the end.
+fn arguments<'t>(text: &'t str, close: &str) -> Result<(Map<String, Value>, Option<&'t str>), &'t str> {
     let mut arguments = Map::new();
     let mut rest = text.trim_start();
     while !rest.starts_with(close) {
-        if rest.is_empty() {
-            return (!arguments.is_empty()).then(|| (with_path(arguments), None));
+        if rest.is_empty() && !arguments.is_empty() {
+            return Ok((with_path(arguments), None));
         }
-        let (key, behind) = rest.strip_prefix('<')?.split_once('>')?;
-        if !key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            return None;
-        }
+        let is_name = |key: &str| key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let named = rest.strip_prefix('<').and_then(|rest| rest.split_once('>'));
+        let Some((key, behind)) = named.filter(|(key, _)| is_name(key)) else { return Err(rest) };
         let (value, after) = value(key, behind, close);
         arguments.insert(key.to_owned(), json!(value));
         rest = after.trim_start();
     }
-    Some((with_path(arguments), rest.strip_prefix(close)))
+    Ok((with_path(arguments), rest.strip_prefix(close)))
 }
 
 /// Returns the value of the parameter `key`, which `text` begins with, and what follows its end. One that was
@@ -303,6 +314,27 @@ mod tests {
             // Written again, it is read as the same.
             let again = take_tagged_call(in_tags(&message).unwrap(), tool, "call_2");
             assert_eq!(again.1, Some(call), "{text}");
+        }
+    }
+
+    /// Read again for each tag, these texts would take minutes.
+    #[test]
+    fn a_text_of_many_tags_is_read_once() {
+        const N: usize = 100_000;
+        let closed = |tag: &str| format!("{}</{tag}>.", format!("<read_file><{tag}>").repeat(N));
+        let contents = format!("{}</content>.", "<read_file><content>x</content>".repeat(N));
+        let mentions = format!("{}<read_file><path>a.rs</path></read_file>", "<read_file>:".repeat(N));
+        for (text, expected) in [
+            ("<read_file>.".repeat(N), None),
+            (closed("path"), None),
+            (closed("content"), None),
+            (closed("read_file"), None),
+            (contents, None),
+            (mentions, Some("read_file")),
+        ] {
+            let message = read_tags(Message::assistant(text.clone()));
+            let name = message.calls().first().map(|call| call.name.as_str());
+            assert_eq!(name, expected, "{}", &text[..40]);
         }
     }
 
