@@ -21,13 +21,15 @@ impl std::fmt::Debug for Endpoint {
 /// The ends of requests' paths, which are added to a base address. The longer of two comes first.
 const REQUEST_PATHS: [&str; 6] =
     ["/chat/completions", "/completions", "/responses", "/messages", "/api/chat", "/api/generate"];
+/// The ends of those that name a model of Gemini before.
+const GEMINI_METHODS: [&str; 3] = [":generateContent", ":streamGenerateContent", ":countTokens"];
 
 /// Returns the path of a base address without the path of a request that it ends in, and that path.
 fn without_request_path(path: &str) -> Option<(&str, &str)> {
     let path = path.trim_end_matches('/');
     let of_gemini = || {
-        let at = path.rfind("/models/")?;
-        path[at..].contains(':').then(|| path.split_at(at))
+        let is_method = GEMINI_METHODS.iter().any(|method| path.ends_with(method));
+        is_method.then(|| path.rfind("/models/")).flatten().map(|at| path.split_at(at))
     };
     let ends = REQUEST_PATHS.iter().find_map(|end| Some((path.strip_suffix(*end)?, *end)));
     ends.or_else(of_gemini)
@@ -167,9 +169,14 @@ mod tests {
             let error = Endpoint::parse(base_url).unwrap_err().to_string();
             assert_eq!(error, format!("it must end before {expected}"));
         }
-        for base_url in
-            ["http://h/api", "http://h/models", "http://h/openai/deployments/chat", "http://h/xmessages"]
-        {
+        for base_url in [
+            "http://h/api",
+            "http://h/models",
+            "http://h/models/x:y/v1",
+            "http://h/models/x:8b",
+            "http://h/openai/deployments/chat",
+            "http://h/xmessages",
+        ] {
             assert!(Endpoint::parse(base_url).is_ok(), "{base_url}");
         }
     }
