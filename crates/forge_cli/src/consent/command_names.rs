@@ -16,6 +16,43 @@ const CHANGES: &[&str] = &["cd", "pushd", "-C", "--prefix", "--directory", "--ch
 /// Programs that read a script from a pipe.
 const SHELLS: &[&str] = &["sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox"];
 
+/// The options in a variable by which a program loads something.
+struct Options {
+    variable: &'static str,
+    /// Those with a list of folders.
+    folders: &'static [&'static str],
+    /// Those with a module.
+    modules: &'static [&'static str],
+    /// The ends that are left out in the name of a module.
+    ends: &'static [&'static str],
+    /// True if a module that is named without a path may be one of the project's.
+    finds_packages: bool,
+}
+
+const OPTIONS: [Options; 3] = [
+    Options {
+        variable: "PERL5OPT",
+        folders: &["-I", "-Mlib=", "-mlib="],
+        modules: &[],
+        ends: &[],
+        finds_packages: false,
+    },
+    Options {
+        variable: "RUBYOPT",
+        folders: &["-I"],
+        modules: &["-r"],
+        ends: &["", ".rb", ".so"],
+        finds_packages: false,
+    },
+    Options {
+        variable: "NODE_OPTIONS",
+        folders: &[],
+        modules: &["--require", "-r", "--import", "--loader", "--experimental-loader"],
+        ends: &["", ".js", ".cjs", ".mjs", ".json", ".node", "/index.js", "/package.json"],
+        finds_packages: true,
+    },
+];
+
 /// The words of a command that may be paths.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CommandNames {
@@ -86,6 +123,22 @@ impl CommandNames {
             self.has_others |= is_list && may_be_inside(value, folder);
             if let Some(program) = command.first().filter(|_| is_list) {
                 self.words.extend(value.split(':').map(|part| path_in(part, program)));
+            }
+            self.add_options(&upper, value, folder);
+        }
+    }
+
+    /// Adds the modules that the options in a variable name. The content of a folder or a package of the
+    /// project's cannot be known.
+    fn add_options(&mut self, variable: &str, value: &str, folder: &Path) {
+        let Some(options) = OPTIONS.iter().find(|options| options.variable == variable) else { return };
+        let mut words = value.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
+        while let Some(word) = words.next() {
+            if let Some(list) = value_of(word, options.folders, &mut words) {
+                self.has_others |= may_be_inside(&list.replace(',', ":"), folder);
+            } else if let Some(module) = value_of(word, options.modules, &mut words) {
+                self.has_others |= options.finds_packages && !module.starts_with(['.', '/']);
+                self.words.extend(options.ends.iter().map(|end| format!("{module}{end}")));
             }
         }
     }
@@ -165,6 +218,16 @@ fn may_be_inside(list: &str, folder: &Path) -> bool {
             path.is_absolute() && !path.starts_with(folder) && !part.contains('$') && !part.contains("..");
         !is_elsewhere && !matches!(part, "$PATH" | "${PATH}")
     })
+}
+
+/// Returns the value of a word that begins with one of `options`: the rest of it, or the next word.
+fn value_of<'v>(
+    word: &'v str,
+    options: &[&str],
+    next: &mut impl Iterator<Item = &'v str>,
+) -> Option<&'v str> {
+    let value = options.iter().find_map(|option| word.strip_prefix(*option))?;
+    if value.is_empty() { next.next() } else { Some(value.strip_prefix('=').unwrap_or(value)) }
 }
 
 /// Returns a path as seen from `folder`.

@@ -110,6 +110,7 @@ mod tests {
         };
         let inside = folder.join("tools").display().to_string();
         std::fs::write(folder.join("tools/sh"), "true").unwrap();
+        std::fs::write(folder.join("tools/s.cjs"), "").unwrap();
         let none: &[(&str, &str)] = &[];
         for (command, env, expected) in [
             (["python3", "a b.py"], none, 1),
@@ -121,6 +122,14 @@ mod tests {
             (["x", "-l"], &[("PATH", "/usr/bin:")], 1),
             (["x", "-l"], &[("PATH", "${NOT_SET:-./bin}")], 1),
             (["x", "-l"], &[("LD_PRELOAD", "./a b.py"), ("NODE_OPTIONS", "--require ./sh")], 2),
+            (["x", "-l"], &[("PERL5OPT", "-w -I./lib")], 1),
+            (["x", "-l"], &[("PERL5OPT", "-Mlib=lib")], 1),
+            (["x", "-l"], &[("PERL5OPT", "-w -I/usr/share/perl5")], 0),
+            (["x", "-l"], &[("RUBYOPT", "-W0 -I lib")], 1),
+            (["x", "-l"], &[("RUBYOPT", "-W0 -r./sh")], 1),
+            (["x", "-l"], &[("NODE_OPTIONS", "--require=./s")], 1),
+            (["x", "-l"], &[("NODE_OPTIONS", "--import hook")], 1),
+            (["x", "-l"], &[("NODE_OPTIONS", "--max-old-space-size=4096")], 0),
         ] {
             assert_eq!(files_of(&server(command, env), &folder).len(), expected, "{command:?} {env:?}");
         }
