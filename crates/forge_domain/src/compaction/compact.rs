@@ -119,12 +119,12 @@ pub struct Compact {
 pub struct CompactError {
     /// Key of the target.
     pub target: &'static str,
-    /// Its effective value.
-    pub target_value: u64,
+    /// Its effective value, and what a percentage means in tokens.
+    pub target_value: String,
     /// Key of the trigger.
     pub trigger: &'static str,
-    /// Its effective value.
-    pub trigger_value: u64,
+    /// Its effective value, and what a percentage means in tokens.
+    pub trigger_value: String,
 }
 
 impl Compact {
@@ -196,7 +196,19 @@ impl Compact {
         let target = self.max_tokens.map_or_else(|| default_target(trigger), |limit| limit.within(room));
         let both_asked = asked.is_some() && self.max_tokens.is_some();
         if both_asked || matches!(self.max_tokens, Some(TokenLimit::Percent(_))) {
-            below(("max_tokens", target.as_u64()), ("token_threshold", trigger.as_u64()))?;
+            let in_words = |limit: Option<TokenLimit>, tokens: Tokens| match limit {
+                Some(TokenLimit::Percent(percent)) => format!("{percent}, {tokens} tokens"),
+                Some(TokenLimit::Tokens(_)) => tokens.to_string(),
+                None => format!("{}%, {tokens} tokens", Self::TOKEN_THRESHOLD_PERCENT),
+            };
+            if target >= trigger {
+                return Err(CompactError {
+                    target: "max_tokens",
+                    target_value: in_words(self.max_tokens, target),
+                    trigger: "token_threshold",
+                    trigger_value: in_words(self.token_threshold, trigger),
+                });
+            }
         }
         // A target set alone is final and the trigger makes way; none exceeds the room, where the window
         // triggers in any case.
@@ -257,21 +269,18 @@ fn target_count(
     (target_key, target): Count,
     (trigger_key, trigger): Count,
 ) -> Result<Option<NonZeroUsize>, CompactError> {
-    if let (Some(target), Some(trigger)) = (target, trigger) {
-        below((target_key, target.get() as u64), (trigger_key, trigger.get() as u64))?;
+    if let (Some(target), Some(trigger)) = (target, trigger)
+        && target >= trigger
+    {
+        return Err(CompactError {
+            target: target_key,
+            target_value: target.to_string(),
+            trigger: trigger_key,
+            trigger_value: trigger.to_string(),
+        });
     }
     let half = trigger.map(|trigger| NonZeroUsize::new(trigger.get() / 2).unwrap_or(NonZeroUsize::MIN));
     Ok(target.or(half))
-}
-
-fn below(
-    (target, target_value): (&'static str, u64),
-    (trigger, trigger_value): (&'static str, u64),
-) -> Result<(), CompactError> {
-    if target_value < trigger_value {
-        return Ok(());
-    }
-    Err(CompactError { target, target_value, trigger, trigger_value })
 }
 
 #[cfg(test)]
@@ -349,7 +358,15 @@ mod tests {
             ),
             (
                 "{ token_threshold: 50%, max_tokens: 60% }",
-                "max_tokens (601) must be below token_threshold (501)",
+                "max_tokens (60%, 601 tokens) must be below token_threshold (50%, 501 tokens)",
+            ),
+            (
+                "{ token_threshold: 400, max_tokens: 50% }",
+                "max_tokens (50%, 501 tokens) must be below token_threshold (400)",
+            ),
+            (
+                "{ max_tokens: 90% }",
+                "max_tokens (90%, 902 tokens) must be below token_threshold (80%, 802 tokens)",
             ),
             (
                 "{ message_threshold: 5, max_messages: 5 }",
