@@ -49,6 +49,8 @@ enum Stage {
 pub struct OpenAiReplyReader {
     /// `reasoning_content` so far.
     reasoning: String,
+    /// `reasoning` so far: the same by another name.
+    named_reasoning: String,
     /// `reasoning_details` so far.
     details: Vec<Value>,
     calls: Vec<ToolCallPart>,
@@ -94,8 +96,9 @@ impl OpenAiReplyReader {
         let mut piece = read_content(message);
         self.gather(message, &piece.tool_calls);
         let has_calls = !piece.tool_calls.is_empty();
-        let has = |key: &str| message.get(key).is_some_and(|value| !value.is_null());
-        let has_reasoning = has("reasoning_content") || has("reasoning_details");
+        let is_some = |value: &Value| !value.is_null() && value.as_str() != Some("");
+        let has = |key: &str| message.get(key).is_some_and(is_some);
+        let has_reasoning = has("reasoning_content") || has("reasoning") || has("reasoning_details");
         // A stream that breaks off after a call has reported it by then. Repeating all of it with each piece
         // of the arguments would take time that grows with the square of their length.
         let opens_call = piece.tool_calls.iter().any(|call| call.name.is_some());
@@ -103,9 +106,14 @@ impl OpenAiReplyReader {
             if !self.details.is_empty() {
                 piece.extra.insert("reasoning_details".into(), json!(self.details));
             }
-            // Without calls, no server wants it back, and some refuse it.
-            if !self.calls.is_empty() && !self.reasoning.is_empty() {
-                piece.extra.insert("reasoning_content".into(), json!(self.reasoning));
+            // Without calls, no server wants it back, and some refuse it. Each reads it by its own name.
+            let (key, text) = match self.reasoning.is_empty() {
+                true => ("reasoning", &self.named_reasoning),
+                false => ("reasoning_content", &self.reasoning),
+            };
+            let is_in_details = key == "reasoning" && !self.details.is_empty();
+            if !self.calls.is_empty() && !text.is_empty() && !is_in_details {
+                piece.extra.insert(key.into(), json!(text));
             }
         }
         if has_calls && self.extras.iter().any(|extra| !extra.is_empty()) {
@@ -116,7 +124,9 @@ impl OpenAiReplyReader {
     }
 
     fn gather(&mut self, message: &Value, calls: &[ToolCallPart]) {
-        self.reasoning.push_str(message.get("reasoning_content").and_then(Value::as_str).unwrap_or_default());
+        let text = |key: &str| message.get(key).and_then(Value::as_str).unwrap_or_default();
+        self.reasoning.push_str(text("reasoning_content"));
+        self.named_reasoning.push_str(text("reasoning"));
         for detail in message.get("reasoning_details").and_then(Value::as_array).into_iter().flatten() {
             match self.details.last_mut().filter(|last| is_continued(last, detail)) {
                 Some(last) => append(last, detail),
@@ -274,6 +284,31 @@ mod tests {
             "reasoning_content": "I look",
         });
         assert_eq!(actual, expected);
+    }
+
+    #[test]
+    fn reasoning_is_sent_back_by_the_name_that_it_came_with() {
+        let details = json!([{"type": "reasoning.text", "text": "I look", "index": 0}]);
+        for (thoughts, expected) in [
+            (json!({"reasoning": "I look"}), json!({"reasoning": "I look"})),
+            (
+                json!({"reasoning": "I look", "reasoning_content": "I look"}),
+                json!({"reasoning_content": "I look"}),
+            ),
+            (
+                json!({"reasoning": "I look", "reasoning_details": details}),
+                json!({"reasoning_details": details}),
+            ),
+        ] {
+            let call =
+                json!({"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}});
+            let mut message = thoughts.clone();
+            message["tool_calls"] = json!([call]);
+            let answer =
+                json!({"choices": [{"message": message, "finish_reason": "tool_calls"}]}).to_string();
+            let piece = read_answer(answer.as_bytes()).unwrap();
+            assert_eq!(json!(piece.extra), expected, "{thoughts}");
+        }
     }
 
     #[test]

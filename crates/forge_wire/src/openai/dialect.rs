@@ -7,6 +7,8 @@ use super::model_name::is_reasoning;
 pub struct Dialect {
     /// True if the server refuses `stream_options`. It then reports no tokens in streams.
     refuses_stream_options: bool,
+    /// True if the server refuses reasoning that is sent back, as Groq does for models that do not reason.
+    refuses_reasoning: bool,
     /// The field for the longest reply; unset, the model's name decides.
     limit: Option<LimitField>,
 }
@@ -33,6 +35,10 @@ impl Dialect {
         !self.refuses_stream_options
     }
 
+    pub(super) const fn takes_reasoning(self) -> bool {
+        !self.refuses_reasoning
+    }
+
     /// Returns the field for the longest reply of `model`.
     pub(super) fn limit(self, model: &str) -> LimitField {
         self.limit.unwrap_or(match is_reasoning(model) {
@@ -47,6 +53,9 @@ impl Dialect {
         if self.takes_stream_options() && message.contains("stream_options") {
             return Some(Self { refuses_stream_options: true, ..self });
         }
+        if self.takes_reasoning() && refuses_reasoning(message) {
+            return Some(Self { refuses_reasoning: true, ..self });
+        }
         let sent = self.limit(model);
         let other = match sent {
             LimitField::MaxTokens => LimitField::MaxCompletionTokens,
@@ -60,6 +69,13 @@ impl Dialect {
     }
 }
 
+/// Checks whether a server's words refuse the reasoning in a message.
+fn refuses_reasoning(message: &str) -> bool {
+    const WORDS: [&str; 4] = ["unsupported", "not supported", "not permitted", "remove"];
+    let names_it = message.contains("reasoning") && !message.contains("reasoning_effort");
+    names_it && WORDS.iter().any(|word| message.contains(word))
+}
+
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
@@ -70,12 +86,25 @@ mod tests {
     fn a_refused_field_is_sent_in_another_form_once() {
         let same = Dialect::default();
         let no_options = Dialect { refuses_stream_options: true, ..same };
+        let no_reasoning = Dialect { refuses_reasoning: true, ..same };
         let limited = |field: LimitField| Dialect { limit: Some(field), ..same };
+        let strange = "'messages.2' : for 'role:assistant' the following must be satisfied[('messages.2' : \
+                       property 'reasoning_content' is unsupported)]";
         let swap = "Unsupported parameter: 'max_tokens' is not supported with this model. \
                     Use 'max_completion_tokens' instead.";
         for (dialect, model, message, expected) in [
             (same, "m", "body.stream_options: Extra inputs are not permitted", Some(no_options)),
             (no_options, "m", "body.stream_options: Extra inputs are not permitted", None),
+            (same, "m", strange, Some(no_reasoning)),
+            (no_reasoning, "m", strange, None),
+            (
+                same,
+                "m",
+                "`messages[3].reasoning`: reasoning is not supported with this model",
+                Some(no_reasoning),
+            ),
+            (same, "m", "The `reasoning_content` in the thinking mode must be passed back to the API.", None),
+            (same, "m", "'reasoning_effort' is not supported with this model", None),
             (same, "my-deployment", swap, Some(limited(LimitField::MaxCompletionTokens))),
             (limited(LimitField::MaxCompletionTokens), "my-deployment", swap, None),
             (

@@ -40,7 +40,10 @@ pub fn request_in(dialect: Dialect, prompt: &Prompt, delivery: Delivery) -> impl
     });
     let body = Body {
         model,
-        messages: entries(prompt.messages(), model),
+        messages: match dialect.takes_reasoning() {
+            true => entries(prompt.messages(), model),
+            false => entries_without_reasoning(prompt.messages(), model),
+        },
         tools: prompt.tools(),
         options: Options {
             temperature: options.temperature,
@@ -184,6 +187,15 @@ fn entries<'a>(messages: &'a [ContextMessage], model: &str) -> Vec<Piece<'a>> {
     pieces
 }
 
+/// Returns the same entries without the readable reasoning that led to calls.
+fn entries_without_reasoning<'a>(messages: &'a [ContextMessage], model: &str) -> Vec<Piece<'a>> {
+    let mut entries = messages_json(messages.iter().map(ContextMessage::message), model);
+    for fields in entries.iter_mut().filter_map(Value::as_object_mut) {
+        fields.retain(|key, _| !matches!(key.as_str(), "reasoning" | "reasoning_content"));
+    }
+    entries.into_iter().map(Piece::Made).collect()
+}
+
 /// Returns a message with arguments that every server can read.
 fn sent_json(message: &Message) -> Value {
     let mut entry = message_json(message);
@@ -207,7 +219,7 @@ fn entry_json(message: &Message, by_user: bool) -> Value {
 mod tests {
     use forge_domain::{
         Budget, ChatOptions, ContextMessage, Conversation, Message, ModelId, ModelLimits, ModelRef,
-        ProviderId, TokenCounter, Tokens, ToolDefinition, ToolName,
+        ProviderId, TokenCounter, Tokens, ToolCall, ToolDefinition, ToolName,
     };
     use pretty_assertions::assert_eq;
     use serde_json::json;
@@ -278,5 +290,16 @@ mod tests {
             let actual = json!(request(&prompt, delivery));
             assert_eq!(actual, expected, "{name}");
         }
+    }
+
+    #[test]
+    fn a_server_that_refuses_reasoning_is_sent_none() {
+        let name = ToolName::new("read").unwrap();
+        let mut message = Message::calling(vec![ToolCall { id: "a".into(), name, arguments: "{}".into() }]);
+        let bare = message_json(&message);
+        message.extra.insert("reasoning".into(), json!("hm"));
+        let messages = [ContextMessage::count(message, &Characters)];
+        assert_eq!(json!(entries(&messages, "m"))[0]["reasoning"], "hm");
+        assert_eq!(json!(entries_without_reasoning(&messages, "m")), json!([bare]));
     }
 }
