@@ -115,6 +115,10 @@ impl RequestContext {
     /// Returns the error for an answer with a bad status.
     pub(crate) fn status(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ProviderError {
         match self.refusal_error(status, wait_in(headers), body) {
+            ProviderError::InvalidRequest { status, message } if refuses_tools(&message) => {
+                let message = format!("{message} (use another model, or give the agent `tools: []`)");
+                ProviderError::InvalidRequest { status, message }
+            }
             ProviderError::InvalidRequest { status: 404, message } => {
                 ProviderError::InvalidRequest { status: 404, message: self.absence(&message) }
             }
@@ -188,6 +192,13 @@ pub(crate) fn wait_in(headers: &HeaderMap) -> Option<Duration> {
     Duration::try_from(until.timestamp().duration_since(Timestamp::now())).ok()
 }
 
+/// Checks whether a server's words say that the model has no tools: those of Ollama, OpenRouter and Groq.
+fn refuses_tools(message: &str) -> bool {
+    ["does not support tools", "that support tool use", "`tool calling` is not supported"]
+        .iter()
+        .any(|words| message.contains(words))
+}
+
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
@@ -230,6 +241,18 @@ mod tests {
                 "the prompt is too long for the model (it takes 10 tokens): maximum context length is 10",
             ),
             (400, file, "the provider refused the request (status 400): file a.png not found"),
+            (
+                400,
+                r#"{"error":{"message":"library/tiny does not support tools"}}"#,
+                "the provider refused the request (status 400): library/tiny does not support tools \
+                 (use another model, or give the agent `tools: []`)",
+            ),
+            (
+                404,
+                r#"{"error":{"message":"No endpoints found that support tool use."}}"#,
+                "the provider refused the request (status 404): No endpoints found that support tool use. \
+                 (use another model, or give the agent `tools: []`)",
+            ),
             (
                 401,
                 echo,
