@@ -262,6 +262,10 @@ fn a_command_cannot_lead_a_report_or_a_record_elsewhere() {
             if flag == "--report" {
                 assert_eq!((actual.code, actual.stdout.as_str()), (1, "done\n"), "{}", actual.stderr);
                 assert!(!forge.path("gone/file.json").exists(), "{line}");
+                let (_, report) = actual.stderr.split_once("could not be written to its file:\n").unwrap();
+                let report: serde_json::Value =
+                    serde_json::Deserializer::from_str(report).into_iter().next().unwrap().unwrap();
+                assert_eq!(report["exit_code"], 0, "{line}");
             }
             assert_eq!(std::fs::read_to_string(forge.path("precious")).unwrap(), "precious");
         }

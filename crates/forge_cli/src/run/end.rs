@@ -9,6 +9,7 @@ use super::checkpoints;
 use super::interruption::insistence;
 use super::view::Break;
 use crate::failure::{self, Misconfigured};
+use crate::output;
 
 /// Releases the run at its end; a second interruption does not wait for the store.
 pub(crate) async fn release(orchestrator: &mut Orchestrator, was_interrupted: bool) {
@@ -26,12 +27,17 @@ pub(crate) fn write_break(place: Option<&FilePlace>, why: &Break<'_>, checkpoint
     }
 }
 
-/// Writes a report on a run to the requested file.
+/// Writes a report on a run to the requested file. If that fails, as on a disk that is full by then, the
+/// report is printed: after hours, there is no other.
 pub(crate) fn write_report(place: Option<&FilePlace>, report: &Value) -> anyhow::Result<()> {
     let Some(place) = place else { return Ok(()) };
-    place
-        .write(serde_json::to_string_pretty(report)?.as_bytes())
-        .with_context(|| format!("no report was written to {}", place.path().display()))
+    let text = serde_json::to_string_pretty(report)?;
+    let written = place.write(text.as_bytes());
+    if written.is_err() {
+        output::say("the report, which could not be written to its file:");
+        output::say_to_copy(&text);
+    }
+    written.with_context(|| format!("no report was written to {}", place.path().display()))
 }
 
 /// Checks that a report can replace what is at `place`: to open a pipe that no one reads would wait forever,
