@@ -121,6 +121,18 @@ fn stdout_has_the_answer_alone() {
 }
 
 #[test]
+fn stdout_has_no_reply_that_is_asked_for_again() {
+    let forge = Forge::new().with_file("forge.yaml", yaml("")).with_file("notes.txt", "rain\n");
+    let call = "<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"notes.txt\"}}\n</tool_call>";
+    for reply in [call, " \n "] {
+        let server = ScriptedServer::start(vec![Step::text(reply), Step::text("It rained.")]);
+        let actual = run(&forge, &server, &["run", "-p", "What was the weather?"]);
+        assert_eq!((actual.code, actual.stdout.as_str()), (0, "It rained.\n"), "{}", actual.stderr);
+        assert!(actual.stderr.contains(reply.trim()), "{}", actual.stderr);
+    }
+}
+
+#[test]
 fn thoughts_in_front_of_an_answer_are_no_part_of_it() {
     let forge = Forge::new().with_file("forge.yaml", yaml(""));
     for reply in ["<think>hm</think>\n\nIt rained.", "hm\n</think>\n\nIt rained."] {

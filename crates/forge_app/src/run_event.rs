@@ -77,8 +77,9 @@ pub enum RunEvent<'a> {
         cost: Cost,
         /// The reason why the model stopped.
         finish_reason: &'a FinishReason,
-        /// The number of its tool calls; none if it is an answer.
-        n_calls: usize,
+        /// False if it calls tools or is asked for again: it is empty, was cut off in a call, or has one as
+        /// text.
+        is_answer: bool,
     },
     /// A whole message, as it was added to the conversation: the task, or a reply with its calls. Results of
     /// tools are [`Self::ToolResult`].
@@ -151,7 +152,7 @@ impl RunEvent<'_> {
             Self::Text(text) => json!({"event": "text", "text": text}),
             Self::Reasoning(text) => json!({"event": "reasoning", "text": text}),
             Self::Restarted { why } => json!({"event": "restarted", "why": why}),
-            Self::Replied { usage, cost, finish_reason, n_calls: _ } => json!({
+            Self::Replied { usage, cost, finish_reason, is_answer: _ } => json!({
                 "event": "replied", "usage": usage, "cost": cost, "finish_reason": finish_reason.as_str(),
             }),
             Self::Message(message) => json!({"event": "message", "message": message_json(message)}),

@@ -205,9 +205,11 @@ impl<'a, 'b> Turn<'a, 'b> {
             .filter(|_| !self.engine.is_playback)
             // The agent that asked sees that the answer is empty, and decides.
             .filter(|flaw| *flaw != Flaw::Empty || self.work.course.asked_by.is_none());
+        let received = Received { calls, usage, finish_reason, flaw };
+        self.report_reply(&received);
         // Servers reject a message without text and calls.
-        let is_blank = calls.is_empty() && self.report.response.trim().is_empty();
-        if flaw.is_none() || !is_blank {
+        let is_blank = received.calls.is_empty() && self.report.response.trim().is_empty();
+        if received.flaw.is_none() || !is_blank {
             let counter = &*self.engine.services.counter;
             let message = match self.view.take() {
                 Some(view) => view.bind(message, counter),
@@ -217,7 +219,6 @@ impl<'a, 'b> Turn<'a, 'b> {
             self.append(message);
         }
         self.save_session().await?;
-        let received = Received { calls, usage, finish_reason, flaw };
         self.notify_of_reply(&received).await;
         Ok(received)
     }

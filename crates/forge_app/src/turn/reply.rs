@@ -2,12 +2,13 @@
 //! attempt if a reply broke off, and the complete calls of one that did.
 
 use forge_domain::{
-    Body, ChatCompletionMessage, Cost, FinishReason, Price, Prompt, ProviderConfig, ProviderError, Reply,
+    Body, ChatCompletionMessage, Cost, FinishReason, Prompt, ProviderConfig, ProviderError, Reply,
     ReplyParts, Retry, Tokens, quantity,
 };
 use futures::StreamExt;
 
-use super::{Halt, Turn};
+use super::flaw::Flaw;
+use super::{Halt, Received, Turn};
 use crate::engine::{expense, usage_of_call};
 use crate::learned_limit::Evidence;
 use crate::spans::{chat_span, trace_chat};
@@ -46,7 +47,6 @@ impl Attempts {
         match (error, self.cut.take(), self.too_large.take()) {
             (RunError::StillOver { .. }, Some(cut), _) => {
                 reader.engine.events.emit(&RunEvent::Text(&cut.message.to_text()));
-                reader.report(&cut);
                 Ok(*cut)
             }
             (RunError::StillOver { .. }, None, Some(rejection)) => Err(RunError::Provider(*rejection)),
@@ -108,24 +108,18 @@ impl<'a> Turn<'a, '_> {
                 Ok(Some(reply))
             }
             Err(Unanswered::FilledWindow { cut, kept }) if attempts.recoveries == RECOVERIES => {
-                let reply = kept.unwrap_or(cut);
-                self.reader().report(&reply);
-                Ok(Some(*reply))
+                Ok(Some(*kept.unwrap_or(cut)))
             }
             Err(Unanswered::FilledWindow { cut, kept }) => {
                 attempts.recoveries += 1;
                 let usage = cut.usage.map(|usage| usage.prompt_tokens + usage.completion_tokens);
                 let why = "the reply was cut: it filled the window";
-                let reader = self.reader();
                 if kept.is_none() {
                     self.engine.events.emit(&RunEvent::Restarted { why });
                 }
                 self.lower_limit(sent, Figures { window: usage, ..Figures::default() }, why)?;
                 match kept {
-                    Some(kept) => {
-                        reader.report(&kept);
-                        Ok(Some(*kept))
-                    }
+                    Some(kept) => Ok(Some(*kept)),
                     None => {
                         attempts.cut = Some(cut);
                         Ok(None)
@@ -220,7 +214,26 @@ impl<'a> Turn<'a, '_> {
     }
 
     pub(super) const fn reader(&self) -> ReplyReader<'a> {
-        ReplyReader { engine: self.engine, price: self.setup.price }
+        ReplyReader { engine: self.engine }
+    }
+
+    /// Reports a complete reply.
+    pub(super) fn report_reply(&self, received: &Received) {
+        let Received { calls, usage, finish_reason, flaw } = received;
+        let cost = Cost::of_call(self.setup.price.as_ref(), *usage);
+        let tokens = usage.unwrap_or_default();
+        tracing::info!(
+            target: "forge::chat",
+            prompt_tokens = tokens.prompt_tokens.as_u64(),
+            cached_tokens = tokens.cached_tokens.as_u64(),
+            cache_written_tokens = tokens.cache_written_tokens.as_u64(),
+            dropped_reasoning = tokens.dropped_reasoning,
+            completion_tokens = tokens.completion_tokens.as_u64(),
+            %cost,
+            "replied"
+        );
+        let is_answer = calls.is_empty() && matches!(flaw, None | Some(Flaw::CutAnswer));
+        self.engine.events.emit(&RunEvent::Replied { usage: *usage, cost, finish_reason, is_answer });
     }
 }
 
@@ -234,7 +247,6 @@ enum Failure {
 /// A reader of a model's reply, which reports each piece.
 pub(super) struct ReplyReader<'a> {
     engine: &'a Engine,
-    price: Option<Price>,
 }
 
 impl ReplyReader<'_> {
@@ -286,7 +298,6 @@ impl ReplyReader<'_> {
                 events.emit(&RunEvent::Text(&text));
             }
         }
-        self.report(&reply);
         Ok(reply)
     }
 
@@ -300,26 +311,7 @@ impl ReplyReader<'_> {
         let verb = if n_calls == 1 { "is" } else { "are" };
         let kept = quantity(n_calls, "complete tool call");
         self.engine.events.notice(&format!("{error}; {kept} of it {verb} kept"));
-        self.report(&reply);
         Ok(reply)
-    }
-
-    /// Reports a complete reply.
-    fn report(&self, reply: &Reply) {
-        let cost = Cost::of_call(self.price.as_ref(), reply.usage);
-        let usage = reply.usage.unwrap_or_default();
-        tracing::info!(
-            target: "forge::chat",
-            prompt_tokens = usage.prompt_tokens.as_u64(),
-            cached_tokens = usage.cached_tokens.as_u64(),
-            cache_written_tokens = usage.cache_written_tokens.as_u64(),
-            dropped_reasoning = usage.dropped_reasoning,
-            completion_tokens = usage.completion_tokens.as_u64(),
-            %cost,
-            "replied"
-        );
-        let (finish_reason, n_calls) = (&reply.finish_reason, reply.message.calls().len());
-        self.engine.events.emit(&RunEvent::Replied { usage: reply.usage, cost, finish_reason, n_calls });
     }
 }
 

@@ -30,7 +30,7 @@ const SHOWN: usize = 100;
 
 /// The display of a run. On a terminal a reply is streamed; elsewhere it is printed once it is complete,
 /// because an interrupted one is requested again and nothing can be removed from a file or a pipe. There,
-/// stdout has the answer alone: a reply that calls tools is not the answer.
+/// stdout has the answer alone: no reply that calls tools, and none that is asked for again.
 #[derive(Default)]
 pub(crate) struct ConsoleWatcher {
     /// True if the answer's last line is still open.
@@ -137,10 +137,10 @@ impl RunView for ConsoleWatcher {
                 self.say(&style(line.trim_end()).dim().for_stderr().to_string());
             }
             RunEvent::ToolResult(result) => self.show_result(result),
-            RunEvent::Replied { n_calls, .. } => {
+            RunEvent::Replied { is_answer, .. } => {
                 let reply = self.take_reply();
                 if !is_terminal() && !self.is_for_answer {
-                    self.print_reply(&reply, *n_calls);
+                    self.print_reply(&reply, *is_answer);
                 }
                 self.end();
             }
@@ -276,12 +276,12 @@ impl ConsoleWatcher {
         }
     }
 
-    /// Prints a complete reply to stdout, or to stderr if it calls tools.
-    fn print_reply(&self, reply: &str, n_calls: usize) {
-        if n_calls > 0 && !reply.trim().is_empty() {
-            self.say(&output::visible_lines(reply.trim_end()));
-        } else if n_calls == 0 && !reply.is_empty() {
+    /// Prints a complete reply to stdout, or to stderr if it is no answer.
+    fn print_reply(&self, reply: &str, is_answer: bool) {
+        if is_answer && !reply.is_empty() {
             self.write(reply);
+        } else if !is_answer && !reply.trim().is_empty() {
+            self.say(&output::visible_lines(reply.trim_end()));
         }
     }
 

@@ -206,7 +206,7 @@ mod tests {
         usage: None,
         cost: Cost { dollars: Dollars::ZERO, unpriced_calls: 0 },
         finish_reason: &FinishReason::Stop,
-        n_calls: 0,
+        is_answer: true,
     };
 
     /// A pause that is over as often as it is allowed to be.
