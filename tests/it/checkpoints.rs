@@ -291,7 +291,7 @@ async fn the_command_lists_shows_and_compares() {
     let text = checkpoints(&forge, &["diff", "writer-iteration-2", "a"]).stdout;
     assert!(text.contains("- m2 user") && text.contains("+ m5 user"), "{text}");
     let ambiguous = checkpoints(&forge, &["show", "writer-iteration-1"]);
-    assert!(ambiguous.code == 1 && ambiguous.stderr.contains("#1 (a/writer-iteration-1"), "{ambiguous:?}");
+    assert!(ambiguous.code == 2 && ambiguous.stderr.contains("#1 (a/writer-iteration-1"), "{ambiguous:?}");
 }
 
 #[cfg(unix)]

@@ -36,13 +36,23 @@ pub(crate) use self::selection::last_of;
 pub use self::selection::{Scope, Selected, latest_of_run, select, select_in};
 pub use self::undo::{Undone, undo};
 
+/// Returns that nothing is meant by `word`, and what to write instead.
+fn not_there(word: &str) -> String {
+    match word {
+        "last" => "there is no last run: write a run's id in place of `last`".to_owned(),
+        _ => {
+            format!(
+                "unknown run or checkpoint `{word}`: write a run, a checkpoint's label or number, or `last`"
+            )
+        }
+    }
+}
+
 /// An error of an operation on checkpoints. The store is then unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointsError {
     /// Nothing has that name.
-    #[error(
-        "unknown run or checkpoint `{word}`: write a run, a checkpoint's label or number, or `last`; {known}"
-    )]
+    #[error("{}; {known}", not_there(word))]
     Unknown {
         /// The word that the user wrote.
         word: String,

@@ -4,12 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use forge_app::CheckpointsError;
 use forge_domain::{Tokens, quantity};
 
 use crate::arguments::{ConfigFlag, STORE_OF_RUNS};
 use crate::consent::Need;
-use crate::failure::Misconfigured;
 use crate::output::{self, with_separators};
 use crate::run::{PageState, block_on, export_page, page_of_run, select_here};
 use crate::setup::{self, store};
@@ -42,13 +40,7 @@ impl ExportArguments {
     async fn write(self) -> anyhow::Result<ExitCode> {
         let url = store::named_or_of_runs(self.store.as_deref(), None)?;
         let store = store::open_for_reading(&url).await?;
-        let state = match select_here(&*store, &self.run, None).await {
-            Ok(selected) => PageState::selected(&selected),
-            Err(error @ (CheckpointsError::Unknown { .. } | CheckpointsError::Ambiguous { .. })) => {
-                return Err(Misconfigured(error.to_string()).into());
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let state = PageState::selected(&select_here(&*store, &self.run, None).await?);
         let file = self.html.unwrap_or_else(|| state.page_name());
         if output::is_stdout(&file) {
             output::print_bytes(page_of_run(&*store, &state).await?.as_bytes())?;

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use forge_app::CheckpointsError;
 use forge_domain::{
     Action, ActionEnd, AgentId, CheckpointFilter, CheckpointStore, Conversation, Holding, RunId, quantity,
 };
@@ -73,17 +72,7 @@ async fn find_run(store: &dyn CheckpointStore, word: &str) -> anyhow::Result<Run
     if let Some(known) = store.runs().await?.into_iter().find(|known| known.run.as_str() == word) {
         return Ok(known.run);
     }
-    match select_here(store, word, None).await {
-        Ok(selected) => Ok(selected.info.run),
-        Err(CheckpointsError::Unknown { known, .. }) if word == "last" => {
-            let what = format!("there is no last run: {known}\n  help: write a run's id in place of `last`");
-            Err(Misconfigured(what).into())
-        }
-        Err(error @ (CheckpointsError::Unknown { .. } | CheckpointsError::Ambiguous { .. })) => {
-            Err(Misconfigured(error.to_string()).into())
-        }
-        Err(error) => Err(error.into()),
-    }
+    Ok(select_here(store, word, None).await?.info.run)
 }
 
 /// Joins the actions of one provider, of which every process of a run keeps one, to the first of them with

@@ -6,7 +6,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use console::style;
-use forge_app::{CheckpointTally, DeniedCall, RunError, StopReason};
+use forge_app::{CheckpointTally, CheckpointsError, DeniedCall, RunError, StopReason};
 use forge_domain::{StoreError, Workflow};
 
 use crate::output;
@@ -111,9 +111,15 @@ impl Exit {
             |cause: &StdError| matches!(cause.downcast_ref::<StoreError>(), Some(StoreError::Fenced { .. }));
         let is_denied =
             |cause: &StdError| matches!(cause.downcast_ref::<RunError>(), Some(RunError::Denied { .. }));
+        let names_nothing = |cause: &StdError| {
+            let error = cause.downcast_ref::<CheckpointsError>();
+            matches!(error, Some(CheckpointsError::Unknown { .. } | CheckpointsError::Ambiguous { .. }))
+        };
         if error.chain().any(<dyn std::error::Error>::is::<Untrusted>) {
             Self::Untrusted
-        } else if error.chain().any(<dyn std::error::Error>::is::<Misconfigured>) {
+        } else if error.chain().any(<dyn std::error::Error>::is::<Misconfigured>)
+            || error.chain().any(names_nothing)
+        {
             Self::NotBegun
         } else if error.chain().any(is_fenced) {
             Self::Fenced
