@@ -88,10 +88,10 @@ impl JsonFlag {
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct BudgetFlags {
     /// End before the run uses more tokens than this, prompts and answers together; `200k` is 200,000
-    #[arg(long, value_name = "N", value_parser = window, help_heading = LIMITS)]
+    #[arg(long, value_name = "N", value_parser = window, allow_negative_numbers = true, help_heading = LIMITS)]
     budget_tokens: Option<Tokens>,
     /// End before the run costs more US dollars than this, at the models' prices
-    #[arg(long, value_name = "DOLLARS", value_parser = dollars, help_heading = LIMITS)]
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars, allow_negative_numbers = true, help_heading = LIMITS)]
     budget_cost: Option<Dollars>,
 }
 

@@ -160,6 +160,15 @@ mod tests {
     }
 
     #[test]
+    fn a_negative_budget_is_an_invalid_value_and_no_flag() {
+        for words in ["run --budget-tokens -5 x", "run --budget-cost -1 x"] {
+            let given = std::iter::once("forge").chain(words.split(' '));
+            let error = Arguments::command().try_get_matches_from(given).unwrap_err();
+            assert_eq!(error.kind(), clap::error::ErrorKind::ValueValidation, "{words}");
+        }
+    }
+
+    #[test]
     fn a_command_accepts_only_flags_that_it_uses() {
         for words in [
             "worker --agent a",

@@ -60,10 +60,10 @@ pub(crate) struct ReplayArguments {
     /// or memory:
     #[arg(long, value_name = "URL")]
     store: Option<StoreSetting>,
-    /// Resume an interrupted replay: its run, a checkpoint of it, or `last`
+    /// Resume an interrupted replay from its --store: its run, a checkpoint of it, or `last`
     #[arg(long, value_name = "ID", num_args = 0..=1, default_missing_value = "last", requires = "store")]
     resume: Option<String>,
-    /// Stop after this many calls, as if the process had been killed
+    /// Stop after this many calls, as if the process had been killed: --store says where to save the state
     #[arg(long, value_name = "N", requires = "store")]
     calls: Option<usize>,
     #[command(flatten)]
