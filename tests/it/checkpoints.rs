@@ -271,8 +271,8 @@ async fn the_command_lists_shows_and_compares() {
     let rows: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["other", "folders"], "{listed}");
     assert_eq!(rows[1], ["RUN", "AGE", "TOKENS", "COST", "STATE", "FIRST", "MESSAGE"], "{listed}");
-    assert_eq!((rows[2][0], &rows[2][2..]), ("b", &["d", "7", "$0.0000", "running", "b"][..]), "{listed}");
-    assert_eq!((rows[3][0], &rows[3][2..]), ("a", &["d", "17", "$0.0000", "ended", "one"][..]), "{listed}");
+    assert_eq!((rows[2][0], &rows[2][2..]), ("b", &["d", "7", "–", "running", "b"][..]), "{listed}");
+    assert_eq!((rows[3][0], &rows[3][2..]), ("a", &["d", "17", "–", "ended", "one"][..]), "{listed}");
     assert!(listed.lines().all(|line| line.chars().count() <= 80), "{listed}");
     let listed = json_of(&forge, &["list", "a", "--limit", "2"]);
     let labels: Vec<_> = listed["checkpoints"].as_array().unwrap().iter().map(|info| &info["id"]).collect();

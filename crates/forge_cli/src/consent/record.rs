@@ -58,7 +58,9 @@ impl Record {
         let place = ProjectPlace { folder: self.folder.clone(), file: self.file.clone() };
         let path = path_of(&place).ok_or_else(|| {
             Misconfigured(
-                "there is no home folder to keep the answer in; --trust trusts this once".to_owned(),
+                "there is no home folder (HOME is not an absolute path) to keep the answer in; --trust trusts \
+                 this once"
+                    .to_owned(),
             )
         })?;
         let cannot = || format!("cannot keep the answer in {}", path.display());

@@ -27,10 +27,11 @@ pub(crate) fn short_tokens(tokens: Tokens) -> String {
     }
 }
 
-/// Returns the cost of a run in few columns.
+/// Returns the cost of a run in few columns. One whose first call failed says nothing of the price.
 pub(crate) fn short_cost(card: &RunCard) -> String {
     let cost = card.spent.cost;
-    let is_unknown = cost.unpriced_calls > 0 && cost.dollars == Cost::default().dollars;
+    let is_told = cost.unpriced_calls == 0 && !card.spent.is_nothing();
+    let is_unknown = !is_told && cost.dollars == Cost::default().dollars;
     if is_unknown { "–".to_owned() } else { cost.dollars.to_string() }
 }
 

@@ -23,7 +23,8 @@ pub(crate) fn store_url(named: Option<&str>) -> anyhow::Result<StoreUrl> {
     }
     let place = places::state_file(FILE).ok_or_else(|| {
         Misconfigured(
-            "there is no home folder to keep checkpoints in: name a place with --store sqlite:///PATH"
+            "there is no home folder (HOME is not an absolute path) to keep checkpoints in: name a place with \
+             --store sqlite:///PATH"
                 .to_owned(),
         )
     })?;
