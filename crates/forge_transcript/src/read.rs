@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use crate::archive::{is_archive, unpack_archive, with_attachments};
 use crate::codec::{Evidence, Input, LineCheck, SOME_ENTRIES, is_packed, readable_lines, unpack};
-use crate::formats::{codec, formats};
-use crate::looks::described;
+use crate::formats::{codec, formats, known_formats};
 use crate::mixture::Mixture;
 use crate::record::{HeldFile, Shelf};
 use crate::{Format, Session, TranscriptError};
@@ -50,7 +49,10 @@ fn read_input(
 ) -> Result<Vec<Session>, TranscriptError> {
     let unpacked = match bytes {
         packed if is_packed(packed) => Some(unpack(packed, origin)?),
-        archive if is_archive(archive) => Some(unpack_archive(archive, origin)?),
+        archive if is_archive(archive) => {
+            let log = unpack_archive(archive, origin);
+            Some(log.map_err(|error| error.with_known(&known_formats()))?)
+        }
         // What refers to nothing stays so: the log that comes of it has no attachments beside its messages.
         log => with_attachments(log).or_else(|| readable_lines(log).map(String::into_bytes)),
     };
@@ -77,7 +79,7 @@ fn read_input(
             | TranscriptError::Shape { .. },
             Some(said),
         ) => other_format(said, bytes, origin, error),
-        _ => described(error, bytes),
+        _ => error.with_known(&known_formats()),
     })
 }
 
@@ -90,7 +92,7 @@ fn other_format(said: Format, bytes: &[u8], origin: &str, error: TranscriptError
             name: other.0.name,
             id: other.id(),
         },
-        _ => described(error, bytes),
+        _ => error.with_known(&known_formats()),
     }
 }
 
@@ -165,17 +167,21 @@ mod tests {
 
     #[test]
     fn an_error_says_what_where_and_what_to_do() {
-        let way = "write it as {\"messages\": [...]} (`openai`); `forge inspect --help` lists all formats";
-        let unknown = |looks: &str| {
-            format!("f has an unknown format: it is {looks}\n  help: if it is a session, {way}")
-        };
+        let known = known_formats();
+        assert!(known.starts_with("openai, anthropic, tau-bench, "), "{known}");
+        let unknown = format!("f has an unknown format (known: {known}); convert it to one of these");
         let prose = "f is text for people, not a session that is read\n  help: take the file in which the agent itself \
             keeps the session, which is JSON; `forge sessions` lists those of this machine";
         for (bytes, expected) in [
             (&b""[..], "f is empty; was the session written to another file?"),
             (b" \n", "f is empty; was the session written to another file?"),
             (b"\x28\xb5\x2f\xfd", "f cannot be unpacked: incomplete frame; copy the whole file"),
-            (b"\x1f\x8b", "f is compressed by gzip; unpack it first: `gzip -dc FILE > session.jsonl`"),
+            (b"\x1f\x8b", "f is compressed with gzip; unpack it first: gunzip -c < f > session.jsonl"),
+            (
+                b"\x89PNG",
+                "f is not text: byte 0 is not UTF-8; sessions are JSON, so unpack or export it first",
+            ),
+            (b"{\0\"\0a\0", "f is UTF-16, as PowerShell 5 writes it with `>`; save it as UTF-8"),
             (
                 b"{\"messages\": [\n{\"role\": \"user\", \"content\": \"caf\xe9\"}\n]}",
                 "f is not text: byte 47 is not UTF-8; sessions are JSON, so unpack or export it first",
@@ -199,25 +205,14 @@ mod tests {
             (b"Fix it.", prose),
             (
                 b"{\"choices\": []}",
-                &format!("f looks like an answer of chat completions, which is not a session\n  help: {way}"),
-            ),
-            (b"{\"a\": 1}", &unknown("one object with the key `a`")),
-            (b"{}", &unknown("an empty object")),
-            (b"[]", &unknown("a list without objects")),
-            (b"[{\"a\": 1, \"b\": 2}]", &unknown("a list of objects with the keys `a`, `b`")),
-            (b"7", &unknown("JSON, and neither an object nor a list")),
-            (b"{\"a\": 1}\n{\"b\": 1}\n", &unknown("JSON lines with the key `a`")),
-            (
-                br#"{"a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "f": 6, "g": 7}"#,
-                &unknown("one object with the keys `a`, `b`, `c`, `d`, `e` and 2 more"),
-            ),
-            (
-                br#"{"question": "q", "history": []}"#,
-                &unknown(
-                    "one object with the keys `question`, `history`\n  nearest: `who-and-when`, \
-                    {\"question\", \"history\": [{\"role\", \"content\"}], \"mistake_agent\"}",
+                &format!(
+                    "f looks like an answer of chat completions, which is not a session\n  help: convert it to one of these: {known}"
                 ),
             ),
+            (b"{\"a\": 1}", &unknown),
+            (b"[]", &unknown),
+            (b"7", &unknown),
+            (b"{\"a\": 1}\n{\"b\": 1}\n", &unknown),
             (
                 br#"{"messages": [{"role": "user", "content": "hi"}, {"content": "hi"}]}"#,
                 "f: entry 1 of `messages` is not a message: `role` is missing; fix that entry, or name another format with `--from`",
@@ -239,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_format_that_is_named_is_not_guessed() {
-        let unknown = described(TranscriptError::unknown("f"), b"[]\n5").to_string();
+        let unknown = TranscriptError::unknown("f").with_known(&known_formats()).to_string();
         for (format, text, expected) in [
             ("claude-code", "[]\n5", unknown),
             (

@@ -30,15 +30,15 @@ pub enum TranscriptError {
         /// True if it is zero, which is UTF-8 and no text.
         is_zero: bool,
     },
-    /// It is text in UTF-16, by the mark at its beginning.
-    #[error("{origin} is UTF-16, as PowerShell 5 writes it with `>`; save it as UTF-8")]
-    Utf16 {
+    /// It is compressed with gzip.
+    #[error("{origin} is compressed with gzip; unpack it first: gunzip -c < {origin} > session.jsonl")]
+    Gzip {
         /// Name of the file.
         origin: String,
     },
-    /// It is compressed in a way that is not unpacked here.
-    #[error("{origin} is compressed by gzip; unpack it first: `gzip -dc FILE > session.jsonl`")]
-    Gzip {
+    /// It is text in UTF-16, by its first bytes.
+    #[error("{origin} is UTF-16, as PowerShell 5 writes it with `>`; save it as UTF-8")]
+    Utf16 {
         /// Name of the file.
         origin: String,
     },

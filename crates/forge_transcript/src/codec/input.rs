@@ -27,13 +27,16 @@ impl<'f> Input<'f> {
     }
 }
 
+/// The first bytes of a file that gzip compressed.
+const GZIP_MARK: [u8; 2] = [0x1f, 0x8b];
+
 /// Reads `bytes` as text. Half a character at the very end is dropped: the file was cut there, which its
 /// reader notices.
 pub(crate) fn text<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str, TranscriptError> {
-    if UTF_16_MARKS.iter().any(|mark| bytes.starts_with(mark)) {
+    if UTF_16_MARKS.iter().any(|mark| bytes.starts_with(mark)) || is_unmarked_utf_16(bytes) {
         return Err(TranscriptError::Utf16 { origin: origin.to_owned() });
     }
-    if bytes.starts_with(GZIP) {
+    if bytes.starts_with(&GZIP_MARK) {
         return Err(TranscriptError::Gzip { origin: origin.to_owned() });
     }
     let bytes = without_mark(bytes);
@@ -47,6 +50,11 @@ pub(crate) fn text<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str, Transcr
         return Err(TranscriptError::Empty { origin: origin.to_owned() });
     }
     zero_in_text(text).map_or(Ok(text), |byte| Err(binary(byte, true)))
+}
+
+/// Checks whether the first character is that of JSON in UTF-16.
+fn is_unmarked_utf_16(bytes: &[u8]) -> bool {
+    matches!(bytes, [b'{' | b'[', 0, 1..=255, ..] | [0, b'{' | b'[', ..])
 }
 
 /// Finds a zero that text has no use for: JSON escapes it. A power cut leaves zeros at the end of a file, and
@@ -111,8 +119,6 @@ pub(crate) fn is_packed(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x28\xb5\x2f\xfd")
 }
 
-/// The first bytes of a file that gzip compressed.
-const GZIP: &[u8] = b"\x1f\x8b";
 /// The byte order marks of UTF-16.
 const UTF_16_MARKS: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
 
