@@ -52,11 +52,14 @@ fn answers(forge: &Forge, calls: &[(&str, &str)]) -> Vec<String> {
 #[test]
 fn a_tool_that_there_is_not_is_answered_with_those_that_there_are() {
     let forge = forge("read, list", "").with_file("a", "one\n");
-    let calls = [("read_file", r#"{"path": "a"}"#), ("search", r#"{"pattern": "one"}"#), ("look", "{}")];
+    let calls =
+        [("read_file", r#"{"path": "a"}"#), ("search", r#"{"pattern": "one"}"#), ("look", "{}"), ("", "{}")];
     let expected = [
         "there is no tool `read_file` (expected one of list, read, recall); `read` does what it does",
         "there is no tool `search` (expected one of list, read, recall)",
         "there is no tool `look` (expected one of list, read, recall)",
+        "this call could not be read, or names no tool (expected one of list, read, recall); call one with its \
+         arguments as JSON",
     ];
     assert_eq!(answers(&forge, &calls), expected);
 }

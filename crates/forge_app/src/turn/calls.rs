@@ -9,7 +9,7 @@ use std::time::Instant;
 use forge_domain::{
     ASSUMED_WINDOW, ActionConsent, Agent, Awaited, AwaitedRequest, CallEdit, CallScope, ConsentRequest,
     Conversation, Event, FileChange, HookEvent, HookPoint, Permission, PostToolCall, PreToolCall, Reach,
-    ResultEdit, Subject, Tokens, ToolCall, ToolName, ToolResult, Verdict, tool_twin,
+    ResultEdit, Subject, Tokens, ToolCall, ToolName, ToolResult, UNNAMED_TOOL, Verdict, tool_twin,
 };
 use futures::channel::mpsc::UnboundedSender;
 use futures::future::join_all;
@@ -406,6 +406,11 @@ impl ToolCalls<'_, '_> {
             [] => "you have no tools".to_owned(),
             known => format!("expected one of {}", known.join(", ")),
         };
+        if call.name.as_str() == UNNAMED_TOOL {
+            return Some(format!(
+                "this call could not be read, or names no tool ({known_text}); call one with its arguments as JSON"
+            ));
+        }
         let twin = tool_twin(call.name.as_str()).filter(|twin| known.contains(twin));
         let twin_text = twin.map(|twin| format!("; `{twin}` does what it does")).unwrap_or_default();
         Some(format!("there is no tool `{}` ({known_text}){twin_text}", call.name))

@@ -257,8 +257,8 @@ impl ReplyParts {
 /// The finish reason of a reply of which only a part arrived.
 pub const BROKE_OFF: &str = "broke_off";
 
-/// The name of a tool that the model did not name.
-const UNNAMED: &str = "unnamed_tool";
+/// The name of a tool that the model did not name, or whose call its provider could not read.
+pub const UNNAMED_TOOL: &str = "unnamed_tool";
 
 /// Returns the id of a call: its own, with a number behind it if a call before it has the same, as servers
 /// refuse a history in which two calls of a reply have one id; or a made-up one.
@@ -283,7 +283,8 @@ fn whole_call(part: ToolCallPart, id: String) -> Result<ToolCall, ProviderError>
 /// Returns the tool that a call names. A call without a name is the model's fault and is reported to it, like
 /// the name of an unknown tool.
 fn tool_name(name: Option<String>) -> Result<ToolName, ProviderError> {
-    let named = name.and_then(|name| ToolName::new(name).ok()).map_or_else(|| ToolName::new(UNNAMED), Ok);
+    let named =
+        name.and_then(|name| ToolName::new(name).ok()).map_or_else(|| ToolName::new(UNNAMED_TOOL), Ok);
     named.map_err(|_| ProviderError::Malformed { what: "a tool call names no tool".to_owned() })
 }
 
