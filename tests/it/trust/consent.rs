@@ -24,6 +24,7 @@ fn trusted(script: Vec<Step>) -> Scene {
     let trusted = scene.run(&["trust"]);
     assert_eq!(trusted.code, 0, "{}", trusted.stderr);
     assert!(trusted.stdout.contains("use the file ./check.sh (sha256 "), "{}", trusted.stdout);
+    assert!(trusted.stdout.ends_with("`forge trust --revoke` takes that back.\n"), "{}", trusted.stdout);
     scene
 }
 

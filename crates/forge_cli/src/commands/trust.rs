@@ -86,7 +86,10 @@ fn keep(place: &ProjectPlace, is_json: bool) -> anyhow::Result<()> {
         return output::print(&format!("{file} asks for nothing that needs trust\n"));
     }
     let lines: Vec<String> = demands.iter().flat_map(Demand::lines).collect();
-    output::print(&format!("{file} is trusted until it changes. It may:\n{}\n", lines.join("\n")))
+    let lines = lines.join("\n");
+    output::print(&format!(
+        "{file} is trusted until it changes. It may:\n{lines}\n`forge trust --revoke` takes that back.\n"
+    ))
 }
 
 fn demand_json(demand: &Demand) -> Value {
