@@ -109,6 +109,10 @@ fn check_abilities(workflow: &Workflow, agent: &Agent) -> Vec<Finding> {
 
 fn check_model(workflow: &Workflow, path: String, model: &ModelId) -> Option<Finding> {
     let error = workflow.model(model).err()?;
+    if model.as_str().contains(['“', '”', '„', '‘', '’']) {
+        let hint = Some("write straight quotes (`\"`) around it, or none".to_owned());
+        return Some(Finding { path, what: error.to_string(), hint });
+    }
     // A slip in the provider's name is more likely than a model of that name.
     let meant =
         model.as_str().split_once(':').filter(|(_, rest)| !rest.is_empty()).and_then(|(prefix, rest)| {
@@ -130,6 +134,14 @@ mod tests {
         let actual: Vec<_> =
             actual.iter().map(|finding| (finding.path.as_str(), finding.what.as_str())).collect();
         assert_eq!(actual, expected, "{yaml}");
+    }
+
+    #[test]
+    fn curly_quotes_are_no_part_of_a_name() {
+        let yaml = "agents: [{ id: a, model: “local:tiny” }]";
+        let workflow: Workflow = serde_saphyr::from_str(yaml).unwrap();
+        let hints: Vec<_> = check_references(&workflow).into_iter().filter_map(|found| found.hint).collect();
+        assert_eq!(hints, ["write straight quotes (`\"`) around it, or none"]);
     }
 
     #[test]
