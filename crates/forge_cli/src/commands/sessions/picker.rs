@@ -45,7 +45,9 @@ fn choose(listing: &Listing) -> anyhow::Result<Option<ListedSession>> {
             output::line!("{rest}");
         }
         let answer = read_answer("[number] pick  [text] narrow the list  [Enter] end > ")?;
-        let Some(answer) = answer.filter(|answer| !answer.is_empty()) else { return Ok(None) };
+        // Q and Esc are how people leave other lists.
+        let is_end = |answer: &String| matches!(answer.as_str(), "" | "q" | "\u{1b}");
+        let Some(answer) = answer.filter(|answer| !is_end(answer)) else { return Ok(None) };
         let number = answer.parse::<usize>().ok().filter(|number| (1..=shown.len()).contains(number));
         if let Some(number) = number {
             return Ok(Some(shown[number - 1].clone()));
