@@ -13,6 +13,13 @@ fn said(yaml: &str) -> String {
 }
 
 #[test]
+fn a_file_with_the_other_ending_is_named() {
+    let actual = Forge::new().with_file("forge.yml", "agents: {}\n").run(&["config", "check"]);
+    assert_eq!(actual.code, 0, "{}", actual.stderr);
+    assert!(actual.stderr.contains("forge.yml is not read: rename it to forge.yaml"), "{}", actual.stderr);
+}
+
+#[test]
 #[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn each_kind_of_fault_reads_like_this() {
     let agent = |keys: &str| format!("agents:\n  reader:\n    model: gpt-4o\n    {keys}\n");

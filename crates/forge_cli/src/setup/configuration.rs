@@ -81,6 +81,9 @@ fn nearest(name: &str) -> PathBuf {
 pub(crate) fn layers(source: &Source) -> anyhow::Result<Layers> {
     tell_of_strangers();
     let file = project_file(source);
+    if source.config().is_none() {
+        tell_of_other_ending(&file);
+    }
     let servers = mcp_file()?;
     let is_of_servers = file.file_name().is_some_and(|name| name == MCP_FILE);
     let project = match (source.config().is_some() || file.exists()) && !is_of_servers {
@@ -109,6 +112,18 @@ fn tell_of_strangers() {
             output::note(&note);
         }
     });
+}
+
+/// Prints once that a file with YAML's other ending, which stands in the place of `file`, is not read.
+fn tell_of_other_ending(file: &Path) {
+    static TOLD: Once = Once::new();
+    let other = file.with_file_name(PROJECT_FILE).with_extension("yml");
+    if !file.exists() && other.exists() {
+        TOLD.call_once(|| {
+            let other = output::visible(&other.display().to_string());
+            output::note(&format!("{other} is not read: rename it to {PROJECT_FILE}"));
+        });
+    }
 }
 
 /// Reads the nearest `.mcp.json`: its path, and the servers in it as YAML.
