@@ -46,7 +46,9 @@ impl Draft<'_> {
         now: Timestamp,
     ) -> Result<Vec<u8>, RewriteError> {
         if is_packed(bytes) {
-            return Err(RewriteError::Append("the file is compressed; unpack it first with `zstd -d`"));
+            return Err(RewriteError::Append(
+                "the file is compressed; unpack it first with `zstd -d` or `gunzip`",
+            ));
         }
         let addition = Addition { revision: self.revision(bytes, replacements), now, pre_tokens };
         let lines = codec(self.format()).append(&addition)?;

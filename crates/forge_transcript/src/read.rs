@@ -176,7 +176,6 @@ mod tests {
             (&b""[..], "f is empty; was the session written to another file?"),
             (b" \n", "f is empty; was the session written to another file?"),
             (b"\x28\xb5\x2f\xfd", "f cannot be unpacked: incomplete frame; copy the whole file"),
-            (b"\x1f\x8b", "f is compressed with gzip; unpack it first: gunzip -c < f > session.jsonl"),
             (
                 b"\x89PNG",
                 "f is not text: byte 0 is not UTF-8; sessions are JSON, so unpack or export it first",

@@ -30,12 +30,6 @@ pub enum TranscriptError {
         /// True if it is zero, which is UTF-8 and no text.
         is_zero: bool,
     },
-    /// It is compressed with gzip.
-    #[error("{origin} is compressed with gzip; unpack it first: gunzip -c < {origin} > session.jsonl")]
-    Gzip {
-        /// Name of the file.
-        origin: String,
-    },
     /// It is text in UTF-16, by its first bytes.
     #[error("{origin} is UTF-16, as PowerShell 5 writes it with `>`; save it as UTF-8")]
     Utf16 {

@@ -2,6 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics on what must not happen")]
 
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use forge_domain::{Body, Message, openai_breaches};
 use forge_transcript::{Draft, Session, read, read_held, stream};
 use pretty_assertions::assert_eq;
@@ -1049,7 +1053,9 @@ fn every_way_to_read_is_the_same() {
         let held = read_held(None, &file, "f").unwrap();
         assert_eq!(short(&messages(&held[0])), expected, "{text}");
         let packed = zstd::encode_all(text.as_bytes(), 3).unwrap();
-        for bytes in [text.clone().into_bytes(), packed] {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(text.as_bytes()).unwrap();
+        for bytes in [text.clone().into_bytes(), packed, gzip.finish().unwrap()] {
             let sessions = read(&bytes, "f").unwrap();
             let mut seen = Vec::new();
             let mut open = || Ok(Box::new(std::io::Cursor::new(bytes.clone())) as Box<dyn std::io::Read>);

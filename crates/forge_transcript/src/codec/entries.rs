@@ -322,7 +322,7 @@ fn read_session<F: EntryFormat>(listing: Listing<'_>, input: &Input<'_>) -> Resu
 /// Returns the name of a file without what tells its kind.
 fn file_stem(origin: &str) -> &str {
     let name = file_name(origin);
-    let name = name.strip_suffix(".zst").unwrap_or(name);
+    let name = [".zst", ".gz"].iter().find_map(|packed| name.strip_suffix(*packed)).unwrap_or(name);
     name.strip_suffix(".jsonl").unwrap_or(name)
 }
 

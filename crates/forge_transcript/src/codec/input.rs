@@ -1,10 +1,12 @@
 //! A file of recorded sessions, as its reader gets it.
 
 use std::borrow::Cow;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 
+use flate2::bufread::MultiGzDecoder;
 use memchr::memchr_iter;
 use serde::de::IgnoredAny;
+use zstd::Decoder;
 
 use crate::record::Shelf;
 use crate::{Format, TranscriptError};
@@ -27,17 +29,11 @@ impl<'f> Input<'f> {
     }
 }
 
-/// The first bytes of a file that gzip compressed.
-const GZIP_MARK: [u8; 2] = [0x1f, 0x8b];
-
 /// Reads `bytes` as text. Half a character at the very end is dropped: the file was cut there, which its
 /// reader notices.
 pub(crate) fn text<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str, TranscriptError> {
     if UTF_16_MARKS.iter().any(|mark| bytes.starts_with(mark)) || is_unmarked_utf_16(bytes) {
         return Err(TranscriptError::Utf16 { origin: origin.to_owned() });
-    }
-    if bytes.starts_with(&GZIP_MARK) {
-        return Err(TranscriptError::Gzip { origin: origin.to_owned() });
     }
     let bytes = without_mark(bytes);
     let binary = |byte, is_zero| TranscriptError::Binary { origin: origin.to_owned(), byte, is_zero };
@@ -114,9 +110,24 @@ pub(crate) fn readable_line(line: &[u8]) -> Cow<'_, str> {
     Cow::Owned(format!("{text}{}{end}", char::REPLACEMENT_CHARACTER))
 }
 
-/// Checks whether a file is compressed by zstd, as agents do with old sessions.
+/// Checks whether a file is compressed: by zstd, as agents do with old sessions, or by gzip, as people do.
 pub(crate) fn is_packed(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"\x28\xb5\x2f\xfd")
+    bytes.starts_with(b"\x28\xb5\x2f\xfd") || is_of_gzip(bytes)
+}
+
+fn is_of_gzip(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x1f\x8b\x08")
+}
+
+/// Returns a reader of what the compressed file holds that `reader` reads.
+pub(crate) fn unpacked<'r>(mut reader: impl BufRead + 'r) -> io::Result<Box<dyn Read + 'r>> {
+    let is_of_gzip = is_of_gzip(reader.fill_buf()?);
+    let unpacked: Box<dyn Read + 'r> = if is_of_gzip {
+        Box::new(MultiGzDecoder::new(reader))
+    } else {
+        Box::new(Decoder::with_buffer(reader)?)
+    };
+    Ok(unpacked)
 }
 
 /// The byte order marks of UTF-16.
@@ -133,13 +144,12 @@ pub(crate) fn too_large() -> io::Error {
 /// Returns `bytes` unpacked. What was packed before the file was cut off is there.
 pub(crate) fn unpack(bytes: &[u8], origin: &str) -> Result<Vec<u8>, TranscriptError> {
     let fault = |source| TranscriptError::Packed { origin: origin.to_owned(), source };
-    let mut unpacked = Vec::new();
-    let read = zstd::Decoder::with_buffer(bytes)
-        .and_then(|reader| reader.take(MOST_UNPACKED + 1).read_to_end(&mut unpacked));
+    let mut whole = Vec::new();
+    let read = unpacked(bytes).and_then(|reader| reader.take(MOST_UNPACKED + 1).read_to_end(&mut whole));
     match read {
-        Err(source) if unpacked.is_empty() => Err(fault(source)),
-        _ if unpacked.len() as u64 > MOST_UNPACKED => Err(fault(too_large())),
-        _ => Ok(unpacked),
+        Err(source) if whole.is_empty() => Err(fault(source)),
+        _ if whole.len() as u64 > MOST_UNPACKED => Err(fault(too_large())),
+        _ => Ok(whole),
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
 use forge_domain::Message;
 
-use super::input::{file_name, has_lines, is_packed, readable_line, readable_lines};
+use super::input::{file_name, has_lines, is_packed, readable_line, readable_lines, unpacked};
 use super::message_stream::{Head, stream_entries};
 use crate::recorded_call::CallTally;
 use crate::{Format, Record, StreamError, StreamedSession, TranscriptError, request_tools};
@@ -72,7 +72,7 @@ impl<'o> Source<'o> {
         const MARK: &[u8] = b"\xef\xbb\xbf";
         let mut reader = BufReader::with_capacity(BUFFER, (self.open)()?);
         if is_packed(reader.fill_buf()?) {
-            let unpacked: Box<dyn Read> = Box::new(UpToCut(zstd::Decoder::with_buffer(reader)?));
+            let unpacked: Box<dyn Read> = Box::new(UpToCut(unpacked(reader)?));
             reader = BufReader::with_capacity(BUFFER, unpacked);
         }
         if reader.fill_buf()?.starts_with(MARK) {
