@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::archive::{is_archive, unpack_archive, with_attachments};
-use crate::codec::{Evidence, Input, LineCheck, SOME_ENTRIES, is_packed, readable_lines, unpack};
+use crate::codec::{Evidence, Input, Layout, LineCheck, SOME_ENTRIES, is_packed, readable_lines, unpack};
 use crate::formats::{codec, formats, known_formats};
 use crate::mixture::Mixture;
 use crate::record::{HeldFile, Shelf};
@@ -127,8 +129,25 @@ fn detect(bytes: &[u8], origin: &str) -> Result<Format, TranscriptError> {
     let evidence = Evidence::of(bytes);
     match formats().rev().find(|codec| codec.detect(&evidence)) {
         Some(codec) => Ok(codec.format()),
-        None => Err(evidence.into_error(origin)),
+        None => {
+            let of_items = format_of_items(&evidence);
+            Err(match (evidence.into_error(origin), of_items) {
+                (TranscriptError::UnknownFormat { .. }, Some(format)) => {
+                    TranscriptError::ListOfLines { origin: origin.to_owned(), name: format.0.name }
+                }
+                (error, _) => error,
+            })
+        }
     }
+}
+
+/// Returns the format of the items of a JSON list if each stood in a line.
+fn format_of_items(evidence: &Evidence<'_>) -> Option<Format> {
+    let Layout::List(items) = &evidence.layout else { return None };
+    let first = items.iter().take(SOME_ENTRIES).map(|item| serde_json::from_str::<Value>(item.get()));
+    let lines: String = first.filter_map(Result::ok).map(|item| format!("{item}\n")).collect();
+    let evidence = Evidence::of(lines.as_bytes());
+    formats().rev().find(|codec| codec.detect(&evidence)).map(|codec| codec.format())
 }
 
 #[cfg(test)]
@@ -210,6 +229,11 @@ mod tests {
             ),
             (b"{\"a\": 1}", &unknown),
             (b"[]", &unknown),
+            (
+                br#"[{"type": "session", "cwd": "/w", "id": "s"}, {"type": "model_change"}]"#,
+                "f has the lines of pi and OpenClaw sessions as a list; write each on a line of its own: \
+                 jq -c '.[]' f > session.jsonl",
+            ),
             (b"7", &unknown),
             (b"{\"a\": 1}\n{\"b\": 1}\n", &unknown),
             (
