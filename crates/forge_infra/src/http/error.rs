@@ -11,7 +11,7 @@ use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 
 use super::limits::{Broken, silence, silence_of};
-use super::{LIST_TIMEOUT, Secret};
+use super::{CONNECT_TIMEOUT, LIST_TIMEOUT, Secret};
 
 /// One request, as errors describe it.
 #[derive(Clone, Debug)]
@@ -38,6 +38,10 @@ impl RequestContext {
             return self.over_limit(AnswerLimit::Time, what);
         }
         let is_reached = !source.is_connect();
+        if source.is_timeout() {
+            let why = format!("nothing answers there within {} s", CONNECT_TIMEOUT.as_secs());
+            return ProviderError::Network { url: self.url.clone(), source: why.into() };
+        }
         // Its own words would repeat the address with the query.
         let source: Box<dyn Error + Send + Sync> = source.without_url().into();
         if is_reached {
