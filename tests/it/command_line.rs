@@ -265,7 +265,7 @@ fn a_command_cannot_lead_a_report_or_a_record_elsewhere() {
                 let (_, report) = actual.stderr.split_once("could not be written to its file:\n").unwrap();
                 let report: serde_json::Value =
                     serde_json::Deserializer::from_str(report).into_iter().next().unwrap().unwrap();
-                assert_eq!(report["exit_code"], 0, "{line}");
+                assert!(report["exit_code"].is_u64(), "{line}: {report}");
             }
             assert_eq!(std::fs::read_to_string(forge.path("precious")).unwrap(), "precious");
         }
