@@ -144,6 +144,11 @@ impl Features {
     pub(crate) fn line(&self, line: &Line) -> &str {
         &self.text[line.start as usize..line.end as usize]
     }
+
+    /// Checks whether two lines that follow each other are pieces of one.
+    pub(crate) fn is_one_line(&self, line: &Line, next: &Line) -> bool {
+        !self.text[line.end as usize..next.start as usize].contains(is_line_break)
+    }
 }
 
 /// The features of what was read so far.

@@ -58,9 +58,13 @@ impl<'a> Told<'a> {
         let content = material.frames.content(position);
         let is_whole = content.len() == features.lines.len();
         let output_bytes = without_notes(&features.text).len();
-        let lines = features.lines[content].iter().rev();
-        let lines = lines.filter(|piece| (piece.start as usize) < output_bytes);
-        let mut lines = lines.map(|piece| whole_line(features, piece));
+        let pieces = &features.lines[content];
+        let pieces = &pieces[..pieces.partition_point(|piece| (piece.start as usize) < output_bytes)];
+        // A line of many pieces is looked at once.
+        let is_last_of_line =
+            |nth: &usize| pieces.get(nth + 1).is_none_or(|next| !features.is_one_line(&pieces[*nth], next));
+        let lines = (0..pieces.len()).rev().filter(is_last_of_line);
+        let mut lines = lines.map(|nth| whole_line(features, &pieces[nth]));
         let all = lines.clone();
         // An empty field and a bare success are no outcome.
         let tells = |line: &&str| {
@@ -81,7 +85,8 @@ impl<'a> Told<'a> {
         let mut few: Vec<&str> = if is_whole {
             few_of(&features.text[..output_bytes])
         } else {
-            all.take(FEW_LINES + 1).collect::<Vec<_>>().into_iter().rev().collect()
+            let newest = pieces.iter().rev().take(FEW_LINES + 1).map(|piece| whole_line(features, piece));
+            newest.collect::<Vec<_>>().into_iter().rev().collect()
         };
         few.dedup();
         few.retain(|line| !only_says_success(line));
@@ -311,7 +316,8 @@ pub(super) fn asks_the_user(call: &ToolCall) -> bool {
     tool_twin(call.name.as_str()) == Some("ask")
 }
 
-/// Returns the whole line that a piece is from.
+/// Returns the whole line that a piece is from. It may be the whole text, so it is not asked for at each
+/// piece.
 pub(super) fn whole_line<'a>(features: &'a Features, piece: &Line) -> &'a str {
     let at = piece.start as usize;
     let before = features.text[..at].rsplit(is_line_break).next().unwrap_or_default();

@@ -183,7 +183,7 @@ pub(super) fn passages(
         }
         // The first line of a call is told with how the call ended, unless it is long.
         let next = features.lines.get(nth + 1).filter(|next| next.is_call);
-        if line.begins_call && !next.is_some_and(|next| is_one_line(&features.text, line, next)) {
+        if line.begins_call && !next.is_some_and(|next| features.is_one_line(line, next)) {
             continue;
         }
         let start = line.start as usize;
@@ -522,11 +522,6 @@ pub(super) fn passages_of_record(record: &ContextMessage, position: usize) -> Ve
             }
         })
         .collect()
-}
-
-/// Checks whether two lines that follow each other are pieces of one.
-fn is_one_line(text: &str, line: &Line, next: &Line) -> bool {
-    !text[line.end as usize..next.start as usize].contains(is_line_break)
 }
 
 /// Returns the start of the line's indentation.

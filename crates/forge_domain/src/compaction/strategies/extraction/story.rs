@@ -111,11 +111,21 @@ fn written_line(features: &Features, nth: usize) -> Option<String> {
     let of_call = call_lines(features, nth);
     // A comma behind a line makes no other line of it.
     let bare = |line: &Line| whole_line(features, line).trim_end_matches(',');
-    let old: HashSet<&str> = of_call.clone().filter(|line| line.is_old).map(bare).collect();
+    let mut passed: Option<&Line> = None;
+    let old = of_call.clone().filter(|line| line.is_old);
+    let old =
+        old.filter(|line| passed.replace(*line).is_none_or(|before| !features.is_one_line(before, line)));
+    let old: HashSet<&str> = old.map(bare).collect();
     let mut imports = Imports::default();
+    // The piece before, and whether its line is new.
+    let mut known: Option<(&Line, bool)> = None;
     let mut new = of_call.filter(|line| !line.begins_call && !line.is_old).filter(|line| {
         let is_import = imports.pass(&features.text, line);
-        let is_new = !old.contains(bare(line)) && patched_in(whole_line(features, line)).is_none();
+        let is_new = match known.filter(|(before, _)| features.is_one_line(before, line)) {
+            Some((_, is_new)) => is_new,
+            None => !old.contains(bare(line)) && patched_in(whole_line(features, line)).is_none(),
+        };
+        known = Some((*line, is_new));
         !is_import && features.places(line).len() > 1 && is_new
     });
     let first = new.next()?;
@@ -370,6 +380,16 @@ mod tests {
             let expected = expected.map(|ending| (" make".to_owned(), ending.to_owned()));
             assert_eq!(ended_task(&note, &running), expected, "{note}");
         }
+    }
+
+    /// Read again for each of its pieces, this line would take a minute.
+    #[test]
+    fn a_long_line_is_read_once() {
+        let content: String = (0..50_000).map(|n| format!("river{n} ")).collect();
+        let arguments = json!({"file_path": "a.txt", "content": content}).to_string();
+        let call = ToolCall { id: "c".into(), name: ToolName::new("Write").unwrap(), arguments };
+        let message = ContextMessage::count(Message::calling(vec![call]), &Characters);
+        assert!(written_line(message.features(), 0).is_some());
     }
 
     #[test]
