@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::archive::{is_archive, unpack_archive, with_attachments};
-use crate::codec::{Evidence, Input, Layout, LineCheck, SOME_ENTRIES, is_packed, readable_lines, unpack};
-use crate::formats::{codec, formats, known_formats};
+use crate::codec::{Evidence, Input, LineCheck, SOME_ENTRIES, is_packed, readable_lines, unpack};
+use crate::formats::{codec, formats};
+use crate::looks::described;
 use crate::mixture::Mixture;
 use crate::record::{HeldFile, Shelf};
 use crate::{Format, Session, TranscriptError};
@@ -51,10 +50,7 @@ fn read_input(
 ) -> Result<Vec<Session>, TranscriptError> {
     let unpacked = match bytes {
         packed if is_packed(packed) => Some(unpack(packed, origin)?),
-        archive if is_archive(archive) => {
-            let log = unpack_archive(archive, origin);
-            Some(log.map_err(|error| error.with_known(&known_formats()))?)
-        }
+        archive if is_archive(archive) => Some(unpack_archive(archive, origin)?),
         // What refers to nothing stays so: the log that comes of it has no attachments beside its messages.
         log => with_attachments(log).or_else(|| readable_lines(log).map(String::into_bytes)),
     };
@@ -81,7 +77,7 @@ fn read_input(
             | TranscriptError::Shape { .. },
             Some(said),
         ) => other_format(said, bytes, origin, error),
-        _ => error.with_known(&known_formats()),
+        _ => described(error, bytes),
     })
 }
 
@@ -94,7 +90,7 @@ fn other_format(said: Format, bytes: &[u8], origin: &str, error: TranscriptError
             name: other.0.name,
             id: other.id(),
         },
-        _ => error.with_known(&known_formats()),
+        _ => described(error, bytes),
     }
 }
 
@@ -129,25 +125,8 @@ fn detect(bytes: &[u8], origin: &str) -> Result<Format, TranscriptError> {
     let evidence = Evidence::of(bytes);
     match formats().rev().find(|codec| codec.detect(&evidence)) {
         Some(codec) => Ok(codec.format()),
-        None => {
-            let of_items = format_of_items(&evidence);
-            Err(match (evidence.into_error(origin), of_items) {
-                (TranscriptError::UnknownFormat { .. }, Some(format)) => {
-                    TranscriptError::ListOfLines { origin: origin.to_owned(), name: format.0.name }
-                }
-                (error, _) => error,
-            })
-        }
+        None => Err(evidence.into_error(origin)),
     }
-}
-
-/// Returns the format of the items of a JSON list if each stood in a line.
-fn format_of_items(evidence: &Evidence<'_>) -> Option<Format> {
-    let Layout::List(items) = &evidence.layout else { return None };
-    let first = items.iter().take(SOME_ENTRIES).map(|item| serde_json::from_str::<Value>(item.get()));
-    let lines: String = first.filter_map(Result::ok).map(|item| format!("{item}\n")).collect();
-    let evidence = Evidence::of(lines.as_bytes());
-    formats().rev().find(|codec| codec.detect(&evidence)).map(|codec| codec.format())
 }
 
 #[cfg(test)]
@@ -186,9 +165,10 @@ mod tests {
 
     #[test]
     fn an_error_says_what_where_and_what_to_do() {
-        let known = known_formats();
-        assert!(known.starts_with("openai, anthropic, tau-bench, "), "{known}");
-        let unknown = format!("f has an unknown format (known: {known}); convert it to one of these");
+        let way = "write it as {\"messages\": [...]} (`openai`); `forge inspect --help` lists all formats";
+        let unknown = |looks: &str| {
+            format!("f has an unknown format: it is {looks}\n  help: if it is a session, {way}")
+        };
         let prose = "f is text for people, not a session that is read\n  help: take the file in which the agent itself \
             keeps the session, which is JSON; `forge sessions` lists those of this machine";
         for (bytes, expected) in [
@@ -223,19 +203,25 @@ mod tests {
             (b"Fix it.", prose),
             (
                 b"{\"choices\": []}",
-                &format!(
-                    "f looks like an answer of chat completions, which is not a session\n  help: convert it to one of these: {known}"
+                &format!("f looks like an answer of chat completions, which is not a session\n  help: {way}"),
+            ),
+            (b"{\"a\": 1}", &unknown("one object with the key `a`")),
+            (b"{}", &unknown("an empty object")),
+            (b"[]", &unknown("a list without objects")),
+            (b"[{\"a\": 1, \"b\": 2}]", &unknown("a list of objects with the keys `a`, `b`")),
+            (b"7", &unknown("JSON, and neither an object nor a list")),
+            (b"{\"a\": 1}\n{\"b\": 1}\n", &unknown("JSON lines with the key `a`")),
+            (
+                br#"{"a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "f": 6, "g": 7}"#,
+                &unknown("one object with the keys `a`, `b`, `c`, `d`, `e` and 2 more"),
+            ),
+            (
+                br#"{"question": "q", "history": []}"#,
+                &unknown(
+                    "one object with the keys `question`, `history`\n  nearest: `who-and-when`, \
+                    {\"question\", \"history\": [{\"role\", \"content\"}], \"mistake_agent\"}",
                 ),
             ),
-            (b"{\"a\": 1}", &unknown),
-            (b"[]", &unknown),
-            (
-                br#"[{"type": "session", "cwd": "/w", "id": "s"}, {"type": "model_change"}]"#,
-                "f has the lines of pi and OpenClaw sessions as a list; write each on a line of its own: \
-                 jq -c '.[]' f > session.jsonl",
-            ),
-            (b"7", &unknown),
-            (b"{\"a\": 1}\n{\"b\": 1}\n", &unknown),
             (
                 br#"{"messages": [{"role": "user", "content": "hi"}, {"content": "hi"}]}"#,
                 "f: entry 1 of `messages` is not a message: `role` is missing; fix that entry, or name another format with `--from`",
@@ -257,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_format_that_is_named_is_not_guessed() {
-        let unknown = TranscriptError::unknown("f").with_known(&known_formats()).to_string();
+        let unknown = described(TranscriptError::unknown("f"), b"[]\n5").to_string();
         for (format, text, expected) in [
             ("claude-code", "[]\n5", unknown),
             (

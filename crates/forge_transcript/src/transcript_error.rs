@@ -96,17 +96,6 @@ pub enum TranscriptError {
         /// The format with which it has most in common, if that is much.
         nearest: Option<Format>,
     },
-    /// It is a list of what are lines in its format.
-    #[error(
-        "{origin} has the lines of {name} as a list; write each on a line of its own: jq -c '.[]' {origin} > \
-         session.jsonl"
-    )]
-    ListOfLines {
-        /// Name of the file.
-        origin: String,
-        /// The name of the format.
-        name: &'static str,
-    },
     /// It is not of the format that it was said to be.
     #[error(
         "{origin} is not of the format `{said}`: it looks like {name} (`{id}`)\n  help: read it with `--from {id}`, or \
