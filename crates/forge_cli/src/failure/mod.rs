@@ -135,7 +135,11 @@ impl Exit {
 /// one by which nothing started.
 pub(crate) fn of_run(error: anyhow::Error, checkpoints: Option<&CheckpointTally>) -> anyhow::Error {
     let has_started = checkpoints.is_some_and(|tally| tally.saved > 0);
-    if has_started && Exit::of_error(&error) == Exit::NotBegun { anyhow::anyhow!("{error:#}") } else { error }
+    if has_started && Exit::of_error(&error) == Exit::NotBegun {
+        anyhow::anyhow!(in_a_line(&error))
+    } else {
+        error
+    }
 }
 
 type StdError = dyn std::error::Error + 'static;
@@ -158,29 +162,28 @@ pub(crate) fn say(error: &anyhow::Error) {
     output::say(&format!("{} {said}", style("error:").red().bold().for_stderr()));
 }
 
-/// Returns the error and its causes, each without what to do about it.
-fn reasons(error: &anyhow::Error) -> impl Iterator<Item = String> {
+/// Returns the error and its causes, each once, and without what to do about it: some messages already end
+/// with their cause's.
+fn reasons(error: &anyhow::Error) -> Vec<String> {
     let is_helped = error.downcast_ref::<Help>().is_some();
-    error.chain().skip(usize::from(is_helped)).map(ToString::to_string)
+    let mut reasons: Vec<String> = Vec::new();
+    for cause in error.chain().skip(usize::from(is_helped)).map(ToString::to_string) {
+        if !reasons.iter().any(|earlier| earlier.contains(&cause)) {
+            reasons.push(cause);
+        }
+    }
+    reasons
 }
 
 /// Returns the error with its causes, and then what to do, in a line for programs.
 pub(crate) fn in_a_line(error: &anyhow::Error) -> String {
-    let reasons = reasons(error).collect::<Vec<_>>().join(": ");
+    let reasons = reasons(error).join(": ");
     error.downcast_ref::<Help>().map(|help| format!("{reasons}; {help}")).unwrap_or(reasons)
 }
 
-/// Returns the error and its causes, each once: some messages already end with their cause's. What to do
-/// comes last.
+/// Returns the error with its causes in lines for people. What to do comes last.
 fn chain(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in reasons(error) {
-        if text.is_empty() {
-            text = cause;
-        } else if !text.contains(&cause) {
-            text = format!("{text}\n  because {cause}");
-        }
-    }
+    let mut text = reasons(error).join("\n  because ");
     if let Some(help) = error.downcast_ref::<Help>() {
         text = format!("{text}\n  help: {help}");
     }
@@ -203,6 +206,9 @@ mod tests {
         let helped = error.context(Help("name another port"));
         assert_eq!(chain(&helped), format!("{plain}\n  help: name another port"));
         assert_eq!(in_a_line(&helped), "the server did not start: the port is taken; name another port");
+        // A message that ends with its cause's is enough.
+        let whole = anyhow::anyhow!("it is taken").context("the port cannot be used: it is taken");
+        assert_eq!(in_a_line(&whole), "the port cannot be used: it is taken");
     }
 
     #[test]
