@@ -1,6 +1,9 @@
 //! The blocks of a prompt as the message that the agent reads.
 
+use std::borrow::Cow;
+
 use forge_domain::{Event, Image};
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::connection::RpcError;
@@ -17,17 +20,18 @@ pub(super) fn event_of(blocks: &Value) -> Result<Event, RpcError> {
         let word = |pointer: &str| block.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         match word("/type") {
             "text" => text += word("/text"),
-            "resource_link" => text += place(word("/uri")),
+            "resource_link" => text.push_str(&place(word("/uri"))),
             "resource" => {
                 let uri = place(word("/resource/uri"));
-                text += uri;
+                text.push_str(&uri);
                 match block.pointer("/resource/text").and_then(Value::as_str) {
                     Some(content) => attached += &format!("\n\n[{uri}]\n{content}"),
                     None => attached += &format!("\n\n[{uri} is not text and cannot be shown here]"),
                 }
             }
             "image" => {
-                let name = if word("/uri").is_empty() { "of the prompt" } else { place(word("/uri")) };
+                let uri = word("/uri");
+                let name = if uri.is_empty() { Cow::Borrowed("pasted image") } else { place(uri) };
                 let image = Image::read_base64(name, word("/data"));
                 images.push(image.map_err(|error| RpcError::invalid(error.to_string()))?);
             }
@@ -42,8 +46,11 @@ pub(super) fn event_of(blocks: &Value) -> Result<Event, RpcError> {
 }
 
 /// Returns the path of a file's address, or another address as it is.
-fn place(uri: &str) -> &str {
-    uri.strip_prefix("file://").unwrap_or(uri)
+fn place(uri: &str) -> Cow<'_, str> {
+    match uri.strip_prefix("file://") {
+        Some(path) => percent_decode_str(path).decode_utf8().unwrap_or(Cow::Borrowed(path)),
+        None => Cow::Borrowed(uri),
+    }
 }
 
 #[cfg(test)]
@@ -61,12 +68,20 @@ mod tests {
                 Ok("Look at /w/a.rs"),
             ),
             (
+                json!([{"type": "resource_link", "uri": "file:///w/gr%C3%B6%C3%9Fe/my%20notes%21.md", "name": "n"}]),
+                Ok("/w/größe/my notes!.md"),
+            ),
+            (
+                json!([{"type": "resource_link", "uri": "https://a.example/my%20notes", "name": "n"}]),
+                Ok("https://a.example/my%20notes"),
+            ),
+            (
                 json!([{"type": "text", "text": "Sum up "}, {"type": "resource", "resource": {"uri": "file:///w/b", "text": "one\n"}}]),
                 Ok("Sum up /w/b\n\n[/w/b]\none\n"),
             ),
             (
                 json!([{"type": "image", "data": "", "mimeType": "image/png"}]),
-                Err("`of the prompt` is not an image that models read (expected PNG, JPEG, GIF or WebP)"),
+                Err("`pasted image` is not an image that models read (expected PNG, JPEG, GIF or WebP)"),
             ),
             (json!([]), Err("the prompt is empty")),
             (json!("text"), Err("`prompt` must be a list of blocks")),
