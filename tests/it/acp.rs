@@ -521,7 +521,7 @@ fn sessions_in_several_folders_have_one_folder_each() {
 #[test]
 fn a_prompt_can_be_stopped_and_the_session_goes_on() {
     let forge = Forge::new().with_file("forge.yaml", YAML);
-    let server = ScriptedServer::start(vec![Step::Hang, Step::text("here")]);
+    let server = ScriptedServer::start(vec![Step::Hang, Step::text("here"), Step::Hang]);
     let mut editor = Editor::start(&forge, &server);
     let session = editor.session();
     let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "Wait."}]});
@@ -535,6 +535,23 @@ fn a_prompt_can_be_stopped_and_the_session_goes_on() {
     editor.heard.clear();
     assert_eq!(editor.prompt(&session, "Again.").unwrap()["stopReason"], "end_turn");
     assert_eq!(editor.said(), "here");
+    // One that waits behind it is stopped with it, and nothing of it is sent.
+    editor.begin("session/prompt", &params);
+    editor.begin("session/prompt", &params);
+    while server.requests().len() < 3 {
+        assert_eq!(editor.agent.try_wait().unwrap(), None, "the agent is gone");
+        std::thread::yield_now();
+    }
+    // The agent reads in order, so it knows of the second prompt before it reads this.
+    editor.send(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}));
+    for _ in 0..2 {
+        let mut message = editor.next();
+        while message.get("method").is_some() {
+            message = editor.next();
+        }
+        assert_eq!(message["result"]["stopReason"], "cancelled", "{message}");
+    }
+    assert_eq!(server.requests().len(), 3);
     assert_eq!(editor.leave(), 0);
 }
 

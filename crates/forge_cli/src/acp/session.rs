@@ -36,8 +36,8 @@ pub(super) struct Session {
     pub(super) updates: Arc<Updates>,
     /// The agent that was named on the command line.
     agent: Option<String>,
-    /// The stop of the prompt at work.
-    stop: Mutex<Option<oneshot::Sender<()>>>,
+    /// The stops of the prompt at work, and of those that wait for it.
+    stops: Mutex<Vec<oneshot::Sender<()>>>,
 }
 
 /// A prompt that can be stopped from now on.
@@ -50,7 +50,7 @@ impl Session {
             orchestrator: tokio::sync::Mutex::new(orchestrator),
             updates,
             agent,
-            stop: Mutex::default(),
+            stops: Mutex::default(),
         }
     }
 
@@ -71,16 +71,19 @@ impl Session {
 
     /// Prepares for a prompt: [`Self::stop`] works from now on.
     pub(super) fn expect_prompt(&self) -> Stoppable {
-        let (stops, stopped) = oneshot::channel();
-        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(stops);
+        let (stop, stopped) = oneshot::channel();
+        let mut stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+        stops.retain(|stop| !stop.is_closed());
+        stops.push(stop);
         Stoppable(stopped)
     }
 
-    /// Stops the prompt at work, if there is one.
+    /// Stops the prompt at work, and those that wait for it.
     pub(super) fn stop(&self) {
-        if let Some(stops) = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let stops = std::mem::take(&mut *self.stops.lock().unwrap_or_else(PoisonError::into_inner));
+        for stop in stops {
             // It may have ended in this moment.
-            let _ = stops.send(());
+            let _ = stop.send(());
         }
     }
 
@@ -95,8 +98,12 @@ impl Session {
     }
 
     /// Does what a prompt says, and returns why it ended.
-    pub(super) async fn prompt(&self, event: Event, Stoppable(stopped): Stoppable) -> RpcResult {
+    pub(super) async fn prompt(&self, event: Event, Stoppable(mut stopped): Stoppable) -> RpcResult {
         let mut orchestrator = self.orchestrator.lock().await;
+        if !matches!(stopped.try_recv(), Err(oneshot::error::TryRecvError::Empty)) {
+            // It was stopped while it waited for an earlier one: nothing of it has begun.
+            return Ok(json!({"stopReason": "cancelled"}));
+        }
         let work = async {
             match command(&event.value) {
                 Some((name, rest)) => self.run_command(&mut orchestrator, name, rest).await.map(|()| None),
