@@ -377,12 +377,13 @@ impl RunView for Updates {
                     state.cost += *cost;
                     (state.window, state.cost)
                 };
-                self.send(json!({
-                    "sessionUpdate": "usage_update",
-                    "used": usage.prompt_tokens + usage.completion_tokens,
-                    "size": window,
-                    "cost": {"amount": cost.dollars, "currency": "USD"},
-                }));
+                let used = usage.prompt_tokens + usage.completion_tokens;
+                let mut update = json!({"sessionUpdate": "usage_update", "used": used, "size": window});
+                // A part of the cost would pass for the whole.
+                if cost.unpriced_calls == 0 {
+                    update["cost"] = json!({"amount": cost.dollars, "currency": "USD"});
+                }
+                self.send(update);
             }
             RunEvent::Notice(notice) => self.note(notice),
             RunEvent::HookDenied { hook, reason, .. } => {
