@@ -105,11 +105,7 @@ pub(crate) async fn checks(
         let about = format!("MCP server {id}");
         checks.push(match examined {
             Ok(report) => {
-                let n = report.tools.len();
-                let found = Check::well(
-                    about,
-                    format!("{}: {}, such as {}", report.software, quantity(n, "tool"), some(&report.tools)),
-                );
+                let found = Check::well(about, format!("{}: {}", report.software, some(&report.tools)));
                 match report.refused.as_slice() {
                     [] => found,
                     refused => found.but(Health::Warning, format!("left out: {}", refused.join("; "))),
@@ -132,8 +128,11 @@ pub(crate) async fn checks(
 #[cfg(feature = "mcp")]
 fn some(tools: &[forge_domain::ToolName]) -> String {
     match tools {
-        [] => "(none)".to_owned(),
-        tools => tools.iter().take(3).map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        [] => "no tools".to_owned(),
+        tools => {
+            let first: Vec<&str> = tools.iter().take(3).map(forge_domain::ToolName::as_str).collect();
+            format!("{}, such as {}", quantity(tools.len(), "tool"), first.join(", "))
+        }
     }
 }
 
