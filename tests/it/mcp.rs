@@ -253,6 +253,12 @@ async fn a_server_that_never_was_there_is_told_with_the_reason() {
             json!({"env": {"TOKEN": "$UNSET"}}),
             "the environment variable `UNSET`, which it needs, is not set",
         ),
+        (
+            vec![],
+            json!({"command": "no-such-program anywhere"}),
+            "`no-such-program anywhere` cannot be started: No such file or directory (os error 2); `command` is the program",
+        ),
+        (vec![], json!({"cwd": "/no/such/folder"}), "its folder `/no/such/folder` (`cwd`) is not there"),
         (vec![], json!({"command": "true"}), "it does not answer as an MCP server: "),
     ] {
         let fixture = Fixture::new(&flags, &keys);
@@ -299,13 +305,17 @@ fn serve_http() -> (String, Arc<Mutex<Vec<String>>>) {
                 .lock()
                 .unwrap()
                 .push(format!("{} {method} {key}", request.split(' ').next().unwrap_or_default()));
+            let is_busy = message["params"]["name"] == "busy";
             let result = match method {
                 "initialize" => Some(json!({
                     "protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
                     "serverInfo": {"name": "far", "version": "2"},
                 })),
-                "tools/list" => Some(json!({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})),
-                "tools/call" => Some(json!({"content": [{"type": "text", "text": "from afar"}]})),
+                "tools/list" => {
+                    let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
+                    Some(json!({"tools": [tool("echo"), tool("busy"), {"name": "bare"}]}))
+                }
+                "tools/call" if !is_busy => Some(json!({"content": [{"type": "text", "text": "from afar"}]})),
                 _ => None,
             };
             let reply = match result {
@@ -315,6 +325,10 @@ fn serve_http() -> (String, Arc<Mutex<Vec<String>>>) {
                         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
                         body.len()
                     )
+                }
+                None if is_busy => {
+                    "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+                        .to_owned()
                 }
                 None if request.starts_with("POST") => {
                     "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_owned()
@@ -334,7 +348,14 @@ async fn a_server_is_reached_by_http() {
     let config = json!({"url": url, "headers": {"X-Key": "$SET"}});
     let fixture = Fixture::of(config, tempfile::tempdir().unwrap());
     assert_eq!(fixture.prepare().await, Ok(1));
+    // A tool that is invalid leaves the others usable.
+    let left_out = "a tool of the MCP server `s` is left out: `bare`: missing field `inputSchema`";
+    assert_eq!(fixture.news(), [left_out]);
+    // A call that fails is no reason to call the server gone.
+    let busy = "the MCP server did not answer the call: HTTP 500. The call may have had its effect, or a part of it.";
+    assert_eq!(fixture.call("s__busy", "{}").await, Err(busy.to_owned()));
     assert_eq!(fixture.call("s__echo", "{}").await, Ok("from afar".to_owned()));
+    assert_eq!(fixture.news(), [left_out]);
     let examined = fixture.tools.examine().await;
     assert_eq!(examined[0].1.as_ref().unwrap().software, "far 2");
     let posts: Vec<String> =
@@ -345,7 +366,7 @@ async fn a_server_is_reached_by_http() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let config = json!({"url": format!("http://127.0.0.1:{port}/mcp?token=abcdefgh")});
     let error = Fixture::of(config, tempfile::tempdir().unwrap()).prepare().await.unwrap_err();
-    assert!(error.contains("does not answer as an MCP server"), "{error}");
+    assert!(error.contains("does not answer as an MCP server: it cannot be reached: "), "{error}");
     assert!(!error.contains("abcdefgh"), "{error}");
 }
 
@@ -406,6 +427,7 @@ async fn a_server_may_ask_the_user_and_know_the_folder() {
             vec!["3", "blue", "no"],
             json!({"action": "accept", "content": {"n": 3, "colour": "blue", "sure": false}}),
         ),
+        (vec!["3", "", "Y"], json!({"action": "accept", "content": {"n": 3, "sure": true}})),
         (vec!["1", "x", "4", "", ""], json!({"action": "accept", "content": {"n": 4, "sure": true}})),
         (vec!["decline"], json!({"action": "decline"})),
         (vec!["a", "b", "c"], json!({"action": "decline"})),
@@ -422,6 +444,7 @@ async fn a_server_may_ask_the_user_and_know_the_folder() {
             asked[0].starts_with("The MCP server `s` asks: which one? (or `decline`)\n  Number"),
             "{asked:?}"
         );
+        assert!(!asked.iter().any(|question| question.contains("the whole")), "{asked:?}");
     }
     let fixture = Fixture::new(&[], &json!({}));
     fixture.prepare().await.unwrap();

@@ -14,9 +14,9 @@ use rmcp::model::{
     FormElicitationCapability, Implementation, ProgressNotificationParam, ProgressToken, RootsCapabilities,
     UrlElicitationCapability,
 };
-use rmcp::service::{NotificationContext, RequestContext, RunningService};
-use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::service::{ClientInitializeError, NotificationContext, RequestContext, RunningService};
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
+use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
 use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::sync::watch;
@@ -218,7 +218,13 @@ impl Connection {
         listener: Listener,
         said: &Said,
     ) -> Result<Self, McpError> {
-        let failed = |source| McpError::Start { program: program.to_owned(), source };
+        let failed =
+            |source| McpError::Start { program: program.to_owned(), source: with_hint(program, source) };
+        // The system reports a missing folder as if the program were missing.
+        if let Some(folder) = server.folder.as_ref().filter(|folder| !folder.is_dir()) {
+            let what = format!("its folder `{}` (`cwd`) is not there", folder.display());
+            return Err(McpError::Handshake { what, said: String::new() });
+        }
         let sandbox = server.sandbox.clone();
         let mut running = server.start().await.map_err(failed)?;
         let (stdin, stdout, stderr) = (running.stdin.take(), running.stdout.take(), running.stderr.take());
@@ -236,12 +242,12 @@ impl Connection {
                 if let Some(reading) = reading {
                     let _ = tokio::time::timeout(Duration::from_millis(500), reading).await;
                 }
-                let what =
-                    format!("it does not answer as an MCP server: {}", resolved.hide_in(error.to_string()));
-                if let Some(sandbox) = &sandbox {
-                    drop(sandbox.hints(&said.shown()));
-                }
-                return Err(McpError::Handshake { what, said: said.shown() });
+                let why = resolved.hide_in(handshake_reason(&error));
+                let what = format!("it does not answer as an MCP server: {why}");
+                let said = said.shown();
+                let denials = sandbox.as_ref().map(|sandbox| sandbox.denials(&said)).unwrap_or_default();
+                let denials: String = denials.iter().map(|denial| format!("; perhaps {denial}")).collect();
+                return Err(McpError::Handshake { what, said: said + &denials });
             }
         };
         Ok(Self { service, said: said.clone(), program: Some(running) })
@@ -281,13 +287,11 @@ impl Connection {
         let service = service.map_err(|error| {
             let shown = forge_domain::without_secrets(url);
             // Errors repeat the address, and what stands behind it may be a key.
-            let error = resolved.hide_in(error.to_string()).replace(url, &shown);
-            // The crate names its own types first.
-            let error = error.split_once("] error: ").map_or(error.as_str(), |(_, behind)| behind);
-            if error.starts_with("Auth required") {
+            let why = resolved.hide_in(handshake_reason(&error)).replace(url, &shown);
+            if asks_for_login(&why) {
                 return McpError::Login { shown, help: login_help(&server) };
             }
-            let what = format!("{shown} does not answer as an MCP server: {error}");
+            let what = format!("{shown} does not answer as an MCP server: {why}");
             McpError::Handshake { what, said: String::new() }
         })?;
         Ok(Self { service, said: Said::default(), program: None })
@@ -331,8 +335,52 @@ impl Connection {
     }
 }
 
+/// Returns why no connection to a server was opened.
+fn handshake_reason(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => exchange_reason(error),
+        error => error.to_string(),
+    }
+}
+
+/// Returns why a message could not be exchanged: without the types that the crate names first, and with the
+/// cause of a failed connection, which it leaves out.
+pub(super) fn exchange_reason(error: &DynamicTransportError) -> String {
+    match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::Client(client)) => {
+            let mut cause: &dyn std::error::Error = client;
+            while let Some(deeper) = cause.source() {
+                cause = deeper;
+            }
+            format!("it cannot be reached: {cause}")
+        }
+        Some(StreamableHttpError::UnexpectedContentType(kind)) => {
+            let kind = kind.as_deref().unwrap_or("something of no known type");
+            format!("its answer is {kind}, which is neither JSON nor a stream of events")
+        }
+        Some(StreamableHttpError::ResponseBodyTooLarge { max_size }) => {
+            format!("its answer has more than {} MiB", max_size >> 20)
+        }
+        _ => error.error.to_string(),
+    }
+}
+
+/// Checks whether the reason of a failed exchange is that the server wants to know who the user is.
+pub(super) fn asks_for_login(reason: &str) -> bool {
+    reason.starts_with("Auth required")
+}
+
+/// Adds to the reason why a program cannot be started the usual slip, if it is one.
+fn with_hint(program: &str, source: std::io::Error) -> std::io::Error {
+    if source.kind() != std::io::ErrorKind::NotFound || !program.contains(' ') {
+        return source;
+    }
+    let text = format!("{source}; `command` is the program alone, and its arguments are in `args`");
+    std::io::Error::new(std::io::ErrorKind::NotFound, text)
+}
+
 /// Returns what to do if a server wants to know who the user is.
-fn login_help(server: &McpServerId) -> String {
+pub(super) fn login_help(server: &McpServerId) -> String {
     if cfg!(feature = "mcp-oauth") {
         return format!("run `forge mcp login {server}`");
     }

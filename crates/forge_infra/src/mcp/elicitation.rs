@@ -127,7 +127,12 @@ async fn ask_for(
         let chosen = choices.iter().find(|(shown, _)| shown == answer).map(|(_, value)| value.clone());
         let value = chosen.unwrap_or_else(|| read_value(answer, field));
         match JsonSchema::new(field).map(|schema| schema.check(&value)) {
-            Ok(Err(faults)) => fault = format!(" — {}", safe_text(&faults.join("; "))),
+            Ok(Err(faults)) => {
+                // The field is all that is checked, so its faults need no place.
+                let faults: Vec<&str> =
+                    faults.iter().map(|fault| fault.strip_prefix("the whole: ").unwrap_or(fault)).collect();
+                fault = format!(" — {}", safe_text(&faults.join("; ")));
+            }
             _ => return Ok(Some(value)),
         }
     }
@@ -156,6 +161,11 @@ fn read_value(answer: &str, field: &Value) -> Value {
     match field["type"].as_str() {
         Some("integer") => answer.parse::<i64>().map_or_else(|_| text(), Value::from),
         Some("number") => answer.parse::<f64>().map_or_else(|_| text(), Value::from),
+        Some("boolean") => match answer.to_ascii_lowercase().as_str() {
+            "y" | "true" => Value::Bool(true),
+            "n" | "false" => Value::Bool(false),
+            _ => text(),
+        },
         Some("array") => answer.split(',').map(|part| Value::String(part.trim().to_owned())).collect(),
         _ => text(),
     }

@@ -35,6 +35,37 @@ pub(super) struct Listing {
     pub(super) is_missing: bool,
 }
 
+/// A page of a server's list.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) tools: Vec<Tool>,
+    /// What is wrong with the tools that cannot be read.
+    pub(super) unreadable: Vec<String>,
+    /// The place where the next page begins.
+    pub(super) next: Option<String>,
+}
+
+impl Page {
+    /// Reads a page tool by tool: an invalid one leaves the others usable.
+    ///
+    /// # Errors
+    /// The reason, if it is no list at all.
+    pub(super) fn read(mut page: Value) -> Result<Self, String> {
+        let Some(Value::Array(items)) = page.get_mut("tools").map(Value::take) else {
+            return Err("its answer has no list `tools`".to_owned());
+        };
+        let (mut tools, mut unreadable) = (Vec::new(), Vec::new());
+        for item in items {
+            let name = item["name"].as_str().map(clean).unwrap_or_default();
+            match serde_json::from_value(item) {
+                Ok(tool) => tools.push(tool),
+                Err(error) => unreadable.push(format!("`{name}`: {}", clean(&error.to_string()))),
+            }
+        }
+        Ok(Self { tools, unreadable, next: page["nextCursor"].as_str().map(str::to_owned) })
+    }
+}
+
 impl Listing {
     /// Lists the tools of `server`. Tools whose names would be equal are all refused: no one could tell which
     /// was meant.
@@ -123,6 +154,29 @@ mod tests {
                 (expected, refused.into_iter().map(str::to_owned).collect())
             );
         }
+    }
+
+    #[test]
+    fn an_invalid_tool_is_left_out_and_the_others_are_read() {
+        let schema = json!({"type": "object"});
+        let tools = json!([
+            {"name": "good", "inputSchema": schema},
+            {"name": "bare\u{1b}"},
+            {"name": "wrong", "inputSchema": true},
+            {"inputSchema": schema},
+        ]);
+        let page = Page::read(json!({"tools": tools, "nextCursor": "2"})).unwrap();
+        let names: Vec<&str> = page.tools.iter().map(|tool| &*tool.name).collect();
+        assert_eq!((names, page.next.as_deref()), (vec!["good"], Some("2")));
+        assert_eq!(
+            page.unreadable,
+            [
+                "`bare`: missing field `inputSchema`",
+                "`wrong`: invalid type: boolean `true`, expected a map",
+                "``: missing field `name`",
+            ]
+        );
+        assert_eq!(Page::read(json!({})).unwrap_err(), "its answer has no list `tools`");
     }
 
     #[test]

@@ -14,15 +14,17 @@ use parking_lot::{Mutex, RwLock};
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientRequest,
-    PaginatedRequestParams, ProgressToken, Request, RequestId, ServerResult, Tool,
+    ListToolsRequest, PaginatedRequestParams, ProgressToken, Request, RequestId, Tool,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RunningService, ServiceError};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use super::connection::{Connection, Listener, Resolved, RunningCall, Said, World};
-use super::content::{clean, result, shorten};
-use super::listing::Listing;
+use super::connection::{
+    Connection, Listener, Resolved, RunningCall, Said, World, asks_for_login, exchange_reason, login_help,
+};
+use super::content::{answer_of, clean, result, shorten};
+use super::listing::{Listing, Page};
 use super::{McpError, McpNews, McpServerReport, McpTokens, McpWatcher, offers};
 use crate::CommandSandbox;
 use crate::tools::validate;
@@ -335,15 +337,16 @@ impl Server {
         said: &Said,
     ) -> Result<(), McpError> {
         let limit = self.config.start_limit();
-        let tools = match tokio::time::timeout(limit, all_tools(service.peer())).await {
+        let (tools, unreadable) = match tokio::time::timeout(limit, all_tools(service.peer())).await {
             Err(_) => return Err(McpError::Slow { limit, said: said.shown() }),
             Ok(Err(why)) => {
                 let what = format!("it does not list its tools: {}", self.plain(&why));
                 return Err(McpError::Handshake { what, said: said.shown() });
             }
-            Ok(Ok(tools)) => tools,
+            Ok(Ok(listed)) => listed,
         };
-        let new = Listing::of(&self.id, tools);
+        let mut new = Listing::of(&self.id, tools);
+        new.refused.extend(unreadable);
         let mut listing = self.listing.write();
         if listing.as_ref() != Some(&new) {
             for refused in &new.refused {
@@ -484,7 +487,7 @@ impl Server {
         let request = ClientRequest::CallToolRequest(Request::new(params));
         // The crate's own time limit does not know of questions to the user.
         let handle = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
-        let handle = handle.map_err(|error| Unanswered::Gone(error.to_string()))?;
+        let handle = handle.map_err(|error| self.unanswered(&error))?;
         let mut open = OpenCall {
             peer: peer.clone(),
             id: Some(handle.id.clone()),
@@ -506,10 +509,9 @@ impl Server {
             open.end();
         }
         match answer {
-            Ok(ServerResult::CallToolResult(answer)) => Ok(answer),
-            Ok(_) => Err(Unanswered::Refused(
-                "the MCP server answered with something other than a result".to_owned(),
-            )),
+            Ok(answer) => answer_of(answer).ok_or_else(|| {
+                Unanswered::Refused("the MCP server answered with something other than a result".to_owned())
+            }),
             Err(ServiceError::McpError(error)) => Err(Unanswered::Refused(format!(
                 "the MCP server refused the call: {} ({})",
                 error.message, error.code.0
@@ -517,7 +519,27 @@ impl Server {
             Err(ServiceError::Timeout { timeout }) => Err(Unanswered::Refused(format!(
                 "the MCP server had not answered after {timeout:?}; it was told that the call is over. It may have had its effect."
             ))),
-            Err(error) => Err(Unanswered::Gone(error.to_string())),
+            Err(error) => Err(self.unanswered(&error)),
+        }
+    }
+
+    /// Returns the reason why a call whose messages could not be exchanged has no answer.
+    fn unanswered(&self, error: &ServiceError) -> Unanswered {
+        match (error, &self.config.url) {
+            // Each message to an address is a request of its own: the server may be there for the next one.
+            (ServiceError::TransportSend(error), Some(url)) => {
+                let why = exchange_reason(error).replace(url, &without_secrets(url));
+                let why = if asks_for_login(&why) {
+                    format!("it asks for a login: {}", login_help(&self.id))
+                } else {
+                    why
+                };
+                Unanswered::Refused(format!(
+                    "the MCP server did not answer the call: {why}. The call may have had its effect, or a part of it."
+                ))
+            }
+            (ServiceError::TransportSend(error), None) => Unanswered::Gone(exchange_reason(error)),
+            (error, _) => Unanswered::Gone(error.to_string()),
         }
     }
 
@@ -588,26 +610,39 @@ impl Drop for OpenCall {
 /// Most tools of one server: no model could be told of more, and a list may have no end.
 const MOST_TOOLS: usize = 10_000;
 
-/// Returns all tools of a server, page by page.
+/// Returns all tools of a server, page by page, and what is wrong with those that cannot be read.
 ///
 /// # Errors
 /// The reason, if a page cannot be read, or if the pages do not end.
-async fn all_tools(server: &Peer<RoleClient>) -> Result<Vec<Tool>, String> {
-    let mut tools = Vec::new();
+async fn all_tools(server: &Peer<RoleClient>) -> Result<(Vec<Tool>, Vec<String>), String> {
+    let (mut tools, mut unreadable) = (Vec::new(), Vec::new());
     let mut cursor = None;
     for _ in 0..MOST_TOOLS {
-        let wanted = PaginatedRequestParams::default().with_cursor(cursor);
-        let page = server.list_tools(Some(wanted)).await.map_err(|error| error.to_string())?;
+        let page = read_page(server, PaginatedRequestParams::default().with_cursor(cursor)).await?;
         tools.extend(page.tools);
-        cursor = page.next_cursor;
+        unreadable.extend(page.unreadable);
+        cursor = page.next;
         if cursor.is_none() {
-            return Ok(tools);
+            return Ok((tools, unreadable));
         }
         if tools.len() > MOST_TOOLS {
             break;
         }
     }
     Err(format!("its list does not end (after {} tools)", tools.len()))
+}
+
+async fn read_page(server: &Peer<RoleClient>, wanted: PaginatedRequestParams) -> Result<Page, String> {
+    match server.list_tools(Some(wanted.clone())).await {
+        Ok(page) => Ok(Page { tools: page.tools, unreadable: Vec::new(), next: page.next_cursor }),
+        // The crate reads a page only if it can read each of its tools.
+        Err(ServiceError::UnexpectedResponse) => {
+            let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(wanted));
+            let answer = server.send_request(request).await.map_err(|error| error.to_string())?;
+            Page::read(serde_json::to_value(answer).unwrap_or_default())
+        }
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 #[cfg(test)]

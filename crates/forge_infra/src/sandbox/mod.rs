@@ -136,12 +136,17 @@ impl CommandSandbox {
     /// Returns what a failed command's output reveals about the sandbox, for the model, and notifies the
     /// user.
     pub(crate) fn hints(&self, output: &str) -> Vec<String> {
-        let found = Denial::find(&self.policy, output, &self.workspace, self.home.as_deref());
-        let hints: Vec<String> = found.iter().map(ToString::to_string).collect();
+        let hints = self.denials(output);
         for hint in &hints {
             (self.notice)(&format!("a command failed; perhaps {hint}"));
         }
         hints
+    }
+
+    /// Returns what a failed program's output reveals about the sandbox.
+    pub(crate) fn denials(&self, output: &str) -> Vec<String> {
+        let found = Denial::find(&self.policy, output, &self.workspace, self.home.as_deref());
+        found.iter().map(ToString::to_string).collect()
     }
 
     /// Returns the answer for a command that exceeded a limit, and notifies the user.
