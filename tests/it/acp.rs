@@ -556,6 +556,22 @@ fn a_prompt_can_be_stopped_and_the_session_goes_on() {
 }
 
 #[test]
+fn a_session_works_without_a_server_of_the_editor_that_does_not_start() {
+    let forge = Forge::new().with_file("forge.yaml", YAML);
+    let server = ScriptedServer::start(vec![Step::text("here")]);
+    let mut editor = Editor::start(&forge, &server);
+    editor.ask("initialize", &json!({"protocolVersion": 1, "clientCapabilities": {}})).unwrap();
+    let servers = json!([{"name": "gone", "command": "no-such-server", "args": [], "env": []}]);
+    let params = json!({"cwd": editor.folder, "mcpServers": servers});
+    let session = editor.ask("session/new", &params).unwrap()["sessionId"].as_str().unwrap().to_owned();
+    assert_eq!(editor.prompt(&session, "Are you there?").unwrap()["stopReason"], "end_turn");
+    let heard = Value::from(editor.heard.clone()).to_string();
+    assert!(heard.contains("the MCP server `gone` is not there, and its tools are missing"), "{heard}");
+    assert_eq!(editor.said(), "here");
+    assert_eq!(editor.leave(), 0);
+}
+
+#[test]
 fn compactions_are_commands_and_are_shown() {
     let forge = Forge::new()
         .with_file("forge.yaml", YAML)
@@ -632,6 +648,12 @@ fn what_cannot_be_done_is_answered_with_the_reason() {
         ("session/fly", json!({}), -32601, "there is no method `session/fly`"),
         ("session/new", json!({}), -32602, "`cwd` is missing"),
         ("session/new", json!({"cwd": "/no/such/folder"}), -32602, "cannot open the folder"),
+        (
+            "session/new",
+            json!({"cwd": folder, "mcpServers": [{"type": "sse", "name": "old", "url": "http://a.example"}]}),
+            -32602,
+            "MCP server `old`: the transport `sse` is not supported",
+        ),
         ("session/load", json!({"cwd": folder, "sessionId": "no-such-run"}), -32603, "no-such-run"),
         ("session/prompt", json!({"sessionId": "x", "prompt": []}), -32602, "no open session `x`"),
         ("session/prompt", json!({"sessionId": session, "prompt": []}), -32602, "the prompt is empty"),

@@ -352,6 +352,10 @@ fn servers(list: &Value) -> Result<BTreeMap<McpServerId, McpServerConfig>, RpcEr
     let mut servers = BTreeMap::new();
     for server in list.as_array().into_iter().flatten() {
         let name = server["name"].as_str().unwrap_or_default();
+        if server["type"] == "sse" {
+            let why = "the transport `sse` is not supported; streamable HTTP has replaced it";
+            return Err(RpcError::invalid(format!("MCP server `{name}`: {why}")));
+        }
         let pairs = |key: &str| -> Option<BTreeMap<String, String>> {
             let pairs = server[key].as_array().filter(|pairs| !pairs.is_empty())?;
             let pair =
@@ -368,6 +372,8 @@ fn servers(list: &Value) -> Result<BTreeMap<McpServerId, McpServerConfig>, RpcEr
             env: pairs("env"),
             url: text("url"),
             headers: pairs("headers"),
+            // The editor gives the same servers to every agent: none must keep a session from working.
+            required: Some(false),
             ..McpServerConfig::default()
         };
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
