@@ -119,7 +119,7 @@ async fn compactions_are_taken_back_layer_by_layer() {
     }
     let of = select(&*store, "a", None).await.unwrap();
     let error = undo(&*store, &of, 1, &WRITER).await.unwrap_err();
-    assert!(matches!(error, CheckpointsError::NoCompaction { .. }), "{error}");
+    assert!(matches!(error, CheckpointsError::NothingToUndo { .. }), "{error}");
     // What was there before is still there, and both at once take back the same.
     assert_eq!(view(&*store, "writer-end").await, [SECOND, "four"]);
     let of = select(&*store, "writer-end", None).await.unwrap();
@@ -127,7 +127,7 @@ async fn compactions_are_taken_back_layer_by_layer() {
     assert_eq!(view(&*store, "a").await, ["one", "two", "three", "four"]);
     // Nobody writes into a run that another process holds.
     let held = select(&*store, "b", None).await.unwrap();
-    assert!(matches!(undo(&*store, &held, 1, &WRITER).await, Err(CheckpointsError::NoCompaction { .. })));
+    assert!(matches!(undo(&*store, &held, 1, &WRITER).await, Err(CheckpointsError::NothingToUndo { .. })));
 }
 
 #[tokio::test]

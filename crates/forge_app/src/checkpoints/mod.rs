@@ -81,6 +81,12 @@ pub enum CheckpointsError {
         /// The name.
         run: RunId,
     },
+    /// No compaction is in force.
+    #[error("there is nothing to undo: no compaction is in force in {place}")]
+    NothingToUndo {
+        /// The checkpoint that was looked at.
+        place: String,
+    },
     /// There is no such compaction.
     #[error("there is no compaction `{wanted}` in {place}; {known}")]
     NoCompaction {

@@ -22,7 +22,7 @@ pub struct Undone {
 /// absorbed is in force again.
 ///
 /// # Errors
-/// [`CheckpointsError::NoCompaction`] if nothing is left to undo; [`CheckpointsError::Store`].
+/// [`CheckpointsError::NothingToUndo`] if no compaction is in force; [`CheckpointsError::Store`].
 pub async fn undo(
     store: &dyn CheckpointStore,
     of: &Selected,
@@ -34,10 +34,8 @@ pub async fn undo(
     let before = snapshot.conversation.view().size();
     let undone: Vec<EntryId> = (0..layers).map_while(|_| snapshot.conversation.undo()).collect();
     let Some(last) = undone.last() else {
-        return Err(CheckpointsError::NoCompaction {
-            wanted: "last".to_owned(),
+        return Err(CheckpointsError::NothingToUndo {
             place: format!("checkpoint {} {}", of.info.key, of.info.id),
-            known: "nothing is compacted there".to_owned(),
         });
     };
     let after = snapshot.conversation.view().size();
