@@ -167,6 +167,22 @@ fn an_output_that_cannot_be_written_is_told_with_its_path() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_configuration_that_is_a_link_to_nothing_is_a_mistake() {
+    for (name, target) in [("forge.yaml", "gone.yaml"), ("forge.yaml", "forge.yaml"), (".mcp.json", "gone")] {
+        let forge = Forge::new();
+        std::os::unix::fs::symlink(target, forge.path(name)).unwrap();
+        let words = format!("{name} is a link to {target}, which leads to no file: correct it, or remove it");
+        for command in [&["config", "check"][..], &["config", "show"], &["run", "--model", "openai:m", "hi"]]
+        {
+            let actual = forge.run(command);
+            assert_eq!((actual.code, actual.stdout.as_str()), (2, ""), "{command:?}: {}", actual.stderr);
+            assert!(actual.stderr.contains(&words), "{command:?}: {}", actual.stderr);
+        }
+    }
+}
+
+#[test]
 fn endless_and_huge_files_are_refused_at_once() {
     let forge = Forge::new().with_file("good.json", SESSION);
     let made = forge.run(&["compact", "good.json", "--dry-run", "--proposal", "proposal.json"]);

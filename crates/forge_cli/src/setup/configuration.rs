@@ -58,10 +58,16 @@ pub(crate) fn project_file(source: &Source) -> PathBuf {
 /// owns are read.
 pub(crate) fn nearest_project_file() -> PathBuf {
     let file = nearest(PROJECT_FILE);
-    if file.exists() {
+    if is_there(&file) {
         return file;
     }
-    Some(nearest(MCP_FILE)).filter(|servers| servers.exists()).unwrap_or(file)
+    Some(nearest(MCP_FILE)).filter(|servers| is_there(servers)).unwrap_or(file)
+}
+
+/// Checks whether there is a file, or a link: one that leads nowhere is a mistake, and no reason to work
+/// without the configuration.
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
 }
 
 /// Returns the nearest file of that name.
@@ -73,8 +79,8 @@ fn nearest(name: &str) -> PathBuf {
         None => 0,
     };
     let mut paths = (0..=n_above).map(|n| (0..n).map(|_| "..").collect::<PathBuf>().join(name));
-    let is_there = |path: &PathBuf| path.exists() && (*path == here || surroundings::is_own(path));
-    paths.find(is_there).unwrap_or(here)
+    let is_read = |path: &PathBuf| is_there(path) && (*path == here || surroundings::is_own(path));
+    paths.find(is_read).unwrap_or(here)
 }
 
 /// Reads all layers, the project's as if it were trusted.
@@ -86,7 +92,7 @@ pub(crate) fn layers(source: &Source) -> anyhow::Result<Layers> {
     }
     let servers = mcp_file()?;
     let is_of_servers = file.file_name().is_some_and(|name| name == MCP_FILE);
-    let project = match (source.config().is_some() || file.exists()) && !is_of_servers {
+    let project = match (source.config().is_some() || is_there(&file)) && !is_of_servers {
         true => {
             let read = if source.config().is_some() { read_yaml } else { read_found };
             Some(read(&file)?.with_variables(shareable_variables()))
@@ -129,7 +135,7 @@ fn tell_of_other_ending(file: &Path) {
 /// Reads the nearest `.mcp.json`: its path, and the servers in it as YAML.
 fn mcp_file() -> anyhow::Result<Option<YamlSource>> {
     let path = nearest(MCP_FILE);
-    if !path.exists() {
+    if !is_there(&path) {
         return Ok(None);
     }
     let source = read_found(&path)?;
@@ -165,7 +171,7 @@ fn join_servers(
 /// Reads the layers that are not the project's.
 pub(crate) fn own_layers() -> anyhow::Result<Layers> {
     let system =
-        places::system_file().filter(|path| path.exists()).map(|path| read_yaml(&path)).transpose()?;
+        places::system_file().filter(|path| is_there(path)).map(|path| read_yaml(&path)).transpose()?;
     let environment = environment();
     let system = system.map(|file| file.with_variables(shareable_variables()));
     let models = places::models_file(&environment).filter(|path| path.exists());
@@ -176,7 +182,7 @@ pub(crate) fn own_layers() -> anyhow::Result<Layers> {
 /// Reads the user's own file, if there is one.
 pub(crate) fn user_layer() -> anyhow::Result<Option<YamlSource>> {
     let file = places::configuration_folder(&environment()).map(|folder| folder.join(PROJECT_FILE));
-    let file = file.filter(|path| path.exists()).map(|path| read_yaml(&path)).transpose()?;
+    let file = file.filter(|path| is_there(path)).map(|path| read_yaml(&path)).transpose()?;
     Ok(file.map(|file| file.with_variables(shareable_variables())))
 }
 
@@ -229,6 +235,13 @@ fn read_found(path: &Path) -> anyhow::Result<YamlSource> {
 /// Reads the text of a workflow.
 pub(crate) fn read_yaml(path: &Path) -> anyhow::Result<YamlSource> {
     let name = path.display().to_string();
+    if let Ok(target) = path.read_link()
+        && !path.exists()
+    {
+        let target = target.display();
+        let what = format!("{name} is a link to {target}, which leads to no file: correct it, or remove it");
+        return Err(Misconfigured(what).into());
+    }
     let text =
         String::from_utf8(read_named(path, "configuration", MOST_OF_A_CONFIGURATION)?).map_err(|error| {
             Misconfigured(format!(
