@@ -292,7 +292,7 @@ impl fmt::Display for StopReason {
                 f.write_str("waiting: someone has to consent to a call, or to answer a question")
             }
             Self::Denied { hook, reason } => {
-                write!(f, "stopped: denied by the hook `{hook}`{}", in_parentheses(reason))
+                write!(f, "stopped: denied by the hook `{}`{}", first_line(hook), in_parentheses(reason))
             }
         }
     }
@@ -414,7 +414,8 @@ pub enum RunError {
     StillOver(StillOver),
     /// The context exceeds the window and a hook denied to compact it. Nothing was sent.
     #[error(
-        "the hook `{hook}` denied a compaction that the window demands{}: {over}",
+        "the hook `{}` denied a compaction that the window demands{}: {over}",
+        first_line(hook),
         in_parentheses(reason)
     )]
     Denied {
@@ -494,4 +495,30 @@ impl RunError {
 
 fn in_parentheses(reason: &str) -> String {
     if reason.trim().is_empty() { String::new() } else { format!(" ({})", reason.trim()) }
+}
+
+/// Returns the first line of a hook's command, marked if others follow.
+fn first_line(hook: &str) -> String {
+    let mut lines = hook.trim().lines();
+    let first = lines.next().unwrap_or_default().to_owned();
+    if lines.next().is_some() { first + " …" } else { first }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_hook_is_named_by_the_first_line_of_its_command() {
+        for (hook, reason, expected) in [
+            ("./check.sh", "", "stopped: denied by the hook `./check.sh`"),
+            ("./check.sh\n", " busy\n", "stopped: denied by the hook `./check.sh` (busy)"),
+            ("cat >> log\nexit 1\n", "", "stopped: denied by the hook `cat >> log …`"),
+        ] {
+            let stop = StopReason::Denied { hook: hook.to_owned(), reason: reason.to_owned() };
+            assert_eq!(stop.to_string(), expected);
+        }
+    }
 }

@@ -316,7 +316,12 @@ mod tests {
             ("exit 3", Err("it ended with exit status: 3")),
             ("echo one >&2; echo two >&2; exit 1", Err("it ended with exit status: 1: two")),
             ("no-such-command-anywhere", Err("it ended with exit status: 127: ")),
-            ("echo nonsense", Err("its output is not a valid answer: expected ident at line 1 column 2")),
+            (
+                "echo nonsense",
+                Err(
+                    r#"its output is not a valid answer: not JSON such as {"decision": "deny"}: expected ident"#,
+                ),
+            ),
             (
                 r#"echo '{"decision": "perhaps"}'"#,
                 Err("its output is not a valid answer: unknown variant `perhaps`"),

@@ -366,7 +366,7 @@ fn a_guard_that_is_broken_is_passed_by_or_not_as_it_says() {
     ] {
         let guard = Ruler { where_broken, ..Ruler::new("guard", &points, "nonsense") };
         let ran = run(vec![Arc::new(guard)], &["t"]);
-        assert!(ran.said[0].starts_with("guard: expected ident"), "{:?}", ran.said);
+        assert!(ran.said[0].starts_with("guard: not JSON such as "), "{:?}", ran.said);
         assert_eq!((ran.n_calls, ran.report.unwrap().stop.as_str()), expected, "{where_broken:?} {points:?}");
     }
 }

@@ -99,13 +99,14 @@ impl RunView for ConsoleWatcher {
             }
             RunEvent::HookFailed { hook, error } => {
                 let mark = style("hook failed:").yellow().for_stderr();
-                self.say(&format!("{mark} `{}`: {}", one_line(hook), one_line(&error.to_string())));
+                self.say(&format!("{mark} `{}`: {}", one_line(hook.trim()), one_line(&error.to_string())));
             }
             RunEvent::HookDenied { point, tool, hook, reason } => {
                 let mark = style("denied:").yellow().for_stderr();
                 let what = tool.map_or_else(String::new, |tool| format!(" of {}", one_line(tool.as_str())));
-                let (point, hook, reason) = (point.as_str(), one_line(hook), one_line(reason));
-                self.say(&format!("{mark} {point}{what}, by the hook `{hook}`: {reason}"));
+                let (point, hook) = (point.as_str(), one_line(hook.trim()));
+                let reason = after_colon(reason);
+                self.say(&format!("{mark} {point}{what}, by the hook `{hook}`{reason}"));
             }
             RunEvent::Fitted { report, .. } => self.show_fit(report),
             RunEvent::Discarded(unused) => {
@@ -304,8 +305,8 @@ impl ConsoleWatcher {
     fn show_fit(&self, report: &CompactionReport) {
         if let Outcome::Vetoed { by, reason } = &report.outcome {
             let mark = style("not compacted").cyan().for_stderr();
-            let (because, by, reason) = (because(report), one_line(by), one_line(reason));
-            self.say(&format!("{mark} ({because}): denied by the hook `{by}`: {reason}"));
+            let (because, by, reason) = (because(report), one_line(by.trim()), after_colon(reason));
+            self.say(&format!("{mark} ({because}): denied by the hook `{by}`{reason}"));
         }
         if let Outcome::Applied { strategies, .. } = &report.outcome {
             let strategies: Vec<&str> = strategies.iter().map(forge_domain::StrategyId::as_str).collect();
@@ -444,6 +445,11 @@ fn call_line(text: &str) -> String {
     let line = one_line(text);
     let is_cut = text.lines().nth(1).is_some() || text.chars().nth(SHOWN).is_some();
     if is_cut && text.ends_with(')') { line + ")" } else { line }
+}
+
+/// Returns a reason after a colon; nothing if none is given.
+fn after_colon(reason: &str) -> String {
+    if reason.trim().is_empty() { String::new() } else { format!(": {}", one_line(reason)) }
 }
 
 /// Returns the beginning of `text` on one line, so that a tool's output cannot steer the terminal.

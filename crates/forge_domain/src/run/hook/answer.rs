@@ -47,6 +47,9 @@ pub enum UnfitAnswer {
     /// Nothing can be changed there, or something else.
     #[error("it edits something that cannot be edited at `{}`", .0.as_str())]
     Edit(HookPoint),
+    /// It is a text for people, or another output that is not JSON.
+    #[error("not JSON such as {{\"decision\": \"deny\"}}: {0}")]
+    NotJson(String),
     /// It is not written like an answer.
     #[error("{0}")]
     Unreadable(String),
@@ -71,7 +74,8 @@ impl HookAnswer {
     /// [`UnfitAnswer`] if it is not an answer, or none at that point.
     pub fn read(point: HookPoint, json: &str) -> Result<Self, UnfitAnswer> {
         let unreadable = |error: serde_json::Error| UnfitAnswer::Unreadable(error.to_string());
-        let mut value: Value = serde_json::from_str(json).map_err(unreadable)?;
+        let mut value: Value =
+            serde_json::from_str(json).map_err(|error| UnfitAnswer::NotJson(error.to_string()))?;
         let is_edit = value["decision"] == "edit";
         if let Some(keys) = value.as_object_mut().filter(|_| is_edit) {
             keys.shift_remove("decision");
