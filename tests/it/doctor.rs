@@ -26,6 +26,18 @@ fn checks(report: &Value) -> Vec<String> {
 }
 
 #[test]
+fn what_an_untrusted_file_lacks_may_be_what_was_left_out() {
+    let yaml = "providers: { local: { kind: openai, base_url: 'http://127.0.0.1:9/v1' } }\n\
+                agents: [{ id: a, model: 'local:m', tools: [read] }]\n";
+    let forge = Forge::new().with_file("forge.yaml", yaml);
+    let wary = outcome(&mut forge.wary_command(&["doctor"]));
+    let words = "→ run `forge trust` first: what is left out may be all that is missing";
+    assert!(wary.stdout.contains(words), "{}", wary.stdout);
+    let trusting = forge.run(&["doctor"]);
+    assert!(!trusting.stdout.contains("forge trust"), "{}", trusting.stdout);
+}
+
+#[test]
 fn all_that_a_run_needs_is_looked_at() {
     let server = ScriptedServer::start(Vec::<Step>::new());
     let yaml = format!(

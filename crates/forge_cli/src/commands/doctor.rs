@@ -65,7 +65,7 @@ impl DoctorArguments {
             &ActionLog::new(),
         ) {
             Ok(services) => {
-                checks.extend(findings(&services, &layers));
+                checks.extend(findings(&services, &layers, &left_out));
                 checks.extend(runtime.block_on(diagnose(&services, &credentials, &SystemPause)));
                 if self.probe {
                     checks.extend(runtime.block_on(probe_models(&services)));
@@ -147,7 +147,12 @@ fn trust_check(left_out: &[Demand]) -> Option<Check> {
 }
 
 /// Returns the faults of the agents, each at its place; or that all their templates and budgets are valid.
-fn findings(services: &Services, layers: &forge_services::workflow::Layers) -> Vec<Check> {
+/// What was left out without consent may be what they lack.
+fn findings(
+    services: &Services,
+    layers: &forge_services::workflow::Layers,
+    left_out: &[Demand],
+) -> Vec<Check> {
     let findings = check_workflow(services);
     if findings.is_empty() {
         let names: Vec<&str> = services.workflow.agents.iter().map(|agent| agent.id.as_str()).collect();
@@ -159,7 +164,13 @@ fn findings(services: &Services, layers: &forge_services::workflow::Layers) -> V
             }
         };
     }
-    layers.point_at_all(&findings).iter().map(|error| fault("agents", &error.to_string())).collect()
+    let faults = layers.point_at_all(&findings);
+    let faults = faults.iter().map(|error| fault("agents", &error.to_string()));
+    if left_out.is_empty() {
+        return faults.collect();
+    }
+    let advice = "run `forge trust` first: what is left out may be all that is missing";
+    faults.map(|fault| fault.but(Health::Fault, advice)).collect()
 }
 
 fn fault(about: &str, found: &str) -> Check {
