@@ -99,8 +99,9 @@ pub enum CheckpointsError {
     },
     /// Another process is writing the run.
     #[error(
-        "run `{run}` has been held by {by} since {since}: wait until that process ends, or take it over if \
-         it is gone"
+        "run `{run}` has been held by {} since {since}: wait until that process ends, or take it over if \
+         it is gone",
+        holder_name(by)
     )]
     Held {
         /// The run.
@@ -113,6 +114,11 @@ pub enum CheckpointsError {
     /// The store fails.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// Returns the name of a holder without what tells it apart from all others, which is in brackets.
+fn holder_name(holder: &str) -> &str {
+    holder.split_once(" (").map_or(holder, |(name, _)| name)
 }
 
 /// A writer of runs, at a certain time.

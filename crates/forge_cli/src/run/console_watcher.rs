@@ -270,6 +270,10 @@ impl ConsoleWatcher {
             match error {
                 // The run's own error tells the rest.
                 StoreError::Fenced { .. } => self.say(&format!("{mark} another process has this run now")),
+                // Nothing that the run does will help: the user has to know it now, and not after hours.
+                StoreError::NotAStore { .. } | StoreError::NewerSchema { .. } => {
+                    self.say(&format!("{mark} {text}; the run continues, and cannot be resumed"));
+                }
                 _ => self.say(&format!(
                     "{mark} {text}; the run continues, and the next checkpoint will include this state"
                 )),

@@ -304,7 +304,7 @@ pub enum StoreError {
         place: String,
     },
     /// The stored data is not what was written.
-    #[error("{place} is damaged ({what}): restore a copy, or use an earlier checkpoint")]
+    #[error("{place} is damaged ({what}): restore a copy, use an earlier checkpoint, or name another store")]
     Corrupt {
         /// The store.
         place: String,
