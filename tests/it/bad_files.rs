@@ -183,6 +183,25 @@ fn a_configuration_that_is_a_link_to_nothing_is_a_mistake() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_working_folder_that_is_gone_is_named_as_the_reason() {
+    let forge = Forge::new();
+    let script = "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" run --model openai:m hi";
+    let ran = std::process::Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_forge_under_test")])
+        .env_clear()
+        .env("PATH", std::env::var("PATH").unwrap())
+        .env("HOME", forge.path("home"))
+        .env("OPENAI_API_KEY", "k")
+        .current_dir(forge.path("."))
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(ran.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("the working folder cannot be used: No such file"), "{stderr}");
+}
+
+#[test]
 fn endless_and_huge_files_are_refused_at_once() {
     let forge = Forge::new().with_file("good.json", SESSION);
     let made = forge.run(&["compact", "good.json", "--dry-run", "--proposal", "proposal.json"]);

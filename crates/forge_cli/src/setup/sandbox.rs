@@ -15,6 +15,7 @@ use futures::FutureExt as _;
 use forge_services::workflow::{Layers, RefusedKey};
 
 use super::services::silent_watcher;
+use crate::failure::Misconfigured;
 use crate::places;
 
 /// Sets up the sandbox of the workflow's commands, which run in the working folder; `None` if it is off.
@@ -24,6 +25,11 @@ pub(crate) fn of(
     environment: &BTreeMap<String, String>,
     watcher: &Watcher,
 ) -> anyhow::Result<Option<Arc<CommandSandbox>>> {
+    std::env::current_dir().map_err(|error| {
+        Misconfigured(format!(
+            "the working folder cannot be used: {error}; it may be gone: change to another"
+        ))
+    })?;
     let settings = workflow.sandbox.clone().unwrap_or_default();
     let home = environment.get("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     let surroundings = SandboxSurroundings {
