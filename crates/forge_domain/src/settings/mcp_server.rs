@@ -75,7 +75,7 @@ pub struct McpServerConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "2m", "examples" = ["2m"]))]
     pub call_timeout: Option<TimeLimit>,
-    /// Number of restarts in a run if the server ends by itself. Default 3.
+    /// Number of restarts if the server ends by itself; ten minutes of work give all of them back. Default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 3, "examples" = [3]))]
     pub restarts: Option<u32>,

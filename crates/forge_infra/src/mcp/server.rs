@@ -19,6 +19,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, PeerRequestOptions, RunningService, ServiceError};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::connection::{
     Connection, Listener, Resolved, RunningCall, Said, World, asks_for_login, exchange_reason, login_help,
@@ -35,6 +36,9 @@ const MOST_SILENCES: u32 = 10;
 const MOMENT: Duration = Duration::from_secs(2);
 /// The pause before the second restart. The first restart has none, and each later pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
+
+/// A server that worked for as long as this has all its restarts again: a run may last for days.
+const STEADY: Duration = Duration::from_secs(10 * 60);
 
 /// One server.
 pub(super) struct Server {
@@ -96,8 +100,19 @@ struct Desk {
     connection: Option<Connection>,
     /// The number of starts or connections, failures included.
     n_starts: u32,
+    /// The time since which it works; `None` once its end was noticed.
+    works_since: Option<Instant>,
     /// True if the user was told that the server is abandoned.
     is_given_up: bool,
+}
+
+impl Desk {
+    /// Notices that the server has ended. If it had worked for long, its earlier ends no longer count.
+    fn note_end(&mut self) {
+        if self.works_since.take().is_some_and(|since| since.elapsed() >= STEADY) {
+            self.n_starts = 1;
+        }
+    }
 }
 
 /// The reason why a call has no answer from the server.
@@ -242,6 +257,7 @@ impl Server {
     /// Starts or reaches it, for the first time or again, and lists its tools.
     async fn start(&self, desk: &mut Desk) -> Result<(), McpError> {
         let is_first = self.listing.read().is_none();
+        desk.note_end();
         loop {
             if !is_first && desk.n_starts > self.config.restart_limit() {
                 if !std::mem::replace(&mut desk.is_given_up, true) {
@@ -264,6 +280,7 @@ impl Server {
                         self.notice(&format!("the MCP server `{}` was restarted", self.id));
                     }
                     desk.connection = Some(connection);
+                    desk.works_since = Some(Instant::now());
                     return Ok(());
                 }
                 Err(error) if is_first && self.config.is_required() => return Err(error),
@@ -568,7 +585,7 @@ async fn wait_for_silence(
             let _ = questions.changed().await;
             continue;
         }
-        let since = tokio::time::Instant::now();
+        let since = Instant::now();
         tokio::select! {
             () = tokio::time::sleep(limit.min(left)) => return,
             _ = progress.changed() => {}
@@ -648,9 +665,25 @@ async fn read_page(server: &Peer<RoleClient>, wanted: PaginatedRequestParams) ->
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
-    use tokio::time::{Instant, sleep};
+    use tokio::time::{advance, sleep};
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_worked_for_long_has_all_its_restarts_again() {
+        let mut desk = Desk { n_starts: 3, works_since: Some(Instant::now()), ..Desk::default() };
+        desk.note_end();
+        assert_eq!((desk.n_starts, desk.works_since), (3, None));
+        desk.works_since = Some(Instant::now());
+        advance(STEADY).await;
+        desk.note_end();
+        assert_eq!((desk.n_starts, desk.works_since), (1, None));
+        // An end is noticed once, so one that cannot be started again is given up.
+        desk.n_starts = 3;
+        advance(STEADY).await;
+        desk.note_end();
+        assert_eq!(desk.n_starts, 3);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_has_no_time_limit_while_the_user_is_asked() {
