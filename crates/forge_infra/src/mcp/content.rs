@@ -12,8 +12,8 @@ const MOST_IMAGES: usize = 8;
 /// The text in place of a part that is unknown or invalid.
 const UNKNOWN_PART: &str = "[something of a kind that forge does not know]";
 
-/// Returns the answer to a call; `None` if it is none. The crate reads an answer only if it knows each of its
-/// parts, so one with others is read part by part.
+/// Returns the answer to a call; `None` if it is something else. The crate reads an answer only if it knows
+/// each of its parts, so one with others is read part by part.
 pub(super) fn answer_of(answer: ServerResult) -> Option<CallToolResult> {
     match answer {
         ServerResult::CallToolResult(answer) => Some(answer),
