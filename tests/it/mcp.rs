@@ -202,6 +202,14 @@ async fn other_tools_are_offered_at_the_next_prompt() {
     }
     assert_eq!(fixture.tools.definitions(&[name("s__extra")]).unwrap().len(), 1);
     assert_eq!(fixture.call("s__extra", "{}").await, Ok("nothing".to_owned()));
+    // With that call it is gone, and an agent that names it works without it.
+    while fixture.prepare().await != Ok(3) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(fixture.tools.definitions(&[name("s__extra")]), Ok(Vec::new()));
+    assert_eq!(fixture.news(), ["the MCP server `s` no longer offers `s__extra`"]);
+    let gone = fixture.call("s__extra", "{}").await.unwrap_err();
+    assert!(gone.starts_with("there is no tool `s__extra` (expected one of s__echo, "), "{gone}");
 }
 
 #[tokio::test]

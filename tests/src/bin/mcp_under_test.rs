@@ -57,8 +57,8 @@ fn main() {
             ),
             "tools/list" => answer(&message, &json!({"tools": tools(has_extra)})),
             "tools/call" => {
-                if tool == "grow" {
-                    has_extra = true;
+                if tool == "grow" || tool == "extra" {
+                    has_extra = tool == "grow";
                     send(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
                 }
                 if tool == "ask" {

@@ -31,6 +31,8 @@ pub(super) struct Listing {
     pub(super) tools: Vec<Offered>,
     /// The tools that are not offered, and why.
     pub(super) refused: Vec<String>,
+    /// The tools that were offered earlier, and are not any more.
+    pub(super) gone: Vec<ToolName>,
     /// True if the server could not be started, and the run continues without it.
     pub(super) is_missing: bool,
 }
@@ -98,6 +100,17 @@ impl Listing {
         }
         listing
     }
+
+    /// Notes what is gone since `earlier`, and returns the tools that were still offered then.
+    pub(super) fn follow(&mut self, earlier: &Self) -> Vec<ToolName> {
+        let is_gone = |name: &&ToolName| self.tools.iter().all(|tool| tool.definition.name != **name);
+        let offered = earlier.tools.iter().map(|tool| &tool.definition.name);
+        let lost: Vec<ToolName> = offered.filter(is_gone).cloned().collect();
+        let older = earlier.gone.iter().filter(is_gone).cloned();
+        let gone = lost.iter().cloned().chain(older).collect();
+        self.gone = gone;
+        lost
+    }
 }
 
 /// Returns `server__tool`, with only the characters and the length that every provider accepts.
@@ -153,6 +166,22 @@ mod tests {
                 (actual, listing.refused),
                 (expected, refused.into_iter().map(str::to_owned).collect())
             );
+        }
+    }
+
+    #[test]
+    fn a_tool_that_was_offered_is_remembered_until_it_is_there_again() {
+        let server = McpServerId::new("s").unwrap();
+        let mut listing = Listing::of(&server, vec![tool("a"), tool("b")]);
+        let name = |name: &str| ToolName::new(format!("s__{name}")).unwrap();
+        for (names, lost, gone) in [
+            (vec!["b"], vec![name("a")], vec![name("a")]),
+            (vec![], vec![name("b")], vec![name("b"), name("a")]),
+            (vec!["a"], vec![], vec![name("b")]),
+        ] {
+            let mut next = Listing::of(&server, names.iter().map(|name| tool(name)).collect());
+            assert_eq!((next.follow(&listing), &next.gone), (lost, &gone));
+            listing = next;
         }
     }
 

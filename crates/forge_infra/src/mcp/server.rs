@@ -188,7 +188,9 @@ impl Server {
         let pattern = ToolPattern::try_from(name.as_str().to_owned()).ok()?;
         let meant = listing.tools.iter().filter(|tool| pattern.matches(&tool.definition.name));
         let meant: Vec<_> = meant.map(|tool| tool.definition.clone()).collect();
-        (listing.is_missing || pattern.is_wild() || !meant.is_empty()).then_some(meant)
+        // A run does not end because of a tool that the server took back.
+        let is_known = listing.is_missing || pattern.is_wild() || listing.gone.contains(name);
+        (is_known || !meant.is_empty()).then_some(meant)
     }
 
     /// Starts the server if it is not running, restarts it if it has ended, and lists its tools if they
@@ -365,6 +367,11 @@ impl Server {
         let mut new = Listing::of(&self.id, tools);
         new.refused.extend(unreadable);
         let mut listing = self.listing.write();
+        let lost = listing.as_ref().map(|earlier| new.follow(earlier)).unwrap_or_default();
+        if !lost.is_empty() {
+            let names: Vec<String> = lost.iter().map(|name| format!("`{name}`")).collect();
+            self.notice(&format!("the MCP server `{}` no longer offers {}", self.id, names.join(", ")));
+        }
         if listing.as_ref() != Some(&new) {
             for refused in &new.refused {
                 self.notice(&format!("a tool of the MCP server `{}` is left out: {refused}", self.id));
