@@ -39,6 +39,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
 /// A server that worked for as long as this has all its restarts again: a run may last for days.
 const STEADY: Duration = Duration::from_secs(10 * 60);
+/// The pause before an abandoned server is tried again: what it lacked may be back.
+const LONG_PAUSE: Duration = Duration::from_secs(5 * 60);
 
 /// One server.
 pub(super) struct Server {
@@ -102,8 +104,8 @@ struct Desk {
     n_starts: u32,
     /// The time since which it works; `None` once its end was noticed.
     works_since: Option<Instant>,
-    /// True if the user was told that the server is abandoned.
-    is_given_up: bool,
+    /// The time when the server was abandoned, or tried again since then; `None` if it is not abandoned.
+    given_up: Option<Instant>,
 }
 
 impl Desk {
@@ -261,21 +263,15 @@ impl Server {
         let is_first = self.listing.read().is_none();
         desk.note_end();
         loop {
-            if !is_first && desk.n_starts > self.config.restart_limit() {
-                if !std::mem::replace(&mut desk.is_given_up, true) {
-                    let n = self.config.restart_limit();
-                    self.notice(&format!(
-                        "the MCP server `{}` is abandoned after {}",
-                        self.id,
-                        quantity(n, "restart")
-                    ));
+            let has_restarts = is_first || desk.n_starts <= self.config.restart_limit();
+            if has_restarts {
+                if let Some(doublings) = desk.n_starts.checked_sub(2) {
+                    tokio::time::sleep(FIRST_PAUSE * 2u32.saturating_pow(doublings.min(6))).await;
                 }
+                desk.n_starts += 1;
+            } else if !self.is_due_again(desk) {
                 return Ok(());
             }
-            if let Some(doublings) = desk.n_starts.checked_sub(2) {
-                tokio::time::sleep(FIRST_PAUSE * 2u32.saturating_pow(doublings.min(6))).await;
-            }
-            desk.n_starts += 1;
             match self.open().await {
                 Ok(connection) => {
                     if !is_first {
@@ -283,6 +279,7 @@ impl Server {
                     }
                     desk.connection = Some(connection);
                     desk.works_since = Some(Instant::now());
+                    desk.given_up = None;
                     return Ok(());
                 }
                 Err(error) if is_first && self.config.is_required() => return Err(error),
@@ -293,15 +290,37 @@ impl Server {
                     ));
                     // No other attempt: each may take as long as this one.
                     desk.n_starts = self.config.restart_limit() + 1;
-                    desk.is_given_up = true;
+                    desk.given_up = Some(Instant::now());
                     *self.listing.write() = Some(Listing { is_missing: true, ..Listing::default() });
                     return Ok(());
                 }
-                Err(error) => {
+                Err(error) if desk.given_up.is_none() => {
                     self.notice(&format!("the MCP server `{}` could not be restarted: {error}", self.id));
                 }
+                // The user knows that it is abandoned.
+                Err(_) => {}
             }
         }
+    }
+
+    /// Checks whether a server that has used up its restarts is to be tried again now. Tells the user once
+    /// that it is abandoned.
+    fn is_due_again(&self, desk: &mut Desk) -> bool {
+        let n = self.config.restart_limit();
+        let Some(since) = desk.given_up else {
+            desk.given_up = Some(Instant::now());
+            let again = if n > 0 { "; it is tried again every five minutes" } else { "" };
+            let restarts = quantity(n, "restart");
+            self.notice(&format!("the MCP server `{}` is abandoned after {restarts}{again}", self.id));
+            return false;
+        };
+        // One that never was there may need its whole time limit for each attempt.
+        let is_missing = self.listing.read().as_ref().is_some_and(|listing| listing.is_missing);
+        let is_due = n > 0 && !is_missing && since.elapsed() >= LONG_PAUSE;
+        if is_due {
+            desk.given_up = Some(Instant::now());
+        }
+        is_due
     }
 
     #[tracing::instrument(target = "forge::mcp", name = "mcp_start", skip_all, fields(mcp.server = %self.id))]
@@ -690,6 +709,28 @@ mod tests {
         advance(STEADY).await;
         desk.note_end();
         assert_eq!(desk.n_starts, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_abandoned_server_is_tried_again_after_a_while() {
+        let told = Arc::new(AtomicU64::new(0));
+        let notices = Arc::clone(&told);
+        let watcher: McpWatcher = Arc::new(move |_: McpNews<'_>| {
+            notices.fetch_add(1, Ordering::SeqCst);
+        });
+        for (restarts, is_tried) in [(3, true), (0, false)] {
+            let config = McpServerConfig { restarts: Some(restarts), ..McpServerConfig::default() };
+            let id = McpServerId::new("s").unwrap();
+            let server = Server::new(id, config, &BTreeMap::new(), Arc::clone(&watcher), None);
+            let mut desk = Desk::default();
+            assert!(!server.is_due_again(&mut desk));
+            advance(LONG_PAUSE / 2).await;
+            assert!(!server.is_due_again(&mut desk));
+            advance(LONG_PAUSE / 2).await;
+            assert_eq!(server.is_due_again(&mut desk), is_tried, "{restarts}");
+            assert!(!server.is_due_again(&mut desk));
+        }
+        assert_eq!(told.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test(start_paused = true)]
