@@ -4,6 +4,7 @@ mod actions;
 mod claims;
 mod error;
 mod line;
+mod opened_file;
 mod read;
 mod schema;
 mod sweep;
@@ -23,6 +24,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use self::error::StoreFileName;
+use self::opened_file::OpenedFile;
 use super::record::Press;
 use super::store_url::SqlitePlace;
 
@@ -37,6 +39,7 @@ struct Desk {
     connection: Connection,
     press: Press,
     place: StoreFileName,
+    file: OpenedFile,
 }
 
 impl SqliteCheckpointStore {
@@ -55,7 +58,7 @@ impl SqliteCheckpointStore {
             };
             let mut press = Press::new().map_err(unavailable)?;
             let connection = schema::open(&at, &mut press, &named)?;
-            Ok(Desk { connection, press, place: named })
+            Ok(Desk { connection, press, place: named, file: OpenedFile::at(&at.path) })
         };
         let desk =
             tokio::task::spawn_blocking(open).await.map_err(|error| worker_failure(&place, error))??;
@@ -84,10 +87,11 @@ impl Desk {
         &mut self,
         work: impl FnOnce(&Transaction<'_>, &mut Press, &StoreFileName) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let Self { connection, press, place } = self;
+        let Self { connection, press, place, file } = self;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate);
         let transaction = place.on(transaction)?;
         let done = work(&transaction, press, place)?;
+        file.check(place)?;
         place.on(transaction.commit())?;
         Ok(done)
     }
@@ -114,7 +118,7 @@ impl Desk {
         &mut self,
         work: impl FnOnce(&Transaction<'_>, &mut Press, &StoreFileName) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let Self { connection, press, place } = self;
+        let Self { connection, press, place, .. } = self;
         let transaction = place.on(connection.transaction_with_behavior(TransactionBehavior::Deferred))?;
         work(&transaction, press, place)
     }
@@ -328,6 +332,27 @@ mod tests {
             assert_eq!(health.faults, Vec::<String>::new());
             self.n_steps.load(Ordering::Relaxed) - before
         }
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn nothing_is_saved_into_a_file_that_is_no_longer_in_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("runs.db");
+        let store = SqliteCheckpointStore::open(&SqlitePlace::new(file.clone())).await.unwrap();
+        let claim = async |run: &str| {
+            let run = RunId::new(run).unwrap();
+            store.claim(&run, "the test", Takeover::Never, None, Timestamp::UNIX_EPOCH).await
+        };
+        claim("a").await.unwrap();
+        let expected =
+            format!("{} cannot be reached (it was removed or replaced while it was open)", file.display());
+        std::fs::rename(&file, folder.path().join("away.db")).unwrap();
+        assert_eq!(claim("b").await.unwrap_err().to_string(), expected);
+        std::fs::write(&file, "another").unwrap();
+        assert_eq!(claim("b").await.unwrap_err().to_string(), expected);
+        std::fs::rename(folder.path().join("away.db"), &file).unwrap();
+        claim("b").await.unwrap();
     }
 
     #[tokio::test]
