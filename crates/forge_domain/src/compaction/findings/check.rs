@@ -306,7 +306,7 @@ pub(super) fn runs_check(step: &Step<'_>) -> bool {
 }
 
 /// Returns the check that a step of a command line is.
-fn check_of(Step { command: step, folder, .. }: &Step<'_>) -> Option<Check> {
+pub(super) fn check_of(Step { command: step, folder, .. }: &Step<'_>) -> Option<Check> {
     let bare = |word| str::trim_matches(word, ['(', ')', '"', '\'']);
     let words: Vec<&str> =
         step.split_whitespace().take_while(|word| !is_redirection(word)).map(bare).collect();

@@ -11,7 +11,9 @@ use super::command_line::{
     Step, Walk, from_program, is_shell, outside_quotes, steps, without_documents, without_dot,
     without_folder, without_quiet, without_version, words_of,
 };
+use super::ending::found_nothing;
 use super::failure::{is_marked_failed, is_misused, names_failed_test};
+use super::filter::Filter;
 use super::looks::only_looks;
 use super::missing::Missing;
 use super::pattern::{Pattern, any_of, matches};
@@ -72,6 +74,8 @@ struct CommandLine {
     /// True if something else runs when a step fails.
     has_other_way: bool,
     missing: Missing,
+    /// The filter behind a check with which it ends.
+    filter: Option<Filter>,
     /// The sections of what it writes, if only some are of checks.
     sections: Option<Sections>,
     /// The file that has what a check wrote.
@@ -104,6 +108,7 @@ impl CommandLine {
             echoed,
             has_other_way: command.contains("||"),
             missing: Missing::of(told, walk),
+            filter: Filter::of(walk),
             sections: Sections::of(walk, runs_check),
             log: walk.steps.iter().find_map(|step| log_of(step.command).filter(|_| runs_check(step))),
             acts: acts(walk),
@@ -292,6 +297,10 @@ impl Deed {
 
     /// Returns the failure that its result reports.
     pub(crate) fn failure<'a>(&self, result: &'a ContextMessage) -> Option<Cow<'a, Failure>> {
+        // The status is that of the filter.
+        if self.found_nothing(result) {
+            return None;
+        }
         let failure = if !self.checks.is_empty() {
             match self.report(result) {
                 Cow::Borrowed(report) => report.failure.as_ref().map(Cow::Borrowed),
@@ -339,6 +348,10 @@ impl Deed {
         if self.checks.has_aside() && self.report(result).failure.is_some() {
             return Outcome::Unclear;
         }
+        if self.found_nothing(result) {
+            let is_shown = self.command_line.filter == Some(Filter::Failures);
+            return if is_shown { Outcome::Passed } else { Outcome::Unclear };
+        }
         let is_shown = match self.report(result).evidence {
             Evidence::Counted => !self.command_line.missing.end,
             Evidence::Said => self.command_line.missing == Missing::default(),
@@ -362,6 +375,18 @@ impl Deed {
         let last = text.trim_end().lines().next_back().filter(|_| self.unfinished(result).is_none())?;
         let code = last.trim().strip_prefix(before)?.trim_start();
         code[..code.find(|c: char| !c.is_ascii_digit()).unwrap_or(code.len())].parse().ok()
+    }
+
+    /// Checks whether its command ends in a filter behind a check, and that let nothing through.
+    pub(crate) fn found_nothing(&self, result: &ContextMessage) -> bool {
+        self.command_line.filter.is_some()
+            && self.unfinished(result).is_none()
+            && matches!(&result.message().body, Body::Tool(told) if found_nothing(told))
+    }
+
+    /// Checks whether that filter sought something else than failures: they may all be there still.
+    pub(crate) fn looked_elsewhere(&self, result: &ContextMessage) -> bool {
+        self.command_line.filter == Some(Filter::Others) && self.found_nothing(result)
     }
 
     /// Checks whether its command changes something outside of the files of the work.

@@ -3,7 +3,9 @@
 use std::sync::LazyLock;
 
 use super::MAX_CHARS;
-use super::failure::{Status, after_last_count, counts, edges, end_of, foot, head, stated_status, told_in};
+use super::failure::{
+    Status, after_last_count, counts, edges, end_of, foot, head, stated_status, states_code, told_in,
+};
 use super::pattern::{Pattern, any_of, matches};
 use super::sections::Sections;
 use crate::ToolResult;
@@ -153,6 +155,26 @@ fn ran_nothing(edges: &[&str; 2]) -> bool {
 /// Checks whether all of a text says that a command wrote nothing.
 pub(crate) fn says_nothing_written(text: &str) -> bool {
     matches(&NOTHING, text) || text.rsplit(": ").next().is_some_and(|told| told == "(empty)")
+}
+
+/// Checks whether a result has no line of an output, and states no other status than that of a program which
+/// found nothing, such as `grep`.
+pub(super) fn found_nothing(result: &ToolResult) -> bool {
+    let whole = result.content.text();
+    let status = stated_status(without_command(&whole));
+    let says_one = |line: &str| states_code(line, "1");
+    let is_status =
+        status != Some(Status::Failed) && !result.is_error || head(&whole).chain(foot(&whole)).any(says_one);
+    // What a filter lets through may speak of a status as well.
+    let is_of_harness = |line: &str| {
+        let line = line.to_ascii_lowercase();
+        !["err", "fail", "warn"].iter().any(|part| line.contains(part))
+    };
+    let says_nothing = |line: &str| {
+        let says_it = || only_says_status(line) || says_nothing_written(line);
+        line.trim().is_empty() || says_it() && is_of_harness(line)
+    };
+    is_status && output(whole).lines().all(says_nothing)
 }
 
 /// Checks whether a line says no more than that a command ended well.

@@ -306,6 +306,13 @@ pub(super) fn stated_status(text: &str) -> Option<Status> {
     }
 }
 
+/// Checks whether a line states that code.
+pub(super) fn states_code(line: &str, code: &str) -> bool {
+    let stated = STATUS.as_ref().and_then(|status| status.captures(line));
+    stated
+        .is_some_and(|stated| (1..=3).filter_map(|nth| stated.get(nth)).any(|stated| stated.as_str() == code))
+}
+
 /// A code, or a word in a tag.
 static STATUS: Pattern = LazyLock::new(|| {
     let forms = [

@@ -8,6 +8,7 @@ mod command_line;
 mod deed;
 mod ending;
 mod failure;
+mod filter;
 mod looks;
 mod missing;
 mod pattern;

@@ -178,6 +178,9 @@ fn of_command(deed: &Deed, result: &ContextMessage, told: &Told<'_>) -> Option<S
     if let Some(made) = commit_and_push(text) {
         return Some(with_verdict(made));
     }
+    if deed.found_nothing(result) {
+        return Some(passed.unwrap_or_else(|| NO_OUTPUT.to_owned()));
+    }
     if deed.only_looks {
         return looked_at(result, told);
     }

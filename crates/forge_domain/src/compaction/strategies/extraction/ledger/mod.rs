@@ -245,7 +245,9 @@ impl<'a> Ledger<'a> {
         let said = || last_line(&result.message().text()).filter(|_| deed.acts_outside());
         match failure.map(|failure| failure.into_owned().line.or_else(said)) {
             // What did not end has not succeeded yet.
-            None if deed.unfinished(result).is_some() || deed.ran_nothing(result) => {}
+            None if deed.unfinished(result).is_some()
+                || deed.ran_nothing(result)
+                || deed.looked_elsewhere(result) => {}
             None => {
                 let passed = deed.checks_with(Outcome::Passed, result);
                 let is_another =

@@ -570,6 +570,11 @@ fn counts_of_what_went_well_hide_nothing_that_broke() {
         ("npx vite build && npm run build", "dist/a.js  3 kB\n✓ built in 1.2s", true),
         ("ruff check .", "All checks passed!", true),
         ("python -m unittest", "Ran 12 tests in 0.1s\n\nOK", true),
+        // The filter found nothing.
+        ("npx tsc 2>&1 | grep \"error TS\"", "(no output)\n\nCommand exited with code 1", true),
+        ("npx tsc | grep error", "Wall time: 0.1 seconds\nProcess exited with code 1\nOutput:\n", true),
+        ("npx tsc | grep error", "", true),
+        ("cargo build 2>&1 | grep error", "error: linking with `cc` failed: exit status: 1", false),
     ]);
 }
 
@@ -595,6 +600,9 @@ fn a_check_whose_end_is_not_shown_has_not_passed() {
         ("cargo nextest run", "  5 passed, 0 skipped\nwarning: 29/34 tests were not run due to interrupt"),
         ("cargo test 2>&1 | grep -c error", "Exit code: 0\n3"),
         ("cargo clippy 2>&1 | grep warning", ""),
+        ("cargo test 2>&1 | grep FAILED", "Exit code 1"),
+        ("npx tsc 2>/dev/null | grep error", "Exit code 1"),
+        ("npx tsc | grep src/a.ts", "Exit code 1"),
         ("pytest -q > log.txt 2>&1", ""),
     ] {
         let failed = ("Bash", json!({"command": "deploy now"}), "error: no such target\nExit code 2");
@@ -730,6 +738,10 @@ fn an_error_stands_until_the_same_thing_succeeds() {
     let versions = [run_it("python", "python: command not found\nExit code 127"), run_it("python3", "ok")];
     assert_eq!(ledger(&versions).errors, []);
     assert_eq!(ledger(&[failed.clone(), mended.clone()]).errors, []);
+    for (again, n_errors) in [("npx tsc | grep error", 0), ("npx tsc | grep src/b.ts", 1)] {
+        let first = ("Bash", run("npx tsc | grep error"), "src/a.ts(4,6): error TS2353: x");
+        assert_eq!(ledger(&[first, ("Bash", run(again), "Exit code 1")]).errors.len(), n_errors, "{again}");
+    }
     assert_eq!(ledger(&[failed, ("Bash", run("ls"), "a")]).errors.len(), 1);
     let missing = "grep: y: No such file or directory\nExit code 2";
     assert_eq!(ledger(&[("Bash", run("grep x y"), missing)]).errors, []);

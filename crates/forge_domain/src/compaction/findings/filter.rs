@@ -1,0 +1,173 @@
+//! The filter with which a command line ends behind a check, such as `npx tsc | grep "error TS"`: the status
+//! of the line is that of the filter, which fails if it finds nothing.
+
+use super::check::{Check, check_of};
+use super::command_line::{Walk, from_program, is_redirection, without_folder, words_of};
+
+/// The lines of the check that a filter lets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filter {
+    /// At least one of each way in which the check fails: where none is left, it passed.
+    Failures,
+    /// Those of some failures.
+    SomeFailures,
+    /// Those about something else, such as a file.
+    Others,
+}
+
+impl Filter {
+    /// Finds it in a command line that was followed by `walk`; `None` if that does not end in one behind a
+    /// check. If it seeks what tells of a success, finding nothing is a failure: that is no filter.
+    pub(super) fn of(walk: &Walk<'_>) -> Option<Self> {
+        let mut steps = walk.steps.iter().enumerate().rev();
+        let (at, check) = steps.find_map(|(at, step)| Some((at, check_of(step)?)))?;
+        let mut alternatives: Option<Vec<String>> = None;
+        // Behind another step, or if some lines are missing, all the failures may be elsewhere.
+        let mut gets_all = at == 0 && writes_all(walk.steps[at].command);
+        for step in &walk.steps[at + 1..] {
+            let words = words_of(step.command);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let (program, told) = from_program(&words).split_first().filter(|_| step.is_piped)?;
+            let program = without_folder(program).to_ascii_lowercase();
+            match program.as_str() {
+                "grep" | "egrep" | "rg" | "findstr" | "select-string" => {
+                    gets_all &= alternatives.is_none();
+                    alternatives.get_or_insert_default().extend(sought_by(&program, told)?);
+                }
+                "cat" | "less" | "more" | "tee" => {}
+                "cut" | "head" | "sed" | "sort" | "tail" | "uniq" => gets_all &= alternatives.is_some(),
+                _ => return None,
+            }
+        }
+        let alternatives = alternatives?;
+        let has = |words: &[&str]| {
+            let mut small = alternatives.iter().map(|alternative| alternative.to_lowercase());
+            small.any(|alternative| words.iter().any(|word| alternative.contains(word)))
+        };
+        if has(SUCCESSES) {
+            None
+        } else if gets_all && alternatives.iter().any(|sought| is_in_all_failures(sought, &check)) {
+            Some(Self::Failures)
+        } else {
+            Some(if has(FAILURES) { Self::SomeFailures } else { Self::Others })
+        }
+    }
+}
+
+/// Parts of words for a success and for a failure.
+const SUCCESSES: &[&str] =
+    &["pass", "ok", "succe", "result", "built", "compiled", "finish", "done", "tests", "✓", "✔"];
+const FAILURES: &[&str] = &["err", "fail", "warn", "panic", "fatal", "exception", "✗", "✖", "×"];
+
+/// Checks whether all that a check writes reaches the next step, up to its end.
+fn writes_all(check: &str) -> bool {
+    !check.replace("2>&1", "").contains(['>', '&']) && !check.contains("timeout")
+}
+
+/// The checks of types whose lines all have the same form, and the words for it.
+const READS_TYPES: &[&str] = &["tsc", "typecheck", "type-check"];
+/// The forms of a pattern for any number.
+const DIGITS: &[&str] = &["[0-9]+", "[0-9]*", "[0-9]", r"\d+", r"\d"];
+
+/// Checks whether a check that fails writes a line with what is `sought`, whatever failed. Of tests this is
+/// not known: what breaks before they run has other words.
+fn is_in_all_failures(sought: &str, check: &Check) -> bool {
+    let has = |words: &[&str]| check.command.split_whitespace().any(|word| words.contains(&word));
+    if check.is_test {
+        false
+    } else if READS_TYPES.iter().any(|word| check.command.contains(word)) {
+        let sought = DIGITS.iter().find_map(|digits| sought.strip_suffix(digits)).unwrap_or(sought);
+        matches!(sought.trim(), "error" | "error TS" | "error ts" | "TS")
+    } else if has(&["cargo"]) && has(&["build", "check", "clippy"]) {
+        // Its lines begin so.
+        matches!(sought.trim_start_matches('^').trim_end_matches(':'), "error")
+    } else {
+        has(&["mypy", "pyright"]) && matches!(sought.trim_end_matches(':').trim(), "error")
+    }
+}
+
+/// Returns the alternatives that a filter looks for, in small letters if it takes both; `None` if it does
+/// anything else than show the lines that have one.
+fn sought_by(program: &str, told: &[&str]) -> Option<Vec<String>> {
+    let mut takes_both = program == "select-string";
+    let mut operands: Vec<&str> = Vec::new();
+    for word in told.iter().copied().take_while(|word| !is_redirection(word)) {
+        let of_windows = word.strip_prefix('/').filter(|_| program == "findstr");
+        let Some(option) = word.strip_prefix('-').or(of_windows).filter(|option| !option.is_empty()) else {
+            operands.push(word);
+            continue;
+        };
+        match (program, option.to_ascii_lowercase().as_str()) {
+            (_, "-ignore-case") => takes_both = true,
+            (_, "-invert-match" | "-count" | "-quiet" | "-silent" | "-line-regexp") => return None,
+            ("select-string", "notmatch" | "quiet") => return None,
+            ("select-string", "casesensitive") => takes_both = false,
+            ("select-string", _) => {}
+            ("findstr", "v" | "x") => return None,
+            ("findstr", "i") => takes_both = true,
+            ("findstr", _) => operands.extend(option.split_once(':').map(|(_, sought)| sought)),
+            _ if option.starts_with('-') => {}
+            _ if option.contains(['v', 'c', 'q', 'l', 'L', 'x']) => return None,
+            _ => takes_both |= option.contains('i'),
+        }
+    }
+    // The number of lines around each is the value of an option.
+    operands.retain(|operand| operand.parse::<u32>().is_err());
+    if !told.contains(&"-e") {
+        operands.truncate(1);
+    }
+    let patterns = operands.iter().map(|pattern| pattern.replace(r"\|", "|"));
+    let patterns: Vec<String> =
+        patterns.map(|pattern| if takes_both { pattern.to_lowercase() } else { pattern }).collect();
+    let alternatives = patterns.iter().flat_map(|pattern| pattern.split('|'));
+    Some(alternatives.map(|sought| sought.trim_matches(['(', ')']).to_owned()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_filter_behind_a_check_shows_all_failures_or_some() {
+        use Filter::{Failures, Others, SomeFailures};
+        for (command, expected) in [
+            ("cd /w && npx tsc --noEmit 2>&1 | grep \"error TS\"", Some(Failures)),
+            ("npx tsc 2>&1 | tee log | grep -E 'error TS[0-9]+' | head -5", Some(Failures)),
+            ("npm run typecheck | grep -i Error", Some(Failures)),
+            ("npx tsc | Select-String 'error'", Some(Failures)),
+            ("npx tsc | findstr /c:\"error TS\"", Some(Failures)),
+            ("cargo build 2>&1 | grep -E '^error|^warning'", Some(Failures)),
+            // Its lines begin with a path, and have another form.
+            ("npx tsc | grep '^error'", Some(SomeFailures)),
+            ("npx tsc | grep 'error:'", Some(SomeFailures)),
+            ("npx tsc | grep 'error TS2353'", Some(SomeFailures)),
+            ("npx tsc | grep ERROR", Some(SomeFailures)),
+            ("cargo fmt --check | grep error", Some(SomeFailures)),
+            ("go build ./... 2>&1 | grep error", Some(SomeFailures)),
+            ("cargo clippy 2>&1 | grep warning", Some(SomeFailures)),
+            // What breaks before the tests has other words.
+            ("cargo test 2>&1 | grep FAILED", Some(SomeFailures)),
+            // Not all lines are there.
+            ("npx tsc 2>/dev/null | grep error", Some(SomeFailures)),
+            ("npx tsc | tail -5 | grep error", Some(SomeFailures)),
+            ("npx tsc | grep error | grep -v node_modules", None),
+            ("npx tsc | grep error | grep src/a.ts", Some(SomeFailures)),
+            ("timeout 60 npx tsc | grep error", Some(SomeFailures)),
+            ("test -d src && npx tsc | grep error", Some(SomeFailures)),
+            ("npx tsc | grep src/a.ts", Some(Others)),
+            // If it finds nothing, that is no success.
+            ("cargo test | grep 'test result'", None),
+            ("npm test | grep -q failing", None),
+            ("npx tsc | grep -c error", None),
+            ("npx tsc | grep error | wc -l", None),
+            ("npx tsc | grep error; ls", None),
+            ("npx tsc | grep error || echo clean", None),
+            ("npx tsc", None),
+            ("grep error a.log", None),
+        ] {
+            assert_eq!(Filter::of(&Walk::of(command, None)), expected, "{command}");
+        }
+    }
+}
