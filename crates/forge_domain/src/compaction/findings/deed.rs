@@ -11,7 +11,7 @@ use super::command_line::{
     Step, Walk, from_program, is_shell, outside_quotes, steps, without_documents, without_dot,
     without_folder, without_quiet, without_version, words_of,
 };
-use super::ending::found_nothing;
+use super::ending::{found_nothing, tells_success_of_git};
 use super::failure::{is_marked_failed, is_misused, names_failed_test};
 use super::filter::Filter;
 use super::looks::only_looks;
@@ -309,7 +309,8 @@ impl Deed {
         } else if self.changes_files() || self.unnamed_change.is_some() {
             result.failure_of_change().map(Cow::Borrowed)
         } else if self.runs {
-            result.failure_of_command().map(Cow::Borrowed)
+            let failure = result.failure_of_command();
+            failure.filter(|failure| failure.is_stated() || !self.is_done_by_git(result)).map(Cow::Borrowed)
         } else {
             result.failure_of_call().map(Cow::Borrowed)
         };
@@ -323,6 +324,13 @@ impl Deed {
         let failure = failure.filter(|_| !self.checks.has_aside() || is_marked_failed(result.message()));
         let echoed = || self.echoed_code(result).filter(|code| *code != 0);
         failure.or_else(|| echoed().map(|_| Cow::Owned(Failure::of_status())))
+    }
+
+    /// Checks whether its command does nothing but have git do something, and git says that this is done.
+    fn is_done_by_git(&self, result: &ContextMessage) -> bool {
+        !self.keys.is_empty()
+            && self.keys.iter().all(|(key, _)| key.starts_with("git "))
+            && tells_success_of_git(&result.message().text())
     }
 
     /// Returns the report of its checks.

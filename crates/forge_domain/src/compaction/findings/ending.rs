@@ -223,6 +223,26 @@ pub(crate) fn tells_push(line: &str) -> bool {
     !to.contains(' ') && (is_new || words.len() == 2 && is_range(&words[0].replace("...", "..")))
 }
 
+/// Lines that git writes only if it could not do what it should, whatever else it did.
+const COULD_NOT: [&str; 6] =
+    ["! [", "error: failed to push", "fatal:", "CONFLICT (", "Automatic merge failed", "Aborting"];
+
+/// Checks whether what git wrote says last that it did what it should: it may warn of errors before.
+pub(super) fn tells_success_of_git(text: &str) -> bool {
+    let succeeds = |line: &str| {
+        let counts_files = line.contains(" changed, ") && line.trim_start().starts_with(char::is_numeric);
+        let says_so = ["Fast-forward", "Everything up-to-date", "Already up to date.", "Merge made by "];
+        tells_push(line)
+            || tells_commit(line)
+            || counts_files
+            || says_so.iter().any(|so| line.starts_with(so))
+    };
+    let fails = |line: &str| ["error", "warning"].iter().any(|word| line.to_lowercase().contains(word));
+    let could_not = |line: &str| COULD_NOT.iter().any(|start| line.trim_start().starts_with(start));
+    let last = text.lines().rev().find(|line| succeeds(line) || fails(line));
+    last.is_some_and(succeeds) && !text.lines().any(could_not)
+}
+
 /// Checks whether a line is one of a log of commits: `1a2b3c4 Correct the price`.
 pub(crate) fn is_of_log(line: &str) -> bool {
     let hash = line.split_once(' ').filter(|(_, subject)| subject.contains(char::is_alphabetic));
@@ -366,6 +386,26 @@ mod tests {
             ("-> b", false),
         ] {
             assert_eq!(tells_push(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_git_says_last_counts() {
+        let error = "error: non-monotonic index .git/objects/pack/._pack-2331.idx\n";
+        let push = "To github.com:a/b.git\n   663452c..3696270  main -> main\n";
+        for (told, expected) in [
+            (format!("{error}{push}"), true),
+            (format!("{error}[main 3696270] Begin\n 2 files changed, 124 insertions(+)\n"), true),
+            (format!("{error} 1 file changed, 1 insertion(+)\n{error}{push}"), true),
+            (format!("{error}Updating 663452c..3696270\nFast-forward\n a.rs | 2 +-\n"), true),
+            (format!("{push}{error}"), false),
+            (error.to_owned(), false),
+            ("[main 3696270] Begin\nfatal: Could not read from remote repository.\n".to_owned(), false),
+            (format!("{error}{push} ! [rejected]        dev -> dev (fetch first)\n"), false),
+            ("[main 3696270] Begin\nremote: error: GH006: protected\n".to_owned(), false),
+            ("Everything up-to-date\n".to_owned(), true),
+        ] {
+            assert_eq!(tells_success_of_git(&told), expected, "{told}");
         }
     }
 

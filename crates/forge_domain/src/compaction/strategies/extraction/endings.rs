@@ -446,6 +446,12 @@ mod tests {
                 format!("a\nb\nc\nd\nFrom github.com:a/b\n   663452c..3696270  main -> origin/main\n{files}"),
                 "2 files changed, 124 insertions(+)",
             ),
+            // Git did it in spite of what it warns of.
+            (
+                "error: non-monotonic index .git/a.idx\nTo github.com:a/b.git\n   663452c..3696270  main -> main\n"
+                    .to_owned(),
+                "663452c..3696270  main -> main",
+            ),
             // A log begins with the newest.
             ("staged\nb7d9cc8 Tell more\nab5eb56 Begin\n".to_owned(), "b7d9cc8 Tell more"),
             ("* b7d9cc8 Tell more\n* ab5eb56 Begin\n".to_owned(), "* b7d9cc8 Tell more"),
