@@ -2,9 +2,7 @@
 
 use super::MAX_CHARS;
 use super::aside::steps_aside;
-use super::command_line::{
-    Step, Walk, from_program, is_redirection, without_folder, without_quiet, without_version,
-};
+use super::command_line::{Step, Walk, from_program, is_redirection, without_quiet, without_version};
 use super::failure::names_test;
 
 /// The tests, builds and checks of a command line, in order.
@@ -295,8 +293,22 @@ const LANGUAGES: &[(&str, &[&str])] = &[
     ("zig", &["zig"]),
 ];
 /// Commands that run another one elsewhere: it comes after their options and a place.
-const CARRIERS: &[&str] =
-    &["bash", "docker", "docker-compose", "kubectl", "nix", "nix-shell", "podman", "sh", "ssh", "wsl", "zsh"];
+const CARRIERS: &[&str] = &[
+    "bash",
+    "cmd",
+    "docker",
+    "docker-compose",
+    "kubectl",
+    "nix",
+    "nix-shell",
+    "podman",
+    "powershell",
+    "pwsh",
+    "sh",
+    "ssh",
+    "wsl",
+    "zsh",
+];
 /// Most words of a runner and its task.
 const MOST_WORDS: usize = 5;
 
@@ -305,13 +317,22 @@ pub(super) fn runs_check(step: &Step<'_>) -> bool {
     check_of(step).is_some()
 }
 
+/// Checks whether a step has another program run a command line of which the last step is no check: whatever
+/// the checks before it found, the status is that of the last one.
+pub(super) fn hides_carried(step: &Step<'_>) -> bool {
+    let first = step.command.split_whitespace().next();
+    let last = step.command.rsplit_once(['|', ';']).map(|(_, last)| last.trim_matches([' ', '"', '\'']));
+    first.is_some_and(|first| CARRIERS.contains(&program(first)))
+        && last.is_some_and(|last| !runs_check(&Step { command: last, ..step.clone() }))
+}
+
 /// Returns the check that a step of a command line is.
 pub(super) fn check_of(Step { command: step, folder, .. }: &Step<'_>) -> Option<Check> {
     let bare = |word| str::trim_matches(word, ['(', ')', '"', '\'']);
     let words: Vec<&str> =
         step.split_whitespace().take_while(|word| !is_redirection(word)).map(bare).collect();
     let mut words = from_program(&words).to_vec();
-    if words.first().is_some_and(|first| CARRIERS.contains(&without_folder(first))) {
+    if words.first().is_some_and(|first| CARRIERS.contains(&program(first))) {
         let carried = words.iter().skip(1).position(|word| CHECKERS.contains(word) || is_runner(word))?;
         words.drain(..=carried);
     }
@@ -342,8 +363,14 @@ fn scope_of(words: &[&str]) -> Vec<String> {
     words.iter().skip(1).filter(is_scope).map(|word| (*word).trim_start_matches("./").to_owned()).collect()
 }
 
+/// The endings of scripts: what is named `test-mail.js` sends a mail, rather than test anything.
+const SCRIPTS: &[&str] = &[".cjs", ".js", ".mjs", ".mts", ".php", ".ps1", ".py", ".rb", ".sh", ".ts", ".tsx"];
+
 /// Checks whether a word is one of `tasks`, alone or of a part: `test:unit`, `test-unit`.
 fn is_one_of(tasks: &[&str], word: &str) -> bool {
+    if SCRIPTS.iter().any(|ending| word.ends_with(ending)) {
+        return false;
+    }
     let names = |task: &&str| {
         word.strip_prefix(task).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '-']))
     };
@@ -399,6 +426,9 @@ mod tests {
         for (command, expected) in [
             ("cd a && cargo nextest run", &[("cargo nextest run", true)][..]),
             ("node --test src", &[("node --test src", true)]),
+            ("node --test test-a.mjs", &[("node --test test-a.mjs", true)]),
+            ("node test-mail.mjs; npx tsx test-db.ts; python test-api.py", &[]),
+            ("node --check test-mail.mjs", &[("node --check test-mail.mjs", false)]),
             ("make test-unit", &[("make test-unit", true)]),
             ("make -j 4", &[("make -j 4", false)]),
             ("make install", &[]),
@@ -411,6 +441,10 @@ mod tests {
             ("docker ps", &[]),
             ("ssh host 'cd /w && npm test'", &[("ssh host 'cd /w && npm test'", true)]),
             ("bash -c \"npm run lint\"", &[("bash -c \"npm run lint\"", false)]),
+            (
+                "powershell -Command \"Set-Location 'c:\\w'; npx vitest run\"",
+                &[("powershell -Command \"Set-Location 'c:\\w'; npx vitest run\"", true)],
+            ),
             ("npm test && npm run lint", &[("npm test", true), ("npm run lint", false)]),
             ("npm ci", &[]),
             ("npm run ci", &[("npm run ci", false)]),

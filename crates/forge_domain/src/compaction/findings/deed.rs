@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::acts::{acts, is_act};
-use super::check::{Check, Checks, runs_check};
+use super::check::{Check, Checks, hides_carried, runs_check};
 use super::command_line::{
     Step, Walk, from_program, is_shell, outside_quotes, steps, without_documents, without_dot,
     without_folder, without_quiet, without_version, words_of,
@@ -102,7 +102,9 @@ impl CommandLine {
             folder: walk.steps.first().and_then(|step| step.folder.clone()),
             enters: walk.end.clone().filter(|_| walk.steps.is_empty()),
             // The status of the line is that of the echo.
-            hides_status: hides_status(told) || echo.is_some() && echoed.is_none(),
+            hides_status: hides_status(told)
+                || echo.is_some() && echoed.is_none()
+                || walk.steps.iter().any(hides_carried),
             ends_elsewhere: walk.steps.len() > 1
                 && last.is_some_and(|step| step.runs_anyway && !runs_check(step)),
             echoed,
