@@ -139,7 +139,10 @@ fn changes_of_git(words: &[&str]) -> Vec<ShellChange> {
             vec![ShellChange::Resets { n_commits: 0 }]
         }
         "rm" => names().map(ShellChange::Deletes).collect(),
-        "mv" => moves(&names().collect::<Vec<_>>()),
+        "mv" => {
+            let names = words.iter().filter(|word| is_name_or_pattern(word));
+            moves(&names.map(|word| name(word)).collect::<Vec<_>>())
+        }
         "restore" => names().map(ShellChange::Restores).collect(),
         // Without the mark, a branch may be meant: of its name, no file is known.
         "checkout" => {
@@ -216,8 +219,11 @@ fn changes_of(words: &[&str]) -> Vec<ShellChange> {
     let names = || words.iter().filter(|word| is_name(word)).map(|word| name(word));
     match without_folder(program) {
         "rm" | "del" | "erase" | "unlink" => {
-            let names = words.iter().filter(|word| is_name_or_pattern(word));
-            names.map(|word| ShellChange::Removes(name(word))).collect()
+            let names = words.iter().filter(|word| is_name_or_pattern(word)).map(|word| name(word));
+            let with_folders = words.iter().any(|word| takes_folders(word));
+            let below = |name: &String| (with_folders && name.contains('*')).then(|| format!("{name}/**/*"));
+            let names = names.flat_map(|name| [below(&name), Some(name)]);
+            names.flatten().map(ShellChange::Removes).collect()
         }
         "find" => found_files(words),
         "mv" | "move" => {
@@ -229,8 +235,8 @@ fn changes_of(words: &[&str]) -> Vec<ShellChange> {
             moved.collect()
         }
         // Of a folder, only those files are known that were named before.
-        "cp" if words.iter().any(|word| matches!(*word, "-r" | "-R" | "-a" | "-rf" | "--recursive")) => {
-            let copied = placed(words).filter(|(from, _)| is_name(from));
+        "cp" if words.iter().any(|word| takes_folders(word) || matches!(*word, "-a" | "--archive")) => {
+            let copied = placed(words).filter(|(from, _)| is_name_or_pattern(from));
             copied.map(|(from, to)| ShellChange::Copies { from, to }).collect()
         }
         "cp" | "copy" => placed(words).map(|(_, to)| ShellChange::Writes(to)).collect(),
@@ -245,6 +251,12 @@ fn changes_of(words: &[&str]) -> Vec<ShellChange> {
         "tee" => names().map(ShellChange::Writes).collect(),
         _ => changes_of_powershell(program, words),
     }
+}
+
+/// Checks whether an option of `rm` or `cp` takes folders with all that is in them.
+fn takes_folders(word: &str) -> bool {
+    let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+    word == "--recursive" || letters.is_some_and(|letters| letters.contains(['r', 'R']))
 }
 
 /// Returns the removal of what `find` finds in folders, if that is all or has a name.
@@ -419,6 +431,19 @@ mod tests {
                 vec![Removes("a.py".into()), Removes("b".into()), Removes("*.py".into())],
             ),
             ("rm $X/*.py; find z -type f -delete", vec![Removes("z".into())]),
+            (
+                "rm -rf build/* c; rm build/*",
+                vec![
+                    Removes("build/*/**/*".into()),
+                    Removes("build/*".into()),
+                    Removes("c".into()),
+                    Removes("build/*".into()),
+                ],
+            ),
+            (
+                "git mv app/* . && cp -r src/* lib",
+                vec![moves("app/*", "."), Copies { from: "src/*".into(), to: "lib".into() }],
+            ),
             ("find z -name '*.pyc' -delete; find z -newer a -delete", vec![Removes("z/**/*.pyc".into())]),
             (
                 "find z -type f -exec rm {} \\; ; find y -name '*.o' | xargs -n 1 rm -f; ls | xargs rm",

@@ -331,9 +331,10 @@ impl WorkFiles {
     /// Notes that changed files have copies in another folder.
     fn take_copy(&mut self, from: &str, to: &str, folder: Option<&str>) {
         let copied = self.root.path(from, folder);
-        for path in self.changed_at(from, folder) {
+        let into = Some(join(folder, to)).filter(|into| !into.is_empty());
+        for path in self.changed_with(from, folder) {
             if !matches!(self.changed.get(&path), Some((FileState::Deleted, _))) {
-                let new = self.note(rest_below(&path, &copied), Some(&join(folder, to)));
+                let new = self.note(rest_below(&path, &copied), into.as_deref());
                 self.set(new, FileState::Created);
             }
         }
@@ -346,7 +347,8 @@ impl WorkFiles {
         let into = self.root.path(to, folder);
         let is_there = self.known.iter().any(|known| *known != into && is_in(known, &into));
         let name = from.rsplit('/').next().filter(|_| is_there);
-        let changed = self.changed_at(from, folder);
+        let changed = self.changed_with(from, folder);
+        let place = Some(join(folder, to)).filter(|place| !place.is_empty());
         // What takes the place of a file is a new form of it, made beside it.
         if changed.is_empty() && !from.contains('*') && (self.known.contains(&into) || is_beside(from, to)) {
             let into = self.known_at(to, folder);
@@ -362,12 +364,10 @@ impl WorkFiles {
             }
             // What stands below the folder that was moved.
             let new = match (rest_below(&path, &moved), name) {
-                _ if from.contains('*') => {
-                    self.note(path.rsplit('/').next().unwrap_or_default(), Some(&join(folder, to)))
-                }
+                (rest, _) if from.contains('*') => self.note(rest, place.as_deref()),
                 ("", _) => self.known_at(to, folder),
-                (rest, None) => self.note(rest, Some(&join(folder, to))),
-                (rest, Some(name)) => self.note(&format!("{name}/{rest}"), Some(&join(folder, to))),
+                (rest, None) => self.note(rest, place.as_deref()),
+                (rest, Some(name)) => self.note(&format!("{name}/{rest}"), place.as_deref()),
             };
             self.set(new, FileState::Created);
         }
@@ -419,6 +419,19 @@ impl WorkFiles {
         files
     }
 
+    /// Returns the changed files of a name, or in the folder of that name. Of a name with stars, folders have
+    /// all that is in them.
+    fn changed_with(&self, name: &str, folder: Option<&str>) -> Vec<String> {
+        if !name.contains('*') {
+            return self.changed_at(name, folder);
+        }
+        let form = self.root.path(name, folder);
+        let has_form = |path: &&String| named_by_form(path, &form).is_some();
+        let mut files: Vec<String> = self.changed.keys().filter(has_form).cloned().collect();
+        files.sort_unstable();
+        files
+    }
+
     /// Returns the changed files in a folder of that name, wherever it is; none if there are several.
     fn changed_below_one(&self, name: &str) -> Vec<String> {
         let part = format!("/{name}/");
@@ -457,10 +470,25 @@ fn is_beside(name: &str, other: &str) -> bool {
 }
 
 /// Returns what of a path stands below a folder, which may be named by its last names only; empty if it is
-/// that.
+/// that. Of a folder with stars in its name, that name stays.
 fn rest_below<'a>(path: &'a str, folder: &str) -> &'a str {
+    if folder.contains('*') {
+        return named_by_form(path, folder).unwrap_or_default();
+    }
     let within = || path.rfind(&format!("/{folder}/")).map(|at| &path[at + folder.len() + 2..]);
     below(path, folder).or_else(within).unwrap_or_default()
+}
+
+/// Returns what the last name in a form with stars stands for in a path, with all that is below it; `None` if
+/// the path does not begin so.
+fn named_by_form<'a>(path: &'a str, form: &str) -> Option<&'a str> {
+    let mut slashes = path.match_indices('/').map(|(at, _)| at);
+    let start = match form.matches('/').count() {
+        0 => 0,
+        n_folders => slashes.nth(n_folders - 1)? + 1,
+    };
+    let end = slashes.next().unwrap_or(path.len());
+    has_form(&path[..end], form).then(|| &path[start..])
 }
 
 /// Checks whether a path has a form with stars: two of them stand for any folders, one for no slash.
@@ -564,6 +592,10 @@ mod tests {
                     ("api/b.py (in lib)", Created),
                 ],
             ),
+            (
+                vec![(moves("api/*", "."), None)],
+                vec![("/w/api/a.py", Deleted), ("/w/a.py", Created), ("b.py", Created)],
+            ),
             (vec![(restores("."), Some("/w/api"))], vec![("/w/a.py", Modified), ("/w/api/b.py", Created)]),
             (vec![(restores("api"), None)], vec![("/w/a.py", Modified), ("/w/api/b.py", Created)]),
             (
@@ -585,6 +617,21 @@ mod tests {
             let expected: Vec<_> =
                 expected.into_iter().map(|(told, state)| (told.to_owned(), state)).collect();
             assert_eq!(files.into_list(None), expected, "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn a_form_of_a_folder_stands_for_all_that_is_in_it() {
+        for (path, form, expected) in [
+            ("app/api/src/a.ts", "app/*", Some("api/src/a.ts")),
+            ("app/a.ts", "app/*", Some("a.ts")),
+            ("app/api/src/a.ts", "*", Some("app/api/src/a.ts")),
+            ("/w/app/api/a.ts", "/w/app/a*", Some("api/a.ts")),
+            ("app/web/a.ts", "app/a*", None),
+            ("lib/api/a.ts", "app/*", None),
+            ("app", "app/*", None),
+        ] {
+            assert_eq!(named_by_form(path, form), expected, "{path}");
         }
     }
 

@@ -194,6 +194,19 @@ fn what_commands_and_servers_do_to_files_is_known() {
         ),
         (
             vec![
+                ("write", path("/w/app/api/src/a.ts"), "ok"),
+                ("write", path("/w/app/b.ts"), "ok"),
+                run("cd /w && mv app/* . && rmdir app"),
+                ("edit", path("/w/api/src/a.ts"), "ok"),
+            ],
+            vec!["created b.ts", "created api/src/a.ts"],
+        ),
+        (
+            vec![("write", path("/w/out/a/b.ts"), "ok"), run("cd /w && rm out/*"), run("rm -rf /w/out/*")],
+            vec!["deleted /w/out/a/b.ts"],
+        ),
+        (
+            vec![
                 ("mcp__s__replace_symbol_body", json!({"relative_path": "a", "body": "x"}), "ok"),
                 ("mcp__fs__write_files", json!({"files": [{"path": "b", "content": "x"}]}), "ok"),
                 ("mcp__o__save_document", json!({"document": "d1"}), "Document saved to /w/c.docx"),
