@@ -18,7 +18,7 @@ use super::looks::only_looks;
 use super::missing::Missing;
 use super::pattern::{Pattern, any_of, matches};
 use super::script_changes::{script_changes, scripts_in};
-use super::sections::Sections;
+use super::sections::{Sections, headings};
 use super::shell_change::{ShellChange, ShellStep, shell_changes};
 use super::{CheckReport, Evidence, Failure, Unfinished};
 use crate::compaction::arguments::{
@@ -78,6 +78,8 @@ struct CommandLine {
     filter: Option<Filter>,
     /// The sections of what it writes, if only some are of checks.
     sections: Option<Sections>,
+    /// The lines that it prints itself, each over what the next step writes.
+    headings: Vec<String>,
     /// The file that has what a check wrote.
     log: Option<String>,
     /// True if it changes something outside of the files of the work.
@@ -112,6 +114,7 @@ impl CommandLine {
             missing: Missing::of(told, walk),
             filter: Filter::of(walk),
             sections: Sections::of(walk, runs_check),
+            headings: headings(walk),
             log: walk.steps.iter().find_map(|step| log_of(step.command).filter(|_| runs_check(step))),
             acts: acts(walk),
         }
@@ -397,6 +400,11 @@ impl Deed {
     /// Checks whether that filter sought something else than failures: they may all be there still.
     pub(crate) fn looked_elsewhere(&self, result: &ContextMessage) -> bool {
         self.command_line.filter == Some(Filter::Others) && self.found_nothing(result)
+    }
+
+    /// Checks whether a line is a heading that its command prints itself.
+    pub(crate) fn is_heading(&self, line: &str) -> bool {
+        self.command_line.headings.iter().any(|heading| heading == line.trim())
     }
 
     /// Checks whether its command changes something outside of the files of the work.

@@ -49,6 +49,11 @@ impl Sections {
     }
 }
 
+/// Returns the headings that a command line which was followed by `walk` prints before its last step.
+pub(super) fn headings(walk: &Walk<'_>) -> Vec<String> {
+    walk.steps.iter().rev().skip(1).filter_map(heading_of).collect()
+}
+
 /// Returns the heading that a step prints: words that stand in a line, marked as one.
 fn heading_of(step: &Step<'_>) -> Option<String> {
     let words = words_of(step.command);

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::Material;
+use super::advice::{is_advice, tells_nothing};
+use super::answers::with_short_questions;
 use super::label::one_line;
 use super::tasks::is_about_tasks;
 use crate::compaction::answered_call::AnsweredCall;
@@ -70,6 +72,7 @@ impl<'a> Told<'a> {
         let tells = |line: &&str| {
             !line.ends_with(": (none)")
                 && !only_says_success(line)
+                && !tells_nothing(line)
                 && (tells_outcome(line) || !material.frames.is_footer(line))
         };
         // However many calls end so, it is how this one ended.
@@ -89,7 +92,7 @@ impl<'a> Told<'a> {
             newest.collect::<Vec<_>>().into_iter().rev().collect()
         };
         few.dedup();
-        few.retain(|line| !only_says_success(line));
+        few.retain(|line| !only_says_success(line) && !tells_nothing(line));
         let tells_any = few.len() <= FEW_LINES && !material.frames.is_bare(position);
         few.truncate(if tells_any { FEW_LINES } else { 0 });
         Self { last, is_row, few }
@@ -104,7 +107,7 @@ impl<'a> Told<'a> {
 
 /// Returns the first lines of a text that have a word, more than [`FEW_LINES`] if it has more.
 fn few_of(text: &str) -> Vec<&str> {
-    let says_something = |line: &&str| line.contains(char::is_alphanumeric);
+    let says_something = |line: &&str| line.contains(char::is_alphanumeric) && !tells_nothing(line);
     text.split(is_line_break).map(str::trim).filter(says_something).take(FEW_LINES + 1).collect()
 }
 
@@ -134,12 +137,15 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, told: &Told<'_>) ->
     }
     let ending = match broken(asked.deed, result, told) {
         Some(broken) => broken,
-        None if asks_the_user(asked.call) => answer(&result.features().text).unwrap_or_else(n_lines),
+        None if asks_the_user(asked.call) => {
+            answer(&with_short_questions(&result.features().text)).unwrap_or_else(n_lines)
+        }
         None if looks_outside(asked.call) => short_page(&result.features().text).unwrap_or_else(n_lines),
         None if asked.deed.runs => of_command(asked.deed, result, told).unwrap_or_else(n_lines),
         None if asked.deed.only_looks => looked_at(result, told).unwrap_or_else(n_lines),
         None if asked.deed.changes_files() => DONE.to_owned(),
         None if let Some(made) = made(&result.features().text) => made,
+        None if only_sets(asked.deed, &result.features().text) => DONE.to_owned(),
         // The last line of a page, or of an answer of many lines, does not tell how the call ended.
         None if result.features().n_text_lines > LONG_ANSWER => n_lines(),
         None => told_last(result, told).unwrap_or_else(n_lines),
@@ -178,7 +184,7 @@ fn of_command(deed: &Deed, result: &ContextMessage, told: &Told<'_>) -> Option<S
     if let Some(made) = commit_and_push(text) {
         return Some(with_verdict(made));
     }
-    if deed.found_nothing(result) {
+    if deed.found_nothing(result) || only_heads(deed, text) {
         return Some(passed.unwrap_or_else(|| NO_OUTPUT.to_owned()));
     }
     if deed.only_looks {
@@ -205,8 +211,43 @@ fn of_command(deed: &Deed, result: &ContextMessage, told: &Told<'_>) -> Option<S
     {
         return Some(line);
     }
-    passed.filter(|_| !told.last.is_some_and(tells_outcome)).or_else(|| told_last(result, told))
+    // What there is stands above a last line that says what is not there.
+    if lists(deed) && told.last.is_some_and(|last| last.starts_with("No ")) {
+        return looked_at(result, told);
+    }
+    let last = || told_last(result, told).filter(|last| !deed.is_heading(last));
+    passed.filter(|_| !told.last.is_some_and(tells_outcome)).or_else(last)
 }
+
+/// Checks whether a text has nothing but headings that its command prints itself.
+fn only_heads(deed: &Deed, text: &str) -> bool {
+    let mut lines =
+        text.lines().filter(|line| !line.trim().is_empty() && !only_says_success(line)).peekable();
+    lines.peek().is_some() && lines.all(|line| deed.is_heading(line))
+}
+
+/// Checks whether a command only lists what there is.
+fn lists(deed: &Deed) -> bool {
+    let words = deed.subject.iter().flat_map(|subject| subject.split_whitespace()).skip(1);
+    let mut named = words.take_while(|word| !word.starts_with(['-', '>', '|', '&', ';']));
+    deed.keys.len() == 1 && named.any(|word| matches!(word, "list" | "ls"))
+}
+
+/// Checks whether a result only says that something is now what its call asked for: `Phase changed to: two`.
+fn only_sets(deed: &Deed, text: &str) -> bool {
+    let subject = deed.subject.as_deref().filter(|subject| !subject.is_empty());
+    let before = subject.and_then(|subject| text.trim().trim_end_matches('.').strip_suffix(subject));
+    let before = before.map(|before| before.trim_end_matches([' ', ':', '"', '\'']));
+    before.is_some_and(|before| {
+        !before.contains('\n')
+            && SETS.iter().any(|words| before.ends_with(words))
+            && before.len() <= SET_BYTES
+    })
+}
+
+/// The words before what something was set to, and the most bytes of all before it.
+const SETS: [&str; 3] = ["changed to", "set to", "switched to"];
+const SET_BYTES: usize = 40;
 
 /// Returns what a call looked at, if that is short.
 fn looked_at(result: &ContextMessage, told: &Told<'_>) -> Option<String> {
@@ -220,7 +261,8 @@ fn told_last(result: &ContextMessage, told: &Told<'_>) -> Option<String> {
     let Some(last) = told.last else {
         let nothing = || {
             let is_number = |line: &str| line.trim().parse::<f64>().is_ok();
-            (!result.features().text.lines().any(is_number)).then(|| NO_OUTPUT.to_owned())
+            let mut lines = result.features().text.lines();
+            (!lines.any(|line| is_number(line) || is_advice(line))).then(|| NO_OUTPUT.to_owned())
         };
         return only_line(result, ENDING_CHARS).or_else(nothing);
     };
@@ -350,6 +392,7 @@ mod tests {
     /// Returns how the call of such a context ended, by the last line of its result, and all if they are few.
     fn ended(context: &Context, last: Option<&str>, is_row: bool) -> String {
         let result = &context.messages()[1];
+        let last = last.filter(|line| !tells_nothing(line));
         let mut few = few_of(&result.features().text);
         few.retain(|_| last.is_some());
         few.truncate(if few.len() > FEW_LINES { 0 } else { FEW_LINES });
@@ -421,6 +464,38 @@ mod tests {
             let context = context("Bash", &json!({"command": command}), result);
             let line = result.lines().next_back().unwrap();
             assert_eq!(ended(&context, Some(line), false), expected, "{command}");
+        }
+    }
+
+    #[test]
+    fn what_a_command_prints_itself_or_advises_is_no_outcome() {
+        let listed = "Projects\n│ red-leaf-97526695 │ Ask Dexter │ aws-us-east-1 │\n\
+                      │ solitary-mud-3265 │ dexter-v3  │ aws-us-east-2 │\n\n\
+                      No projects have been shared with you";
+        let advice = "Some issues need review, and may require choosing\na different dependency.";
+        for (tool, arguments, result, expected) in [
+            (
+                "Bash",
+                json!({"command": "echo '=== MERGE ===' && gh pr merge 2"}),
+                "=== MERGE ===\n",
+                NO_OUTPUT,
+            ),
+            ("Bash", json!({"command": "gh pr merge 2 && echo '=== MERGED'"}), "=== MERGED\n", "=== MERGED"),
+            ("Bash", json!({"command": "npx neonctl projects list"}), listed, "5 lines"),
+            ("Bash", json!({"command": "npm install | tail -2"}), advice, "2 lines"),
+            ("Bash", json!({"command": "Remove-Item -Force a"}), "Stdout:\n\nStderr:\n", NO_OUTPUT),
+            ("set_phase", json!({"phase": "explore"}), "Phase changed to: explore", DONE),
+            ("find_flight", json!({"to": "Ulm"}), "It is late: Ulm", "It is late: Ulm"),
+            (
+                "Bash",
+                json!({"command": "npx tsc | grep 'error TS'"}),
+                "(no output)\n\nCommand exited with code 1",
+                "passed",
+            ),
+            ("Bash", json!({"command": "npm test | grep a.ts"}), "Exit code 1", NO_OUTPUT),
+        ] {
+            let context = context(tool, &arguments, result);
+            assert_eq!(ended(&context, result.lines().next_back(), false), expected, "{arguments}");
         }
     }
 

@@ -7,8 +7,10 @@
 //! and a [`choice`] takes as many as the room holds, in an [`order`] of kinds. The result is a [`record`],
 //! which a later compaction reads again.
 
+mod advice;
 mod announcements;
 mod answered;
+mod answers;
 mod candidates;
 mod choice;
 mod command_words;
