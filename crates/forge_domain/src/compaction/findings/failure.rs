@@ -567,8 +567,44 @@ fn shown(why: &str) -> Option<String> {
     Some(first_line(why).chars().take(MAX_CHARS).collect()).filter(|line: &String| !line.is_empty())
 }
 
-/// Returns the first line of a failed result that names the error.
+/// Returns the first test of Go that failed, with the line of the test that says why: it stands below or, of
+/// tests that are told while they run, above.
+fn failed_test_of_go(text: &str) -> Option<String> {
+    const FAILED: &str = "--- FAIL: ";
+    if !text.contains(FAILED) {
+        return None;
+    }
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let at = lines.iter().position(|line| line.starts_with(FAILED))?;
+    let says_why = |line: &&&str| {
+        let place = line.split_once("_test.go:").filter(|(file, _)| !file.contains(' '));
+        let why = place.and_then(|(_, place)| place.split_once(": "));
+        why.is_some_and(|(nth, _)| nth.parse::<u32>().is_ok()) || line.starts_with("panic: ")
+    };
+    let is_of_others =
+        |line: &str| ["=== RUN", "--- PASS", "FAIL\t", "ok "].iter().any(|s| line.starts_with(s));
+    let below = lines[at + 1..].iter().take_while(|line| !is_of_others(line)).find(says_why);
+    let above = || lines[..at].iter().rev().take_while(|line| !is_of_others(line)).find(says_why);
+    let test = lines[at];
+    Some(match below.or_else(above) {
+        Some(why) => format!("{}: {why}", test.split(" (").next().unwrap_or(test)),
+        None => test.to_owned(),
+    })
+}
+
+/// Checks whether a line is of the log of a program, which tests may check.
+fn is_logged(line: &str) -> bool {
+    line.contains(" level=") || line.contains("\"level\":")
+}
+
+/// Returns the line of a failed result that says best what the error is.
 fn error_line(text: &str) -> Option<String> {
+    let test = failed_test_of_go(text).map(|test| test.chars().take(MAX_CHARS).collect::<String>());
+    test.or_else(|| named_error(text))
+}
+
+/// Returns the first line of a failed result that names the error.
+fn named_error(text: &str) -> Option<String> {
     const STARTS: &[&str] =
         &["fatal", "panic", "FAIL", "--- FAIL", "Traceback", "E   ", "✗", "✘", "✖", "× ", "● "];
     const WORDS: &[&str] = &[
@@ -638,7 +674,9 @@ fn error_line(text: &str) -> Option<String> {
         .or_else(breaks)
         .or_else(first)
         .or_else(fails)
-        .filter(says_something)?;
+        .filter(says_something);
+    let package_of_go = || text.lines().find(|line| line.starts_with("FAIL\t"));
+    let line = line.filter(|line| !is_logged(line)).or_else(package_of_go).or(line)?;
     let line = line.trim_start_matches(['│', ' ', '\t']).trim_end();
     // Rust says why in the line below the place.
     let why = text.split_once(line).filter(|_| line.contains("panicked at ") && line.ends_with(':'));
@@ -716,6 +754,20 @@ mod tests {
                 "test parse::quotes ... FAILED\nerror: test failed, to rerun pass `--lib`",
                 Some("test parse::quotes ... FAILED"),
             ),
+            (
+                "=== RUN   TestA\ntime=1 level=WARN msg=\"Error: x\"\n    a_test.go:22: got 302\n--- FAIL: TestA (0.80s)",
+                Some("--- FAIL: TestA: a_test.go:22: got 302"),
+            ),
+            (
+                "--- FAIL: TestB (0.00s)\n    --- FAIL: TestB/one (0.00s)\n        b_test.go:7: got 1\nFAIL\ta\t0.1s",
+                Some("--- FAIL: TestB: b_test.go:7: got 1"),
+            ),
+            ("    c_test.go:7: x\n--- PASS: TestC\n--- FAIL: TestD (0.00s)", Some("--- FAIL: TestD (0.00s)")),
+            (
+                "--- PASS: TestA\ntime=1 level=WARN msg=\"Error: x\"\nFAIL\nFAIL\tw/a\t4.7s",
+                Some("FAIL\tw/a\t4.7s"),
+            ),
+            ("time=1 level=ERROR msg=\"Error: x\"", Some("time=1 level=ERROR msg=\"Error: x\"")),
             (
                 "[ERROR] COMPILATION ERROR : \n[ERROR] /work/A.java:[4,29] no such package\n[ERROR] [Help 1] x",
                 Some("[ERROR] /work/A.java:[4,29] no such package"),

@@ -49,11 +49,18 @@ pub(super) fn newest_steps<'a>(
     let done = leaving.filter_map(|position| Done::at(position, material, leaves, folder));
     // That a file was read is plain if the next call changed it.
     let mut changed: Option<String> = None;
+    // The command that ran on after its result is told by the call that asked how it ended.
+    let mut told: HashSet<String> = HashSet::new();
     let mut done = done
         .filter(move |done| {
             let is_plain = done.reads && changed.as_ref() == Some(&done.what);
             changed = done.changes.then(|| done.what.clone());
-            !is_plain
+            let has_run_on = done.has_run_on(material);
+            let is_told = has_run_on && told.contains(&done.what);
+            if !has_run_on && !material.state.running.is_empty() {
+                told.insert(done.what.clone());
+            }
+            !is_plain && !is_told
         })
         .peekable();
     std::iter::from_fn(move || {
@@ -284,6 +291,15 @@ impl Done {
             asks: false,
             goes_on: false,
         }
+    }
+
+    /// Checks whether it is a command that had not ended when its result was sent.
+    fn has_run_on(&self, material: &Material<'_>) -> bool {
+        let result = &material.sources[self.position];
+        let asked = answered_call(material.context, self.position);
+        let unfinished = asked.and_then(|asked| asked.deed.unfinished(result));
+        let id = unfinished.and_then(|unfinished| unfinished.id.as_deref());
+        id.is_some_and(|id| material.state.running.contains_key(id))
     }
 
     /// Checks whether it is one step with the calls after it, which are about `n_files` files. If it

@@ -225,3 +225,18 @@ fn the_contents_of_what_left_list_no_fields_that_every_answer_has() {
     assert!(contents.contains("retries backoff port"), "{record}");
     assert!(!contents.contains("title state"), "{record}");
 }
+
+#[test]
+fn a_command_that_ran_on_is_told_by_the_call_that_asked_for_its_end() {
+    let mut log = Conversation::new();
+    log.user("Make the pages.");
+    log.call("exec_command", json!({"cmd": "make docs"}), "Process running with session ID 5674");
+    log.call("write_stdin", json!({"session_id": 5674, "chars": ""}), "Wrote twelve pages");
+    for n in 0..12 {
+        log.agent(format!("Step {n} is done. {}", "And more of it. ".repeat(20)));
+    }
+    extract(&mut log, 2_400);
+    let record = record_in(&log);
+    assert!(record.contains("write_stdin make docs: Wrote twelve pages"), "{record}");
+    assert!(!record.contains("make docs: Process running"), "{record}");
+}
