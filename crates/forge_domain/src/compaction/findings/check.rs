@@ -317,13 +317,15 @@ pub(super) fn runs_check(step: &Step<'_>) -> bool {
     check_of(step).is_some()
 }
 
-/// Checks whether a step has another program run a command line of which the last step is no check: whatever
-/// the checks before it found, the status is that of the last one.
+/// Checks whether a step has another program run a check and, behind it, what is none: whatever the check
+/// found, the status is that of the last one.
 pub(super) fn hides_carried(step: &Step<'_>) -> bool {
     let first = step.command.split_whitespace().next();
-    let last = step.command.rsplit_once(['|', ';']).map(|(_, last)| last.trim_matches([' ', '"', '\'']));
+    let told = step.command.trim_end_matches([' ', '"', '\'', ';']);
+    let last = told.rsplit_once(['|', ';']).map(|(_, last)| last.trim_matches([' ', '"', '\'']));
     first.is_some_and(|first| CARRIERS.contains(&program(first)))
         && last.is_some_and(|last| !runs_check(&Step { command: last, ..step.clone() }))
+        && runs_check(step)
 }
 
 /// Returns the check that a step of a command line is.

@@ -584,7 +584,7 @@ fn counts_of_what_went_well_hide_nothing_that_broke() {
         ("ruff check .", "All checks passed!", true),
         ("python -m unittest", "Ran 12 tests in 0.1s\n\nOK", true),
         ("sh -c 'npm test | tail -3'", "exit code: 0\nerror: it broke", false),
-        ("sh -c 'cd a; npm test'", "exit code: 0\nit ran", true),
+        ("sh -c 'cd a; npm test;'", "exit code: 0\nit ran", true),
         // The filter found nothing.
         ("npx tsc 2>&1 | grep \"error TS\"", "(no output)\n\nCommand exited with code 1", true),
         ("npx tsc | grep error", "Wall time: 0.1 seconds\nProcess exited with code 1\nOutput:\n", true),
