@@ -317,8 +317,8 @@ pub(super) fn runs_check(step: &Step<'_>) -> bool {
     check_of(step).is_some()
 }
 
-/// Checks whether a step has another program run a check and, behind it, what is none: whatever the check
-/// found, the status is that of the last one.
+/// Checks whether a step has another program run a check and then something else: whatever the check found,
+/// the status is that of the last command.
 pub(super) fn hides_carried(step: &Step<'_>) -> bool {
     let first = step.command.split_whitespace().next();
     let told = step.command.trim_end_matches([' ', '"', '\'', ';']);
