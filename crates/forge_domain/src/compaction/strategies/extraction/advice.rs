@@ -18,7 +18,7 @@ const ADVICE: [&str; 11] = [
 /// A sentence of it that begins with a number.
 const FUNDING: &str = "looking for funding";
 /// The names of streams, of which nothing may follow.
-const STREAMS: [&str; 4] = ["stdout:", "stderr:", "output:", "error output:"];
+const STREAMS: [&str; 2] = ["stdout:", "stderr:"];
 
 /// Checks whether a line is advice with which a packager closes.
 pub(super) fn is_advice(line: &str) -> bool {
