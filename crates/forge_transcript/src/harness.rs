@@ -156,7 +156,12 @@ pub(crate) const ANSWERED: &str = "[answered in the user's next message]";
 
 /// The words of Claude Code, Copilot CLI and opencode for a call that the user refused, and those that they
 /// put before the user's own.
-const REFUSALS: [(&str, &str); 3] = [
+const REFUSALS: [(&str, &str); 4] = [
+    // As the extension for editors says it.
+    (
+        "The user doesn't want to proceed with this tool use.",
+        "The user provided the following reason for the rejection:",
+    ),
     ("The user doesn't want to proceed with this tool use.", "the user said:"),
     ("The user rejected this tool call.", "User feedback:"),
     ("The user rejected permission to use this specific tool call", "with the following feedback:"),

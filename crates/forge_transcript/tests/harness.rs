@@ -534,6 +534,12 @@ fn the_users_words_in_a_refused_calls_result_are_marked() {
             ),
             None,
         ),
+        (
+            format!(
+                "{refused} The user provided the following reason for the rejection:  Use the copy, the user said: ok"
+            ),
+            Some("Use the copy, the user said: ok"),
+        ),
         (format!("{refused} STOP what you are doing and wait."), None),
         (
             "The user rejected this tool call. User feedback: Why that folder?".to_owned(),
