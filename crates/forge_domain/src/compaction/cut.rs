@@ -3,7 +3,7 @@
 use super::asked_lines::AskedLines;
 use super::pin::Pins;
 use super::short_text::{SHORTEST, head_and_tail_of, readable_text, with_short_arguments};
-use crate::{Context, ContextMessage, Edit, TokenCounter, Tokens};
+use crate::{Content, Context, ContextMessage, Edit, Part, TokenCounter, Tokens};
 
 /// A message that may have at most so many tokens; cut to the shortest if that is more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,26 +31,52 @@ pub(crate) struct Item {
     /// The tokens of what stands beside the part that is shortened, such as the calls beside the agent's
     /// words.
     pub(crate) beside: Tokens,
+    /// The tokens of its images and files, of which nothing is left where it is shortened.
+    pub(crate) images: Tokens,
+}
+
+impl Item {
+    /// Returns its tokens at a level of `most` for all.
+    fn cut_to(&self, most: u64) -> Tokens {
+        self.tokens.min(self.least.max(self.beside + Tokens::new(most)))
+    }
 }
 
 /// Returns the cuts that save `excess`, the largest items first down to one level for all, and the least that
 /// they save. If even the least of all of them is too much, all are cut to their least. What stands beside
-/// the part that is shortened is not counted: a few words beside ten calls are no large item.
+/// the part that is shortened is not counted: a few words beside ten calls are no large item. A message that
+/// is cut loses its images, the oldest first, and only then its text.
 pub(crate) fn level(items: &[Item], excess: Tokens, of: CutOf) -> (Vec<Cut>, Tokens) {
-    let cut_to = |item: &Item, most: u64| item.tokens.min(item.least.max(item.beside + Tokens::new(most)));
-    let saved_at = |most: u64| -> Tokens { items.iter().map(|item| item.tokens - cut_to(item, most)).sum() };
+    let mut bare = items.to_vec();
+    let mut left = excess;
+    let most = loop {
+        let most = highest_level(&bare, left);
+        let is_reached = |item: &&mut Item| item.images > Tokens::ZERO && item.cut_to(most) < item.tokens;
+        let oldest = bare.iter_mut().filter(is_reached).min_by_key(|item| item.position);
+        let Some(oldest) = oldest else { break most };
+        left = left - oldest.images;
+        oldest.tokens = oldest.tokens - oldest.images;
+        oldest.images = Tokens::ZERO;
+    };
+    let cut = items.iter().zip(&bare).map(|(item, bare)| (item, bare.cut_to(most)));
+    let saved: Tokens = cut.clone().map(|(item, most)| item.tokens - most).sum();
+    let cuts = cut
+        .filter(|(item, most)| *most < item.tokens)
+        .map(|(item, most)| Cut { position: item.position, most, of })
+        .collect();
+    (cuts, saved)
+}
+
+/// Returns the highest level at which `items` save `excess`; zero if there is none.
+fn highest_level(items: &[Item], excess: Tokens) -> u64 {
+    let saved_at = |most: u64| -> Tokens { items.iter().map(|item| item.tokens - item.cut_to(most)).sum() };
     let (mut low, mut high) = (0, items.iter().map(|item| item.tokens.as_u64()).max().unwrap_or(0));
-    // The highest level that saves enough, or zero: `low` always saves enough if any level does.
+    // `low` always saves enough if any level does.
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         if saved_at(middle) >= excess { low = middle } else { high = middle - 1 }
     }
-    let cuts = items
-        .iter()
-        .filter(|item| cut_to(item, low) < item.tokens)
-        .map(|item| Cut { position: item.position, most: cut_to(item, low), of })
-        .collect();
-    (cuts, saved_at(low))
+    low
 }
 
 /// Returns the message with its head and tail alone, and the lines between them that are asked for, in at
@@ -114,7 +140,8 @@ pub(crate) fn head_and_tail_within(
     shortened_by(message, most, counter, short).or_else(|| cut_to_shortest(message, counter))
 }
 
-/// Returns the message in at most `most` tokens, its text shortened to about so many characters by `short`.
+/// Returns the message in at most `most` tokens, its text shortened to about so many characters by `short`;
+/// its text whole if it is enough that the images beside it leave.
 fn shortened_by(
     message: &ContextMessage,
     most: Tokens,
@@ -123,7 +150,12 @@ fn shortened_by(
 ) -> Option<ContextMessage> {
     let text = readable_text(message.message());
     let n_chars = text.chars().count() as u64;
-    let mut keep = n_chars * most.as_u64() / message.tokens().as_u64().max(1);
+    let tokens = message.tokens() - images_of(message, counter);
+    if tokens <= most {
+        return Some(ContextMessage::count(message.message().with_content(text), counter));
+    }
+    let tokens = tokens.as_u64().max(1);
+    let mut keep = n_chars * most.as_u64() / tokens;
     while keep > 0 {
         let with =
             ContextMessage::count(message.message().with_content(short(&text, keep as usize)), counter);
@@ -132,10 +164,21 @@ fn shortened_by(
         }
         // The marker and the texture of head and tail cost more than the average: take what is over, and some
         // more.
-        let over = (with.tokens() - most).as_u64() * n_chars / message.tokens().as_u64().max(1);
+        let over = (with.tokens() - most).as_u64() * n_chars / tokens;
         keep = keep.saturating_sub(over.max(keep / 16).max(1));
     }
     None
+}
+
+/// Returns the tokens of the images and files of a message.
+pub(crate) fn images_of(message: &ContextMessage, counter: &dyn TokenCounter) -> Tokens {
+    match message.message().content() {
+        Some(Content::Parts(parts)) if parts.iter().any(|part| matches!(part, Part::Media(_))) => {
+            let text = message.message().with_content(readable_text(message.message()));
+            message.tokens() - ContextMessage::count(text, counter).tokens()
+        }
+        _ => Tokens::ZERO,
+    }
 }
 
 /// Returns the message with its text cut to the shortest, if that is shorter.
@@ -161,4 +204,34 @@ pub(crate) fn exchange_cut_to_shortest(
     let cut = cut.as_ref().unwrap_or(message);
     let shortest = with_short_arguments(cut.message(), 0).map(|short| ContextMessage::count(short, counter));
     shortest.filter(|short| short.tokens() < cut.tokens()).unwrap_or_else(|| cut.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Characters, Message};
+
+    #[test]
+    fn images_leave_before_the_text_beside_them() {
+        let text = "Still blank when the video is off.";
+        let image = Part::Media(json!({"type": "image_url", "image_url": {"url": "https://a.b/c.png"}}));
+        let message = Message::user(Content::Parts(vec![image, Part::Text(text.to_owned())]));
+        let message = ContextMessage::count(message, &Characters);
+        let images = images_of(&message, &Characters);
+        let whole = message.tokens() - images;
+        let shortened = |most: Tokens| {
+            let short = head_and_tail_within(&message, most, &Characters);
+            short.map(|short| short.message().to_text())
+        };
+        let expected = Some(format!("[attachment left out]\n{text}"));
+        assert_eq!(images, Tokens::new(85 - 22), "a few words stand for the image");
+        assert_eq!(shortened(message.tokens() - Tokens::new(1)), expected);
+        assert_eq!(shortened(whole), expected);
+        assert_ne!(shortened(whole - Tokens::new(1)), expected);
+        let plain = ContextMessage::count(Message::user(text), &Characters);
+        assert_eq!(images_of(&plain, &Characters), Tokens::ZERO);
+    }
 }

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::sliding_window::{Drops, Marking, folds, oldest_until};
 use crate::compaction::cut::{
-    Cut, CutOf, Item, cut_to_shortest, exchange_cut_to_shortest, head_and_tail_within, level, shorten,
+    Cut, CutOf, Item, cut_to_shortest, exchange_cut_to_shortest, head_and_tail_within, images_of, level,
+    shorten,
 };
 use crate::compaction::short_text::with_short_arguments;
 use crate::compaction::standing::{Hold, Standing, opens_with_user};
@@ -180,7 +181,8 @@ fn long_items(
                 true => standing.pins.least(message, counter)?.tokens().max(Truncation::LEAST_ITEM),
                 false => least(message)?,
             };
-            Some(Item { position, tokens: message.tokens(), least, beside: Tokens::ZERO })
+            let images = images_of(message, counter);
+            Some(Item { position, tokens: message.tokens(), least, beside: Tokens::ZERO, images })
         })
         .collect();
     let (cuts, saved) = level(&items, excess, CutOf::Text);
@@ -250,7 +252,8 @@ fn yield_pins(
     let items = standing.positions(Hold::Pinned).filter_map(|position| {
         let message = &context.messages()[position];
         let least = standing.pins.lines_alone(message, counter)?.tokens();
-        Some(Item { position, tokens: message.tokens(), least, beside: Tokens::ZERO })
+        let images = images_of(message, counter);
+        Some(Item { position, tokens: message.tokens(), least, beside: Tokens::ZERO, images })
     });
     let (cuts, mut saved) = level(&items.collect::<Vec<_>>(), excess, CutOf::Text);
     plan.cuts.retain(|cut| cuts.iter().all(|other| other.position != cut.position));
@@ -331,7 +334,8 @@ pub(super) fn items(
             let message = &context.messages()[position];
             let least = standing.cut_to_least(message, counter)?.tokens();
             let beside = if message.message().calls().is_empty() { Tokens::ZERO } else { least };
-            Some(Item { position, tokens: message.tokens(), least, beside })
+            let images = images_of(message, counter);
+            Some(Item { position, tokens: message.tokens(), least, beside, images })
         })
         .collect()
 }
@@ -348,7 +352,8 @@ pub(super) fn argument_items(
             let message = &context.messages()[position];
             with_short_arguments(message.message(), 0)?;
             let least = exchange_cut_to_shortest(message, counter).tokens();
-            Some(Item { position, tokens: message.tokens(), least, beside: Tokens::ZERO })
+            let (beside, images) = (Tokens::ZERO, Tokens::ZERO);
+            Some(Item { position, tokens: message.tokens(), least, beside, images })
         })
         .collect()
 }
@@ -421,10 +426,12 @@ mod tests {
             tokens: Tokens::new(tokens),
             least: Tokens::new(10),
             beside: Tokens::ZERO,
+            images: Tokens::ZERO,
         };
         // Ten words beside large calls.
-        let calling =
-            Item { position: 1, tokens: Tokens::new(500), least: Tokens::new(492), beside: Tokens::new(490) };
+        let calling = Item { least: Tokens::new(492), beside: Tokens::new(490), ..item(1, 500) };
+        // Fifty words beside an image.
+        let pictured = |position: usize| Item { images: Tokens::new(950), ..item(position, 1_000) };
         let cut = |position: usize, most: u64| Cut { position, most: Tokens::new(most), of: CutOf::Text };
         for (items, excess, expected) in [
             (vec![item(0, 100), item(1, 500)], 100, vec![cut(1, 400)]),
@@ -433,6 +440,10 @@ mod tests {
             (vec![item(0, 100)], 0, vec![]),
             (vec![item(0, 100), calling], 60, vec![cut(0, 40)]),
             (vec![item(0, 100), calling], 10_000, vec![cut(0, 10), cut(1, 492)]),
+            (vec![pictured(0), item(1, 600)], 900, vec![cut(0, 50)]),
+            (vec![pictured(2), pictured(0)], 500, vec![cut(0, 50)]),
+            (vec![pictured(0), item(1, 5_000)], 500, vec![cut(1, 4_500)]),
+            (vec![pictured(0), item(1, 600)], 1_100, vec![cut(0, 50), cut(1, 450)]),
         ] {
             assert_eq!(level(&items, Tokens::new(excess), CutOf::Text).0, expected, "{excess}");
         }

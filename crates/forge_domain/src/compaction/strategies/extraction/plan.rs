@@ -9,7 +9,7 @@ use super::label::number;
 use super::leaving::{Leaving, is_summary};
 use super::record::Record;
 use super::worth::Worth;
-use crate::compaction::cut::{Cut, CutOf, Item, level, shorten};
+use crate::compaction::cut::{Cut, CutOf, Item, images_of, level, shorten};
 use crate::compaction::features::text_of;
 use crate::compaction::omission::smaller_marker;
 use crate::compaction::record_tag::is_record;
@@ -143,7 +143,7 @@ impl Plan {
         let system = plan.held_tokens(&tokens, |hold| hold == Hold::System);
         let percent = if is_even_talk { TAIL_PERCENT_OF_TALK } else { TAIL_PERCENT };
         let tail = (share.free - system).share(percent, 100) + more - (share.taken - system);
-        plan.fold_all_but_newest(tail, &tokens, rules, context);
+        plan.fold_all_but_newest(tail, &tokens, rules, context, counter);
         plan
     }
 
@@ -284,7 +284,10 @@ impl Plan {
     /// Returns the item after the planned cuts.
     fn as_cut(&self, item: Item) -> Item {
         let cut = self.cuts.iter().find(|cut| cut.position == item.position);
-        Item { tokens: cut.map_or(item.tokens, |cut| cut.most), ..item }
+        match cut {
+            Some(cut) => Item { tokens: cut.most, images: Tokens::ZERO, ..item },
+            None => item,
+        }
     }
 
     /// Keeps the newest of what is free verbatim, up to `tail` and to the targets for messages and turns
@@ -295,6 +298,7 @@ impl Plan {
         tokens: &[Tokens],
         rules: &CompactionRules,
         context: &Context,
+        counter: &dyn TokenCounter,
     ) {
         let [mut messages, mut turns] = self.counts_left(rules, context);
         // The record is one of them.
@@ -321,7 +325,7 @@ impl Plan {
                 tail = tail - tokens[index];
                 continue;
             }
-            if !is_open || is_record || !self.shorten(&group, tokens[index] - tail, context) {
+            if !is_open || is_record || !self.shorten(&group, tokens[index] - tail, context, counter) {
                 self.folded.push(index);
             }
             is_open = false;
@@ -331,7 +335,13 @@ impl Plan {
 
     /// Shortens the results of `group` by `excess` or, if it is the agent's answer before the latest message
     /// of the user, that; returns false if they would be too short to be useful.
-    fn shorten(&mut self, group: &Group, excess: Tokens, context: &Context) -> bool {
+    fn shorten(
+        &mut self,
+        group: &Group,
+        excess: Tokens,
+        context: &Context,
+        counter: &dyn TokenCounter,
+    ) -> bool {
         let is_antecedent = context.latest_user() == Some(group.range().end) && group.range().len() == 1;
         let least = |message: &ContextMessage| match message.role() {
             Role::Tool => Some(message.tokens().min(LEAST_RESULT)),
@@ -344,7 +354,8 @@ impl Plan {
             .filter_map(|position| {
                 let message = &context.messages()[position];
                 let tokens = message.tokens();
-                Some(Item { position, tokens, least: least(message)?, beside: Tokens::ZERO })
+                let (least, images) = (least(message)?, images_of(message, counter));
+                Some(Item { position, tokens, least, beside: Tokens::ZERO, images })
             })
             .collect();
         let (cuts, saved) = level(&items, excess, CutOf::Text);
