@@ -14,6 +14,7 @@ use super::label::number;
 use super::outdated::Outdated;
 use super::passage::{Origin, Passage, move_introductions, passages, passages_of_record, without_known};
 use super::record::Section;
+use super::stale_sections::lasting_lines;
 use super::tasks::is_about_tasks;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::envelope::is_receipt;
@@ -140,21 +141,7 @@ impl Leaving<'_> {
                 Role::Assistant => Origin::Agent,
                 Role::User | Role::System | Role::Tool => Origin::Work,
             };
-            let mut content = self.material.frames.content(position);
-            if is_summary(source) {
-                // The quotes in it are the user's words.
-                let (_, length) = said_in_summary(&source.features().text);
-                let of_quotes = |line: &&Line| (line.start as usize) < length;
-                content.start = source.features().lines.iter().take_while(of_quotes).count();
-            }
-            let mut found = passages(source, position, origin, content);
-            if origin == Origin::User {
-                // The answers of other agents in a user message are no words of the user's.
-                let said = message.text_without_answers().len();
-                for passage in found.iter_mut().filter(|passage| passage.end as usize > said) {
-                    passage.origin = Origin::Work;
-                }
-            }
+            let mut found = self.passages_at(position, origin);
             let is_known = |line: &str| staying.known.contains(&hash(line));
             found = found
                 .into_iter()
@@ -202,6 +189,33 @@ impl Leaving<'_> {
             }
         }
         all
+    }
+
+    /// Returns the passages of the message at `position`, whose author is `origin`.
+    fn passages_at(&self, position: usize, origin: Origin) -> Vec<Passage> {
+        let source = &self.material.sources[position];
+        let (message, features) = (source.message(), source.features());
+        let mut content = self.material.frames.content(position);
+        if is_summary(source) {
+            // The quotes in it are the user's words.
+            let (_, length) = said_in_summary(&features.text);
+            let of_quotes = |line: &&Line| (line.start as usize) < length;
+            content.start = features.lines.iter().take_while(of_quotes).count();
+        }
+        let is_of_before = message.role() == Role::User
+            && message.is_compacted
+            && self.material.changes.has_any_after(position);
+        let contents = if is_of_before { lasting_lines(features, content) } else { vec![content] };
+        let found = contents.into_iter().flat_map(|content| passages(source, position, origin, content));
+        let mut found: Vec<Passage> = found.collect();
+        if origin == Origin::User {
+            // The answers of other agents in a user message are no words of the user's.
+            let said = message.text_without_answers().len();
+            for passage in found.iter_mut().filter(|passage| passage.end as usize > said) {
+                passage.origin = Origin::Work;
+            }
+        }
+        found
     }
 
     /// Returns what the user says in the quotes of the summaries that leave, oldest first, each with the

@@ -32,6 +32,7 @@ mod picks;
 mod plan;
 mod queue;
 mod record;
+mod stale_sections;
 mod state;
 mod story;
 mod tasks;

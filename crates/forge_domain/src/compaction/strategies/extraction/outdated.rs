@@ -108,6 +108,11 @@ impl Changes {
         after.map_or(Outdated::Not, |after| after.outdates(passage, source.features()))
     }
 
+    /// Checks whether any file was changed after the message at `position`.
+    pub(super) fn has_any_after(&self, position: usize) -> bool {
+        self.files.values().any(|changed| changed.any > position)
+    }
+
     /// Returns what has become of the file that the message at `position` reads or writes; `source` is that
     /// message.
     pub(super) fn after(
