@@ -15,6 +15,7 @@ use super::outdated::Outdated;
 use super::passage::{Origin, Passage, move_introductions, passages, passages_of_record, without_known};
 use super::record::Section;
 use super::stale_sections::lasting_lines;
+use super::story::hands_over;
 use super::tasks::is_about_tasks;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::envelope::is_receipt;
@@ -36,6 +37,8 @@ const LEAST_SAID: usize = 4;
 /// The fewest terms of a call that a passage repeats if it says nothing else, and for each of its own.
 const LEAST_REPEATED: usize = 4;
 const REPEATED_TO_NEW: usize = 4;
+/// A shorter text that equals a result may be the agent's answer.
+const LEAST_REPETITION: usize = 40;
 
 /// The messages that leave a context, of which a record tells.
 pub(super) struct Leaving<'a> {
@@ -65,7 +68,9 @@ impl Leaving<'_> {
         }
         let asked = answered_call(self.material.context, position);
         let echoes_call = asked.is_some_and(|asked| {
-            is_about_tasks(asked.call) || asked.deed.changes_files() && asked.deed.failure(result).is_none()
+            is_about_tasks(asked.call)
+                || hands_over(asked.call, result)
+                || asked.deed.changes_files() && asked.deed.failure(result).is_none()
         });
         echoes_call || self.repeats_agent(position, said)
     }
@@ -104,6 +109,24 @@ impl Leaving<'_> {
         of_agent.map(|source| source.features().text.trim()).collect()
     }
 
+    /// Checks whether a text of the agent's only repeats the results before it, which some frameworks do
+    /// themselves.
+    fn repeats_results(&self, position: usize) -> bool {
+        let sources = self.material.sources;
+        let before = sources[..position].iter().rev();
+        let n_results = before.take_while(|source| source.role() == Role::Tool).count();
+        let mut rest = sources[position].features().text.trim();
+        if n_results == 0 || rest.len() < LEAST_REPETITION || self.is_report(position - 1) {
+            return false;
+        }
+        let is_next = |result: &ContextMessage| {
+            let after = rest.strip_prefix(result.features().text.trim());
+            rest = after.map_or(rest, str::trim_start);
+            after.is_some()
+        };
+        sources[position - n_results..position].iter().all(is_next) && rest.is_empty()
+    }
+
     /// Returns the terms of the call that the message at `position` answers, and of those beside it.
     fn terms_called(&self, position: usize) -> HashSet<u64, TermHasher> {
         let asked = answered_call(self.material.context, position);
@@ -132,6 +155,7 @@ impl Leaving<'_> {
                 Role::User if is_marker(message) || message.is_renewed() => continue,
                 Role::User if message.note_by().is_some() && is_stub(&message.text()) => continue,
                 Role::Tool if self.echoes(position, &said) => continue,
+                Role::Assistant if self.repeats_results(position) => continue,
                 // Another program's summary: what its agent concluded.
                 Role::User if message.is_compacted => Origin::Agent,
                 // The rest of a text that is shortened where it stands is an excerpt of it.
@@ -293,7 +317,8 @@ impl Leaving<'_> {
     /// Returns the positions of the agent's newest texts that leave, and of the text that the latest request
     /// answers.
     pub(super) fn newest(&self) -> Vec<usize> {
-        let has_text = |position: &usize| self.material.has_agent_text(*position);
+        let has_text =
+            |position: &usize| self.material.has_agent_text(*position) && !self.repeats_results(*position);
         let mut newest: Vec<usize> =
             (0..self.material.sources.len()).rev().filter(has_text).take(N_NEWEST).collect();
         let latest = self.material.context.latest_user().unwrap_or(0);

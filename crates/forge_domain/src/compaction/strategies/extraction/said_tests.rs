@@ -153,6 +153,24 @@ fn a_report_of_another_agent_is_told_once_and_a_receipt_is_none() {
 }
 
 #[test]
+fn a_result_that_a_framework_repeats_as_the_agents_words_is_told_once() {
+    let mut log = Conversation::new();
+    log.user("Look at the market of kettles.");
+    for n in 0..12 {
+        let page = format!("Kettles of maker {n}\nIn {}, the maker sold part_{n} of all kettles.", 1990 + n);
+        log.call("transfer_to_analyst", "{}", "Transferred to analyst, adopting the role of analyst.")
+            .call("news", format!(r#"{{"query":"maker {n}"}}"#), page.clone())
+            .agent(page);
+    }
+    for n in 0..30 {
+        log.call("Bash", format!(r#"{{"command":"look {n}"}}"#), format!("part {n} is well\n").repeat(9));
+    }
+    extract(&mut log, 3_000);
+    let record = record_in(&log);
+    assert!(!record.contains("agent: Kettles") && !record.contains("adopting"), "{record}");
+}
+
+#[test]
 fn what_the_user_said_while_refusing_a_call_is_told_with_it() {
     let words = "Keep the two types apart, please.\nAnd rename the second.";
     let mut log = Conversation::new();

@@ -15,13 +15,15 @@ use crate::compaction::arguments::patched_in;
 use crate::compaction::envelope::{OwnCommand, output, within};
 use crate::compaction::features::{Features, Line, hash};
 use crate::compaction::names::{call_lines, is_outermost, names_written};
-use crate::{CallPlace, ContextMessage, find_secrets, user_words};
+use crate::{CallPlace, ContextMessage, ToolCall, find_secrets, user_words};
 
 /// The text that readers of recordings put in place of a result that is not there.
 const NO_RESULT: &str = "[no result recorded]";
 /// The tool of a command that the user ran, and of one that ended after its result.
 const USERS_TOOL: &str = "shell (user)";
 const BACKGROUND_TOOL: &str = "shell (background)";
+/// The words before the name of another agent in the tool that hands the work over to it.
+const HANDOFFS: [&str; 2] = ["transfer_to_", "handoff_to_"];
 
 /// A call with how it ended, as an entry of a record.
 pub(super) struct Step {
@@ -141,6 +143,15 @@ fn written_line(features: &Features, nth: usize) -> Option<String> {
     one_line(whole_line(features, line), WRITTEN_CHARS)
 }
 
+/// Checks whether a call does nothing but hand the work over to another agent of a team, whose name says so
+/// above what it does.
+pub(super) fn hands_over(call: &ToolCall, result: &ContextMessage) -> bool {
+    let agent = HANDOFFS.iter().find_map(|words| call.name.as_str().strip_prefix(words));
+    let text = result.features().text.trim();
+    let names = |agent: &str| text.contains(agent) || text.contains(&agent.replace('_', " "));
+    matches!(call.arguments.trim(), "" | "{}") && !text.contains('\n') && agent.is_some_and(names)
+}
+
 /// Returns the entry of calls that are one step, oldest first.
 fn entry_of(calls: &[Done]) -> Entry {
     let mut labels: Vec<&str> = calls.iter().map(|done| done.label.as_str()).collect();
@@ -215,6 +226,9 @@ impl Done {
         }
         let result = &material.sources[position];
         if result.message().text() == NO_RESULT && !asked.deed.acts(asked.call) {
+            return None;
+        }
+        if hands_over(asked.call, result) {
             return None;
         }
         let tool = tool_name(asked.call)?;
@@ -371,8 +385,8 @@ mod tests {
 
     use super::super::work_files::Root;
     use super::*;
-    use crate::compaction::fixture::Characters;
-    use crate::{Message, ToolCall, ToolName};
+    use crate::compaction::fixture::{Characters, tool_call};
+    use crate::{Message, ToolName, ToolResult};
 
     #[test]
     fn the_end_of_a_command_in_the_background_is_told() {
@@ -507,6 +521,22 @@ mod tests {
             let call = ToolCall { id: "c".into(), name, arguments: arguments.to_string() };
             let message = ContextMessage::count(Message::calling(vec![call]), &Characters);
             assert_eq!(folder.subject(&message.findings().deeds[0]), expected, "{arguments}");
+        }
+    }
+    #[test]
+    fn a_call_that_only_hands_the_work_over_is_known() {
+        let moved = "Transferred to news analyst, adopting the role of news_analyst immediately.";
+        for (tool, arguments, result, expected) in [
+            ("transfer_to_news_analyst", "{}", moved, true),
+            ("transfer_to_news_analyst", "", "{\"assistant\": \"news_analyst\"}", true),
+            ("transfer_to_news_analyst", "{\"task\":\"look\"}", moved, false),
+            ("transfer_to_human_agents", "{}", "Transfer successful", false),
+            ("news_analyst", "{}", moved, false),
+        ] {
+            let call = tool_call(tool, arguments);
+            let result = Message::tool(ToolResult::answer(&call, result));
+            let result = ContextMessage::count(result, &Characters);
+            assert_eq!(hands_over(&call, &result), expected, "{tool} {arguments}");
         }
     }
 }
