@@ -614,9 +614,9 @@ fn block_samples() -> Vec<Sample> {
         sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### find it  \n\nI look.\n\nThere.\n\n#### I look.  \n####   \n#### There.  \n\nDone.\n".to_owned(),
             "u:find it | a:I look.\n\nThere. | n:I look.\n\nThere. | a:Done."),
         sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### /code find it  \n\n#### find it  \n\n<thinking-content-1a2>\nHm.\n</thinking-content-1a2>\n\nThere.\n\n#### /map  \n> Files:\na.rs:\n│f\n".to_owned(),
-            "u:/code find it | a:There. | u:/map | n:Files:\na.rs:\n│f"),
+            "u:/code find it | a:There. | n:/map | n:Files:\na.rs:\n│f"),
         sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### /map  \n\na.rs:\n│f\n\n#### find it  \n\nThere.\n".to_owned(),
-            "u:/map | n:a.rs:\n│f | u:find it | a:There."),
+            "n:/map | n:a.rs:\n│f | u:find it | a:There."),
         sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n> /bin/aider --model m  \n> Aider v0.86.2  \n> Repo-map: off  \n> Added a.rs.  \n\n#### find it  \n\nI look.\n\n> # 1 SEARCH/REPLACE block failed to match!\n\n## SearchReplaceNoExactMatch: It is not in a.rs\n<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n\nThe SEARCH section must exactly match it\n\n# The other block was applied.\nDon't re-send them.\nJust reply with fixed versions of it.  \n> Commit 1a2b3c4 x  \n\nHere.\n".to_owned(),
             "n:/bin/aider --model m\nAider v0.86.2\nRepo-map: off | n:Added a.rs. | u:find it | a:I look. | n:# 1 SEARCH/REPLACE block failed to match!\n\n## SearchReplaceNoExactMatch: It is not in a.rs\n<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n\nThe SEARCH section must exactly match it\n\n# The other block was applied.\nDon't re-send them.\nJust reply with fixed versions of it.\nCommit 1a2b3c4 x | a:Here."),
         // Without its end, a report is not told from a reply.
@@ -991,8 +991,60 @@ fn every_session_can_be_written_as_atif() {
     }
 }
 
+/// Returns chats of aider with commands, and with what it writes with the user's mark itself.
+fn aider_samples() -> Vec<Sample> {
+    let chat = |text: &str| format!("# aider chat started at 2026-01-01 10:00:00\n\n{text}");
+    vec![
+        sample(
+            "aider",
+            chat(
+                "#### /drop a/  \n\n#### /ask is it?  \n\n#### /add a.rs  \n> Added a.rs  \n\n#### is it?  \n\nYes.\n\n\
+                 > Tokens: 1  \n\n#### /add b.rs  \n\n#### Then do it  \n\nDone.\n\n#### /ask  \n",
+            ),
+            "n:/drop a/ | u:/ask is it? | n:/add a.rs | n:Added a.rs | u:is it? | a:Yes. | n:Tokens: 1 | \
+             n:/add b.rs | u:Then do it | a:Done. | n:/ask",
+        ),
+        sample(
+            "aider",
+            chat("#### /ask is it?  \n\n#### /add a.rs  \n\n#### is it?  \n\n#### Why?  \n\nYes.\n"),
+            "u:/ask is it? | n:/add a.rs | u:Why? | a:Yes.",
+        ),
+        // What the reply quotes is not printed by aider.
+        sample(
+            "aider",
+            chat(
+                "#### find it  \n\nIt asks:\n\n> Is it\n> there?\n\nSo it is.\n\n> Tokens: 1  \n> Commit 1a2b3c4 x  \n> Commit 2b3c4d5 y  \n> Commit 3c4d5e6 z  \n\n\
+                 More.\n\n> unfinished\n\n#### And?  \n",
+            ),
+            "u:find it | a:It asks:\n\n> Is it\n> there?\n\nSo it is. | n:Tokens: 1\nCommit 1a2b3c4 x\nCommit 2b3c4d5 y\nCommit 3c4d5e6 z | a:More. | \
+             n:unfinished | u:And?",
+        ),
+        // The reply is what a second model is asked to do, without what the first one thought.
+        sample(
+            "aider",
+            chat(
+                "#### find it  \n\n<thinking-content-1a2>\nHm.\n</thinking-content-1a2>\n\nI look.\n\n> Tokens: 1  \n\n\
+                 #### I look.  \n\nDone.\n",
+            ),
+            "u:find it | a:I look. | n:Tokens: 1 | n:I look. | a:Done.",
+        ),
+        sample(
+            "aider",
+            chat(
+                "#### Find the \"AI\" comments below (marked with █) in the files.  \n####   \n#### a.rs:  \n#### │  \n\
+                 #### █// AI? What is missing?  \n\nNothing.\n\n> Edit it? (Y)es/(N)o [Yes]: a  \n\n\
+                 #### Edit it? (Y)es/(N)o [Yes]: all  \n",
+            ),
+            "n:Find the \"AI\" comments below (marked with █) in the files.\n\na.rs:\n│\n█// AI? What is missing? | \
+             u:// AI? What is missing? | a:Nothing. | n:Edit it? (Y)es/(N)o [Yes]: a | \
+             n:Edit it? (Y)es/(N)o [Yes]: all",
+        ),
+    ]
+}
+
 fn samples() -> Vec<Sample> {
     [
+        aider_samples(),
         codex_samples(),
         team_samples(),
         pi_samples(),

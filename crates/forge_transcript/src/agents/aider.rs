@@ -37,12 +37,17 @@ const END_OF_REPORT: [&str; 4] = [
 ];
 /// The first words of the parts of the prompt that aider makes of a question about itself, with its manual,
 /// and logs with the user's mark.
-const QUESTION: &str = "\n# Question: ";
+const QUESTION: &str = "# Question: ";
 const MANUAL: &str = "\n# Relevant docs:";
 /// The first words of the line below a command that aider offers to run, of which it marks the first line
 /// alone, and the most lines of such a command.
 const OFFER: &str = "> Run shell command";
 const OFFERED_LINES: usize = 50;
+/// The words of a question of aider's, which it logs with the user's mark if an earlier answer is enough.
+const ASKED_AGAIN: &str = "(Y)es/(N)o";
+/// The words of the prompt that aider makes of comments in files that it watches, and its mark before them.
+const WATCHED: [&str; 2] = ["\"AI\" comments", "(marked with █)"];
+const WATCHED_MARK: char = '█';
 
 /// The format of aider.
 pub(super) struct Aider;
@@ -71,7 +76,9 @@ impl EntryFormat for Aider {
         let mut blank = 0;
         // The end of what aider prints without a mark.
         let mut end_of_own = 0;
-        let are_ended = are_ended(text);
+        let mut end_of_quote = 0;
+        let [are_ended, are_printed_ended] =
+            [Speaker::User, Speaker::Tool].map(|speaker| are_ended(text, speaker));
         for line in text.split_inclusive('\n') {
             let end = at + line.len();
             if at >= end_of_own {
@@ -79,8 +86,12 @@ impl EntryFormat for Aider {
                 let offered = if is_below { offered_length(&text[at..]) } else { 0 };
                 end_of_own = at + report_length(&text[at..]).max(offered);
             }
+            if at >= end_of_quote && are_printed_ended && last == Some(Speaker::Model) {
+                end_of_quote = at + quote_length(&text[at..]);
+            }
             let speaker = match Speaker::of(line) {
                 _ if at < end_of_own => Some(Speaker::Tool),
+                _ if at < end_of_quote => Some(Speaker::Model),
                 // A heading in what the model says.
                 Some(Speaker::User) if are_ended && !is_ended(line) => Some(Speaker::Model),
                 speaker => speaker,
@@ -131,11 +142,13 @@ impl EntryFormat for Aider {
                 vec![note(&without_marks(passage, TOOL_MARK))]
             }
             Some(Speaker::Model) => {
-                let (reply, repeated) = passage.split_at(end_of_reply(passage));
-                let said = without_marks(reply, "");
+                let [end, again] = parts_of_reply(passage);
+                let said = without_marks(&passage[..end], "");
                 let mut messages =
                     messages_of(Role::Assistant, &Value::String(without_thoughts(&said).to_owned()));
-                messages.extend((!repeated.is_empty()).then(|| note(&without_marks(repeated, MARK))));
+                let others = [(&passage[end..again], TOOL_MARK), (&passage[again..], MARK)];
+                let others = others.map(|(text, mark)| without_marks(text, mark));
+                messages.extend(others.iter().filter(|text| !text.is_empty()).map(|text| note(text)));
                 messages
             }
             None => Vec::new(),
@@ -192,6 +205,22 @@ fn offered_length(text: &str) -> usize {
     if text[length..].starts_with(OFFER) { length } else { 0 }
 }
 
+/// Returns the length of a quotation within a reply with which a text begins; 0 if it begins with anything
+/// else. What aider prints has two blanks at its end, and no reply continues below it without a line of its
+/// own.
+fn quote_length(text: &str) -> usize {
+    let is_quoted = |line: &&str| Speaker::of(line) == Some(Speaker::Tool) && !is_ended(line);
+    let length = text.split_inclusive('\n').take_while(is_quoted).map(str::len).sum::<usize>();
+    let mut below = text[length..].lines();
+    let is_apart = below.next().is_some_and(|line| line.trim().is_empty());
+    let next = below.find(|line| !line.trim().is_empty());
+    let is_said = next.is_some_and(|line| {
+        let is_other = line.starts_with(REPORT) || line.starts_with(START);
+        !is_other && Speaker::of(line) == Some(Speaker::Model)
+    });
+    if is_apart && is_said { length } else { 0 }
+}
+
 /// Returns a passage without the marks of its speaker.
 fn without_marks(passage: &str, mark: &str) -> String {
     plain_lines(passage, mark).collect::<Vec<&str>>().join("\n").trim_matches('\n').to_owned()
@@ -230,12 +259,59 @@ fn repeats(reply: &str, passage: &str) -> bool {
     }
 }
 
-/// Returns where a passage of the model's ends: before its repetition, if it has one.
-fn end_of_reply(passage: &str) -> usize {
+/// Returns where a reply ends in the text before a passage of the user's, if the passage repeats it without
+/// its thoughts. What aider printed may stand between them.
+fn end_if_repeated(before: &str, passage: &str) -> Option<usize> {
+    let is_printed = |line: &&str| matches!(Speaker::of(line), None | Some(Speaker::Tool));
+    let printed = before.split_inclusive('\n').rev().take_while(is_printed).map(str::len).sum::<usize>();
+    let end = before.len() - printed;
+    (end > 0 && repeats(without_thoughts(&before[..end]), passage)).then_some(end)
+}
+
+/// Returns where the reply ends in a passage of the model's, and where its repetition begins, if it has one.
+fn parts_of_reply(passage: &str) -> [usize; 2] {
     let start = passage.len() - passage.trim_start().len();
-    let places = passage.match_indices(MARK).map(|(at, _)| at).take_while(|at| *at <= passage.len() / 2);
+    let places = passage.match_indices(MARK).map(|(at, _)| at).filter(|at| *at > start);
     let mut begins = places.filter(|at| passage[..*at].ends_with('\n'));
-    begins.find(|at| repeats(&passage[start..*at], &passage[*at..])).unwrap_or(passage.len())
+    let end_before = |at: usize| Some(start + end_if_repeated(&passage[start..at], &passage[at..])?);
+    let parts = begins.find_map(|at| end_before(at).map(|end| [end, at]));
+    parts.unwrap_or([passage.len(); 2])
+}
+
+/// The origin of an input that has the user's mark.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Input {
+    /// The user typed it for a model.
+    Said,
+    /// The user wrote it into a file, and aider made a prompt of it.
+    Watched,
+    /// The words behind a command, a second time.
+    Again,
+    /// A command to aider itself, or a text that it made.
+    Own,
+}
+
+impl Input {
+    /// Returns the origin of a text; `asked` are the words behind the command before it.
+    fn of(text: &str, asked: Option<&str>) -> Self {
+        let is_manual = asked.is_some() && text.starts_with(QUESTION) && text.contains(MANUAL);
+        let is_asked_again = !text.contains('\n') && text.contains(ASKED_AGAIN);
+        if asked == Some(text.trim()) {
+            Self::Again
+        } else if is_manual || is_asked_again || is_own_command(text) {
+            Self::Own
+        } else if WATCHED.iter().all(|words| text.contains(words)) && !watched(text).is_empty() {
+            Self::Watched
+        } else {
+            Self::Said
+        }
+    }
+}
+
+/// Returns what the user wrote into files, of a prompt that aider made of it.
+fn watched(prompt: &str) -> String {
+    let lines = prompt.lines().filter_map(|line| line.strip_prefix(WATCHED_MARK));
+    lines.map(str::trim).collect::<Vec<&str>>().join("\n")
 }
 
 /// Returns the messages of a passage of the user's: what they typed, and what aider made of that. It logs the
@@ -243,11 +319,31 @@ fn end_of_reply(passage: &str) -> usize {
 fn user_messages(passage: &str) -> Vec<Message> {
     let is_marked = |line: &&str| Speaker::of(line).is_none_or(|speaker| speaker == Speaker::User);
     let end = passage.split_inclusive('\n').take_while(is_marked).map(str::len).sum::<usize>();
-    let said = without_marks(&passage[..end], MARK);
-    let (said, manual) = said.split_at(start_of_manual(&said));
-    let mut messages = messages_of(Role::User, &Value::String(typed(said.trim_end()).to_owned()));
-    if !manual.is_empty() {
-        messages.push(note(manual.trim_start()));
+    let mut pieces: Vec<(Input, Range<usize>)> = Vec::new();
+    let mut asked: Option<String> = None;
+    for range in inputs(&passage[..end]) {
+        let text = without_marks(&passage[range.clone()], MARK);
+        let input = Input::of(&text, asked.as_deref());
+        if input != Input::Own {
+            asked = command_words(&text).filter(|_| input == Input::Said).map(str::to_owned);
+        }
+        match pieces.last_mut().filter(|piece| piece.0 == input) {
+            Some((_, piece)) => piece.end = range.end,
+            None => pieces.push((input, range)),
+        }
+    }
+    let mut messages = Vec::new();
+    for (input, range) in pieces {
+        let text = without_marks(&passage[range], MARK);
+        match input {
+            Input::Said => messages.extend(say(typed(&text))),
+            Input::Watched => {
+                messages.push(note(&text));
+                messages.extend(say(&watched(&text)));
+            }
+            Input::Again => {}
+            Input::Own => messages.push(note(&text)),
+        }
     }
     let output = without_marks(&passage[end..], "");
     if !output.is_empty() {
@@ -256,10 +352,31 @@ fn user_messages(passage: &str) -> Vec<Message> {
     messages
 }
 
-/// Returns where the prompt begins that aider made of a question about itself; the end if there is none.
-fn start_of_manual(said: &str) -> usize {
-    let is_made = |at: &usize| said[..*at].contains(HELP) && said[*at..].contains(MANUAL);
-    said.find(QUESTION).filter(is_made).unwrap_or(said.len())
+/// Returns the message of the user's with such a text.
+fn say(text: &str) -> Vec<Message> {
+    messages_of(Role::User, &Value::String(text.to_owned()))
+}
+
+/// Returns the inputs of a passage of the user's: aider writes an empty line before each.
+fn inputs(passage: &str) -> Vec<Range<usize>> {
+    let mut inputs: Vec<Range<usize>> = Vec::new();
+    let mut is_below_blank = true;
+    let mut at = 0;
+    for line in passage.split_inclusive('\n') {
+        let end = at + line.len();
+        let is_blank = line.trim().is_empty();
+        match inputs.last_mut().filter(|_| is_blank || !is_below_blank) {
+            Some(input) => input.end = end,
+            None => inputs.push(at..end),
+        }
+        (is_below_blank, at) = (is_blank, end);
+    }
+    inputs
+}
+
+/// Returns the words behind a command.
+fn command_words(said: &str) -> Option<&str> {
+    said.split_once(char::is_whitespace).filter(|_| said.starts_with('/')).map(|(_, words)| words.trim())
 }
 
 /// Returns what the user typed, without the second time of the words behind a command.
@@ -280,13 +397,50 @@ const HELP: &str = "/help";
 const ANSWERED: [&str; 9] =
     ["/diff", "/git", HELP, "/ls", "/map", "/map-refresh", "/run", "/settings", "/tokens"];
 
-/// Checks whether a passage of the user's is a command that aider answers itself. A question about aider goes
-/// to a model.
+/// Commands that only change what aider does next, or the files.
+const SETTING: [&str; 22] = [
+    "/add",
+    "/chat-mode",
+    "/clear",
+    "/commit",
+    "/copy",
+    "/copy-context",
+    "/drop",
+    "/editor-model",
+    "/exit",
+    "/lint",
+    "/load",
+    "/model",
+    "/multiline-mode",
+    "/paste",
+    "/quit",
+    "/read-only",
+    "/reasoning-effort",
+    "/reset",
+    "/save",
+    "/think-tokens",
+    "/undo",
+    "/weak-model",
+];
+/// Commands that ask a model, if words follow; else they choose who is asked next.
+const ASKING: [&str; 5] = ["/architect", "/ask", "/code", "/context", HELP];
+
+/// Checks whether a passage of the user's ends with a command that aider answers itself.
 fn answers_itself(passage: &str) -> bool {
-    let said = without_marks(passage, MARK);
+    let last = inputs(passage).pop().unwrap_or_default();
+    let said = without_marks(&passage[last], MARK);
+    let command = said.split_whitespace().next();
+    is_own_command(&said) && command.is_some_and(|command| ANSWERED.contains(&command))
+}
+
+/// Checks whether the user typed a command to aider itself, which no model sees.
+fn is_own_command(said: &str) -> bool {
     let mut words = said.split_whitespace();
-    let command = words.next().filter(|command| ANSWERED.contains(command));
-    command.is_some_and(|command| command != HELP || words.next().is_none())
+    let Some(command) = words.next() else { return false };
+    match ASKING.contains(&command) {
+        true => words.next().is_none(),
+        false => ANSWERED.contains(&command) || SETTING.contains(&command),
+    }
 }
 
 /// The tag in which aider logs what a model thinks, up to its own number.
@@ -323,9 +477,9 @@ impl Speaker {
     }
 }
 
-/// Checks whether most lines with the user's mark end as aider ends them: other tools strip the blanks.
-fn are_ended(text: &str) -> bool {
-    let marked = || text.lines().filter(|line| Speaker::of(line) == Some(Speaker::User));
+/// Checks whether most lines with the mark of a speaker end as aider ends them: other tools strip the blanks.
+fn are_ended(text: &str, speaker: Speaker) -> bool {
+    let marked = || text.lines().filter(|line| Speaker::of(line) == Some(speaker));
     marked().filter(|line| is_ended(line)).count() * 2 > marked().count()
 }
 
@@ -342,8 +496,13 @@ fn close<'a>(text: &'a str, range: Range<usize>, last: &mut Option<Speaker>, cha
     }
     let Some(chat) = chats.last_mut() else { return };
     let passage = &text[range.clone()];
-    match chat.entries.last_mut().filter(|reply| speaker == Speaker::User && repeats(reply, passage)) {
-        Some(reply) => *reply = &text[reply.as_ptr() as usize - text.as_ptr() as usize..range.end],
-        None => chat.entries.push(passage),
-    }
+    let n_entries = chat.entries.len();
+    let start_of = |nth: usize| chat.entries[nth].as_ptr() as usize - text.as_ptr() as usize;
+    let is_repeated = |nth: &usize| end_if_repeated(&text[start_of(*nth)..range.start], passage).is_some();
+    // What aider prints may stand between a reply and its repetition.
+    let newest = (n_entries.saturating_sub(2)..n_entries).rev();
+    let reply = newest.filter(|_| speaker == Speaker::User).find(is_repeated);
+    let start = reply.map_or(range.start, start_of);
+    chat.entries.truncate(reply.unwrap_or(n_entries));
+    chat.entries.push(&text[start..range.end]);
 }
