@@ -110,6 +110,12 @@ fn texts_are_stripped_and_merged() {
             vec!["u see\n[image]"],
         ),
         ("reasoning", json!([{"role": "assistant", "content": "b", "reasoning_content": "hm"}]), vec!["a b"]),
+        (
+            "reasoning as parts",
+            json!([{"role": "assistant", "content": [{"type": "reasoning", "text": "hm"}]}, {"role": "assistant",
+                "content": [{"type": "thinking", "text": "hm"}, {"type": "text", "text": "b"}]}]),
+            vec!["a b"],
+        ),
         ("thoughts", json!([{"role": "assistant", "content": "hm\n</think>\n\nb"}]), vec!["a b"]),
     ] {
         let actual = openai(&messages);

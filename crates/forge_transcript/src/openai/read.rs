@@ -268,10 +268,14 @@ fn says_something_at(fields: &Map<String, Value>, key: &str) -> bool {
     fields.get(key).is_some_and(says_something)
 }
 
+/// Kinds of parts with a text that some converters make of reasoning.
+const REASONING: [&str; 2] = ["reasoning", "thinking"];
+
 /// Gives the parts of a content the form of the protocol: some converters repeat each call as a part, and put
-/// what a result says into one. Returns whether any had another.
+/// what a result says, or what the agent thought, into one. Returns whether any had another.
 fn plain_parts(fields: &mut Map<String, Value>) -> bool {
     let has_calls = says_something_at(fields, "tool_calls");
+    let is_agents = fields.get("role").is_some_and(|role| role == "assistant");
     let Some(parts) = fields.get_mut("content").and_then(Value::as_array_mut) else { return false };
     let is = |part: &Value, kind: &str| part.get("type").and_then(Value::as_str) == Some(kind);
     let n_parts = parts.len();
@@ -280,6 +284,11 @@ fn plain_parts(fields: &mut Map<String, Value>) -> bool {
     for part in parts.iter_mut().filter(|part| is(part, "tool_output")) {
         let text = flat_value(part.get("text").unwrap_or(&Value::Null));
         *part = json!({"type": "text", "text": text});
+        is_changed = true;
+    }
+    let is_reasoning = |part: &Value| REASONING.iter().any(|kind| is(part, kind)) && part["text"].is_string();
+    for part in parts.iter_mut().filter(|part| is_agents && is_reasoning(part)) {
+        *part = json!({"type": "think", "think": part["text"]});
         is_changed = true;
     }
     if is_changed && parts.is_empty() {
