@@ -76,9 +76,39 @@ fn without_fields(text: &str) -> &str {
     inside().unwrap_or(text)
 }
 
+/// The first words of the lines in brackets by which plug-ins number a result, or the same one again.
+const NUMBERS: [&str; 2] = ["[result-id: ", "[rerun: "];
+
+/// Returns a result without the lines at its end by which it is numbered.
+fn without_numbers(text: &str) -> &str {
+    let mut left = text;
+    loop {
+        let end = left.trim_end();
+        let (before, line) = end.rsplit_once('\n').unwrap_or(("", end));
+        if !line.ends_with(']') || !NUMBERS.iter().any(|words| line.starts_with(words)) {
+            return left;
+        }
+        left = before;
+    }
+}
+
+/// The first words of the lines that stand for a result: it was given before, or there is none.
+const STAND_INS: [&str; 3] = [
+    "(Bash completed with no output)",
+    "<identical to result ",
+    "Wasted call — file unchanged since your last Read",
+];
+
+/// Checks whether a result is only such a line.
+pub(crate) fn is_stand_in(text: &str) -> bool {
+    let line = text.trim();
+    !line.contains('\n') && STAND_INS.iter().any(|words| line.starts_with(words))
+}
+
 /// Returns the text in an envelope, without colours and other sequences for a terminal.
 pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
-    let text = part_of(text, |text| without_fields(without_head(without_command(text))));
+    let text =
+        part_of(part_of(text, without_numbers), |text| without_fields(without_head(without_command(text))));
     let text = part_of(part_of(inside(text), without_receipt), without_frame);
     if text.contains(ESCAPE) { Cow::Owned(strip_str(&text).to_string()) } else { text }
 }
@@ -378,6 +408,9 @@ mod tests {
             ("see agentId: a (b)".to_owned(), "see agentId: a (b)"),
             ("<usage>a [b] c</usage>".to_owned(), "<usage>a [b] c</usage>"),
             (answer.to_owned(), answer),
+            (format!("{answer}\n[rerun: b2]\n[result-id: r17]\n"), answer),
+            ("[rerun: b2]".to_owned(), ""),
+            (format!("[result-id: r17]\n{answer}\n"), &format!("[result-id: r17]\n{answer}\n")),
         ] {
             assert_eq!(unwrapped(Cow::Borrowed(&text)), expected, "{text}");
             assert_eq!(unwrapped(Cow::Owned(text.clone())), expected, "{text}");

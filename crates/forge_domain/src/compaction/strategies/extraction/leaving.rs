@@ -18,7 +18,7 @@ use super::stale_sections::lasting_lines;
 use super::story::hands_over;
 use super::tasks::is_about_tasks;
 use crate::compaction::answered_call::answered_call;
-use crate::compaction::envelope::is_receipt;
+use crate::compaction::envelope::{is_receipt, is_stand_in};
 use crate::compaction::features::{Features, Line, TermHasher, hash};
 use crate::compaction::findings::is_refused;
 use crate::compaction::omission::is_marker;
@@ -59,11 +59,12 @@ pub(super) struct Leaving<'a> {
 
 impl Leaving<'_> {
     /// Checks whether a result repeats what the agent wrote into a file or into its list of tasks, or what
-    /// another agent says. That the user refused a call, and in what words, is told with the call. `said` is
-    /// for what the agent says.
+    /// another agent says, or stands for one. That the user refused a call, and in what words, is told with
+    /// the call. `said` is for what the agent says.
     fn echoes<'s>(&'s self, position: usize, said: &OnceCell<HashSet<&'s str>>) -> bool {
         let result = &self.material.sources[position];
-        if user_words(result.message()).is_some() || is_refused(result.message()) {
+        let is_told = user_words(result.message()).is_some() || is_refused(result.message());
+        if is_told || is_stand_in(&result.features().text) {
             return true;
         }
         let asked = answered_call(self.material.context, position);
