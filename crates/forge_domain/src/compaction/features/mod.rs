@@ -1,5 +1,6 @@
 //! The features of a message's text, line by line: computed once, when they are first needed.
 
+mod markup;
 mod signature;
 mod term;
 
@@ -7,6 +8,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 
+use self::markup::{is_markup, pieces_between};
 pub(crate) use self::signature::Signature;
 pub(crate) use self::term::{ByTerm, Kind, Term, TermHasher, form_hash, hash};
 use super::arguments::{
@@ -90,6 +92,8 @@ impl Features {
         let Written { mut text, old, calls, .. } = Written::of(message);
         let mut reading = Reading::default();
         let (mut start, mut n_text_lines) = (0, u32::from(!text.is_empty() && !text.ends_with('\n')));
+        let is_answer = matches!(message.body, Body::Assistant { .. }) && calls.is_empty();
+        let pieces = if is_answer && is_markup(&text) { pieces_between } else { pieces };
         for line in text.split_inclusive(is_line_break) {
             n_text_lines += u32::from(line.ends_with('\n'));
             for (from, to) in pieces(line) {
