@@ -246,6 +246,7 @@ pub(super) fn passages(
     if is_edit {
         retain_changed(&mut passages, features);
     }
+    join_sentences(&mut passages, &features.text);
     passages.iter_mut().for_each(|passage| passage.note_listing(&features.text));
     passages
 }
@@ -256,6 +257,31 @@ fn retain_changed(passages: &mut Vec<Passage>, features: &Features) {
     let old: HashSet<&str> = old.collect();
     let is_new = |line: &Line| !line.is_call || !old.contains(features.line(line));
     passages.retain(|passage| passage.lines(features).iter().any(is_new));
+}
+
+/// Most bytes of a block of code that is a part of a sentence.
+const IN_SENTENCE_BYTES: u32 = 160;
+
+/// Joins what the agent says before and after a short block of code in the middle of a sentence: neither part
+/// says anything alone.
+fn join_sentences(passages: &mut Vec<Passage>, text: &str) {
+    let text_of = |passage: &Passage| &text[passage.start as usize..passage.end as usize];
+    let mut nth = 0;
+    while let Some([before, code, after]) = passages.get(nth..nth + 3) {
+        let is_sentence = [before.origin, code.origin, after.origin]
+            == [Origin::Agent, Origin::Code, Origin::Agent]
+            && code.n_bytes() <= IN_SENTENCE_BYTES
+            && after.end - before.start <= SENTENCE_BYTES
+            && !text_of(before).ends_with(SENTENCE_ENDS)
+            && !text_of(before).ends_with([':', '：'])
+            && text_of(after).starts_with(char::is_lowercase);
+        if is_sentence {
+            passages[nth] = Passage { end: after.end, lines_to: after.lines_to, ..*before };
+            passages.drain(nth + 1..nth + 3);
+        } else {
+            nth += 1;
+        }
+    }
 }
 
 /// Most bytes of a line that only introduces what follows it.
@@ -586,6 +612,26 @@ mod tests {
         let code = format!("{long}\n{long}\n\n## The table\n```rust\nlet table = read_table();\n```");
         let with_code = "## The table\n```rust\nlet table = read_table();";
         assert_eq!(told(&code, true), [format!("{long}\n{long}"), with_code.to_owned()]);
+    }
+
+    #[test]
+    fn a_sentence_with_a_block_of_code_in_it_is_one_passage() {
+        let code = "\n\n```csharp\nfinalSlip = 1000;\n```\n\n";
+        let long = format!("\n\n```csharp\n{}```\n\n", "finalSlip = finalSlip + 1000;\n".repeat(9));
+        for (text, expected) in [
+            (format!("If the value of{code}is large, the wheel spins."), 1),
+            (format!("If the value of{code}is large, and{code}is small, the wheel spins."), 1),
+            (format!("This is the value:{code}is large, the wheel spins."), 3),
+            (format!("This is the value.{code}It is large, the wheel spins."), 3),
+            (format!("If the value of{code}Slip is large, the wheel spins."), 3),
+            (format!("If the value of{long}is large, the wheel spins."), 4),
+        ] {
+            let message = ContextMessage::count(Message::assistant(text.as_str()), &Characters);
+            let found = passages(&message, 0, Origin::Agent, 0..message.features().lines.len());
+            assert_eq!(found.len(), expected, "{text}");
+            let first = found[0].text(std::slice::from_ref(&message));
+            assert!(expected > 1 || first == text, "{first}");
+        }
     }
 
     #[test]
