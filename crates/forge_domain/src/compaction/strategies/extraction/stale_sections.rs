@@ -7,7 +7,7 @@ use crate::compaction::features::{Features, Line};
 /// Words in the headings of what was open when the summary was written.
 const OPEN: [&str; 8] =
     ["pending", "current work", "in progress", "next step", "remaining", "todo", "to-do", "to do"];
-/// Most words of such a heading: a sentence with a colon is none.
+/// Most words of such a heading: a sentence may end with a colon, too.
 const MOST_WORDS: usize = 5;
 /// The first words of what a harness orders below the summary.
 const ORDERS: [&str; 3] = [
