@@ -211,6 +211,9 @@ fn offered_length(text: &str) -> usize {
 fn quote_length(text: &str) -> usize {
     let is_quoted = |line: &&str| Speaker::of(line) == Some(Speaker::Tool) && !is_ended(line);
     let length = text.split_inclusive('\n').take_while(is_quoted).map(str::len).sum::<usize>();
+    if length == 0 {
+        return 0;
+    }
     let mut below = text[length..].lines();
     let is_apart = below.next().is_some_and(|line| line.trim().is_empty());
     let next = below.find(|line| !line.trim().is_empty());
@@ -259,18 +262,18 @@ fn repeats(reply: &str, passage: &str) -> bool {
     }
 }
 
-/// Returns where a reply ends in the text before a passage of the user's, if the passage repeats it without
-/// its thoughts. What aider printed may stand between them.
+/// Returns where a reply without thoughts ends in the text before a passage of the user's, if the passage
+/// repeats it. What aider printed may stand between them.
 fn end_if_repeated(before: &str, passage: &str) -> Option<usize> {
     let is_printed = |line: &&str| matches!(Speaker::of(line), None | Some(Speaker::Tool));
     let printed = before.split_inclusive('\n').rev().take_while(is_printed).map(str::len).sum::<usize>();
     let end = before.len() - printed;
-    (end > 0 && repeats(without_thoughts(&before[..end]), passage)).then_some(end)
+    (end > 0 && repeats(&before[..end], passage)).then_some(end)
 }
 
 /// Returns where the reply ends in a passage of the model's, and where its repetition begins, if it has one.
 fn parts_of_reply(passage: &str) -> [usize; 2] {
-    let start = passage.len() - passage.trim_start().len();
+    let start = passage.len() - without_thoughts(passage).trim_start().len();
     let places = passage.match_indices(MARK).map(|(at, _)| at).filter(|at| *at > start);
     let mut begins = places.filter(|at| passage[..*at].ends_with('\n'));
     let end_before = |at: usize| Some(start + end_if_repeated(&passage[start..at], &passage[at..])?);
@@ -498,7 +501,10 @@ fn close<'a>(text: &'a str, range: Range<usize>, last: &mut Option<Speaker>, cha
     let passage = &text[range.clone()];
     let n_entries = chat.entries.len();
     let start_of = |nth: usize| chat.entries[nth].as_ptr() as usize - text.as_ptr() as usize;
-    let is_repeated = |nth: &usize| end_if_repeated(&text[start_of(*nth)..range.start], passage).is_some();
+    let is_repeated = |nth: &usize| {
+        let before = without_thoughts(&text[start_of(*nth)..range.start]);
+        end_if_repeated(before, passage).is_some()
+    };
     // What aider prints may stand between a reply and its repetition.
     let newest = (n_entries.saturating_sub(2)..n_entries).rev();
     let reply = newest.filter(|_| speaker == Speaker::User).find(is_repeated);

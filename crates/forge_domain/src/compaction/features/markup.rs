@@ -7,6 +7,8 @@ const BLOCKS: [&str; 17] = [
     "article", "br", "div", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "section", "table",
     "tr", "ul",
 ];
+/// Most bytes of a tag.
+const TAG_BYTES: usize = 400;
 /// The mark of a block of code in Markdown: tags may be what it is about.
 const FENCE: &str = "```";
 
@@ -39,7 +41,7 @@ pub(super) fn pieces_between(line: &str) -> Vec<(usize, usize)> {
 /// Returns the length of the tag of a block with which a text begins.
 fn block_length(text: &str) -> Option<usize> {
     let inside = text.strip_prefix('<')?;
-    let end = inside.find('>')?;
+    let end = inside.bytes().take(TAG_BYTES).position(|byte| byte == b'>')?;
     let name = inside[..end].trim_start_matches('/').split([' ', '/']).next()?;
     BLOCKS.contains(&name).then_some(end + 2)
 }

@@ -246,7 +246,7 @@ pub(super) fn passages(
     if is_edit {
         retain_changed(&mut passages, features);
     }
-    join_sentences(&mut passages, &features.text);
+    passages = join_sentences(passages, &features.text);
     passages.iter_mut().for_each(|passage| passage.note_listing(&features.text));
     passages
 }
@@ -264,24 +264,30 @@ const IN_SENTENCE_BYTES: u32 = 160;
 
 /// Joins what the agent says before and after a short block of code in the middle of a sentence: neither part
 /// says anything alone.
-fn join_sentences(passages: &mut Vec<Passage>, text: &str) {
-    let text_of = |passage: &Passage| &text[passage.start as usize..passage.end as usize];
-    let mut nth = 0;
-    while let Some([before, code, after]) = passages.get(nth..nth + 3) {
-        let is_sentence = [before.origin, code.origin, after.origin]
-            == [Origin::Agent, Origin::Code, Origin::Agent]
-            && code.n_bytes() <= IN_SENTENCE_BYTES
-            && after.end - before.start <= SENTENCE_BYTES
-            && !text_of(before).ends_with(SENTENCE_ENDS)
-            && !text_of(before).ends_with([':', '：'])
-            && text_of(after).starts_with(char::is_lowercase);
-        if is_sentence {
-            passages[nth] = Passage { end: after.end, lines_to: after.lines_to, ..*before };
-            passages.drain(nth + 1..nth + 3);
-        } else {
-            nth += 1;
+fn join_sentences(passages: Vec<Passage>, text: &str) -> Vec<Passage> {
+    let mut joined: Vec<Passage> = Vec::with_capacity(passages.len());
+    for passage in passages {
+        let n = joined.len();
+        if n < 2 || !is_one_sentence(&joined[n - 2], &joined[n - 1], &passage, text) {
+            joined.push(passage);
+            continue;
         }
+        joined.pop();
+        let before = &mut joined[n - 2];
+        (before.end, before.lines_to) = (passage.end, passage.lines_to);
     }
+    joined
+}
+
+/// Checks whether a short block of code stands in the middle of a sentence of the agent's.
+fn is_one_sentence(before: &Passage, code: &Passage, after: &Passage, text: &str) -> bool {
+    let text_of = |passage: &Passage| &text[passage.start as usize..passage.end as usize];
+    [before.origin, code.origin, after.origin] == [Origin::Agent, Origin::Code, Origin::Agent]
+        && code.n_bytes() <= IN_SENTENCE_BYTES
+        && after.end - before.start <= SENTENCE_BYTES
+        && !text_of(before).ends_with(SENTENCE_ENDS)
+        && !text_of(before).ends_with([':', '：'])
+        && text_of(after).starts_with(char::is_lowercase)
 }
 
 /// Most bytes of a line that only introduces what follows it.
