@@ -112,7 +112,7 @@ impl<'c, 'm> Choice<'c, 'm> {
     /// Picks passages for at most `room` tokens, and returns what they take.
     fn fill(&mut self, room: Tokens, purpose: Purpose, which: &dyn Fn(&Passage) -> bool) -> Tokens {
         let Self { leaving, worth, candidates, filling, left, counter, .. } = self;
-        let Material { context, sources, changes, state, .. } = *leaving.material;
+        let Material { context, sources, changes, state, team, .. } = *leaving.material;
         let unused = worth.choose(candidates, purpose, room, which, &mut |passage, room| {
             let text = passage.text(sources);
             let label = match passage.origin {
@@ -127,6 +127,11 @@ impl<'c, 'm> Choice<'c, 'm> {
                 }
                 // All that is told of one message has one label.
                 Origin::Agent if filling.said.contains(&passage.message) => Tokens::new(GAP_TOKENS),
+                Origin::User => {
+                    let name = team.person(&sources[passage.message as usize]);
+                    let name = name.map_or(Tokens::ZERO, |name| counter.count(&name) + Tokens::new(1));
+                    name + Tokens::new(label_tokens(Origin::User))
+                }
                 origin => Tokens::new(label_tokens(origin)),
             };
             let told = counter.count(text);
@@ -183,7 +188,8 @@ impl<'c, 'm> Choice<'c, 'm> {
 
     /// Reserves room for the user's answer below what it answers, and returns its tokens.
     fn reserve_answer(&mut self, position: usize) -> Tokens {
-        let tokens = self.tokens_of(&answer(&self.leaving.material.sources[position]));
+        let Material { sources, team, .. } = *self.leaving.material;
+        let tokens = self.tokens_of(&answer(&sources[position], team));
         self.left = self.left - tokens;
         tokens
     }

@@ -3,22 +3,19 @@
 use std::cmp::Reverse;
 
 use super::Material;
-use super::label::{Folder, number, one_line, tool_name};
+use super::label::{Folder, number, tool_name};
 use super::passage::{FENCE, Origin, Passage};
 use super::picks::{is_item, number_of};
 use super::record::{Entry, Section};
+use super::team::{Team, is_agent, is_user};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::arguments::patched_in;
 use crate::compaction::features::{Features, SENTENCE_ENDS, is_line_break, split_number};
 use crate::compaction::findings::is_act;
-use crate::{Body, Context, ContextMessage, MessageId, Role, speaker};
+use crate::{Context, ContextMessage, MessageId, Role};
 
-/// The authors of what the agent, a summary or the user says, in labels.
-const AGENT: &str = "agent";
+/// The author of what a summary says, in labels.
 const SUMMARY: &str = "summary";
-const PERSON: &str = "user";
-/// The name of an agent that was given a task, and reports.
-const OTHER_AGENT: &str = "another";
 
 /// Returns the number of the message in which the agent said what an entry of the story quotes; `None` for
 /// other entries.
@@ -34,7 +31,7 @@ pub(super) fn is_statement(entry: &str) -> bool {
 
 /// Checks whether an entry of the story is the user's answer to what the entry before it quotes.
 pub(super) fn is_answer(entry: &str) -> bool {
-    author_of(entry).is_some_and(|(_, author)| author == PERSON)
+    author_of(entry).is_some_and(|(_, author)| is_user(author))
 }
 
 /// Checks whether an entry of the story tells of a call that changed something outside.
@@ -46,50 +43,14 @@ pub(super) fn tells_act(entry: &str) -> bool {
 }
 
 /// Returns the user's answer in a message, as an entry of the story.
-pub(super) fn answer(source: &ContextMessage) -> Entry {
-    Entry::labelled(&format!("{} {PERSON}", source.label()), source.message().text().trim(), false)
+pub(super) fn answer(source: &ContextMessage, team: &Team) -> Entry {
+    let label = format!("{} {}", source.label(), team.user(source));
+    Entry::labelled(&label, source.message().text().trim(), false)
 }
 
 /// Returns the label of the message that an entry quotes, and its author or call.
 fn author_of(entry: &str) -> Option<(&str, &str)> {
     entry.split_once(": ")?.0.split_once(' ')
-}
-
-/// Checks whether an author is an agent: one of a team has its name in brackets.
-fn is_agent(author: &str) -> bool {
-    let named = author.strip_prefix(AGENT);
-    named.is_some_and(|name| name.is_empty() || name.starts_with(" (") && name.ends_with(')'))
-}
-
-/// Most characters of an agent's name.
-const NAME_CHARS: usize = 40;
-
-/// The agents of a team, who have names in labels.
-struct Team(bool);
-
-impl Team {
-    /// They are a team if they have several names.
-    fn of(sources: &[ContextMessage]) -> Self {
-        let agents =
-            sources.iter().map(ContextMessage::message).filter(|message| message.role() == Role::Assistant);
-        let mut names = agents.filter_map(speaker);
-        let first = names.next();
-        Self(names.any(|name| Some(name) != first))
-    }
-
-    /// Returns the author of an agent's message.
-    fn author(&self, source: &ContextMessage) -> String {
-        // Other marks could imitate what a label has.
-        let is_of_name = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-' | '>');
-        let name = match &source.message().body {
-            Body::Tool(_) => OTHER_AGENT,
-            _ => speaker(source.message()).filter(|_| self.0).unwrap_or_default(),
-        };
-        match one_line(&name.chars().filter(is_of_name).collect::<String>(), NAME_CHARS) {
-            Some(name) => format!("{AGENT} ({name})"),
-            None => AGENT.to_owned(),
-        }
-    }
 }
 
 /// Returns the entries of the chosen passages, with their section and place. Passages with nothing but blanks
@@ -99,7 +60,7 @@ pub(super) fn write(
     material: &Material<'_>,
     folder: &Folder,
 ) -> Vec<(Section, (u64, usize), Entry)> {
-    let Material { context, sources, changes, .. } = *material;
+    let Material { context, sources, changes, team, .. } = *material;
     chosen.sort_unstable_by_key(|passage| (passage.message, passage.start, Reverse(passage.end)));
     let text_of = |passage: &Passage| &*sources[passage.message as usize].features().text;
     let mut joined: Vec<Passage> = Vec::with_capacity(chosen.len());
@@ -119,13 +80,12 @@ pub(super) fn write(
         }
     }
     let carried = numbers_of_carried(&joined, sources);
-    let team = Team::of(sources);
     let mut last_label = String::new();
     let written = joined.iter().enumerate().filter_map(|(nth, passage)| {
         let (source, text) = (&sources[passage.message as usize], passage.text(sources));
         let place = (number(source), passage.start as usize);
         let entry = match passage.origin {
-            Origin::User => (Section::Said, place, Entry::quote(text.trim())),
+            Origin::User => (Section::Said, place, Entry::quote(&team.said(source, text.trim()))),
             Origin::Agent => {
                 // One entry stands for all that is told of a message.
                 let is_told_with = |other: &&Passage| other.is_said_at(passage.message as usize);
@@ -134,11 +94,11 @@ pub(super) fn write(
                 }
                 let told = joined[nth..].iter().take_while(is_told_with);
                 let told: Vec<String> = told.map(|passage| with_cuts(passage, text_of(passage))).collect();
-                let (number, label) = place_of(sources, passage.message as usize, &team);
+                let (number, label) = place_of(sources, passage.message as usize, team);
                 (Section::Story, (number, place.1), Entry::labelled(&label, &joined_with_gaps(&told), false))
             }
             Origin::Code => {
-                let label = format!("{} {}", source.label(), team.author(source));
+                let label = format!("{} {}", source.label(), team.agent(source));
                 (Section::Excerpts, place, Entry::labelled(&label, text, true))
             }
             Origin::Work => {
@@ -181,7 +141,7 @@ fn numbers_of_carried(passages: &[Passage], sources: &[ContextMessage]) -> Vec<u
 fn place_of(sources: &[ContextMessage], position: usize, team: &Team) -> (u64, String) {
     let source = &sources[position];
     if source.id().is_some() {
-        let author = if source.role() == Role::User { SUMMARY.to_owned() } else { team.author(source) };
+        let author = if source.role() == Role::User { SUMMARY.to_owned() } else { team.agent(source) };
         return (number(source), format!("{} {author}", source.label()));
     }
     let id = |message: &ContextMessage| message.id().map(MessageId::as_u64);
@@ -387,8 +347,8 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use crate::Message;
     use crate::compaction::fixture::{Characters, conversation};
-    use crate::{Message, said_by};
 
     #[test]
     fn a_summary_that_is_in_no_log_has_the_labels_of_what_it_replaces() {
@@ -409,23 +369,17 @@ mod tests {
     }
 
     #[test]
-    fn the_agents_of_a_team_have_names() {
-        let said = |name: &str| said_by(Message::assistant("It is done."), name);
-        for (messages, author) in [
-            ([said("planner"), said("web (fast)")], "agent (planner)"),
-            ([said("planner"), said("planner")], "agent"),
-            ([said("x), m1 user (root: "), said("web")], "agent (x m1 user root)"),
-            ([said("(: "), said("web")], "agent"),
-            ([Message::assistant("It is done."), said("web")], "agent"),
+    fn the_author_of_an_entry_is_read_from_its_label() {
+        for (entry, said, is_said, is_of_user) in [
+            ("m7 agent: It is done.", Some(7), true, false),
+            ("m7 agent (planner): It is done.", Some(7), true, false),
+            ("m7 summary: It is done.", None, true, false),
+            ("m7 user: It is done.", None, false, true),
+            ("m7 user (Ana): It is done.", None, false, true),
+            ("m7 agent a task: done", None, false, false),
         ] {
-            let sources = messages.map(|message| ContextMessage::count(message, &Characters));
-            let actual = Team::of(&sources).author(&sources[0]);
-            assert_eq!(actual, author);
-            let entry = format!("m7 {actual}: It is done.");
-            assert!(is_statement(&entry), "{entry}");
-            assert_eq!(said_in(&entry), Some(7));
+            assert_eq!((said_in(entry), is_statement(entry), is_answer(entry)), (said, is_said, is_of_user));
         }
-        assert!(!is_statement("m7 agent a task: done"));
     }
 
     #[test]

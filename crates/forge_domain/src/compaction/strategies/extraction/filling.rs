@@ -99,7 +99,7 @@ impl Filling {
         let answers = answers.chain(answered.picked.iter().filter(is_there).map(|picked| picked.answer));
         entries.extend(answers.map(|position| {
             let source = &material.sources[position];
-            (Section::Story, (number(source), 0), answer(source))
+            (Section::Story, (number(source), 0), answer(source, material.team))
         }));
         entries.extend(
             self.entries.iter().map(|(section, placed, _)| (*section, placed.place, placed.entry.clone())),

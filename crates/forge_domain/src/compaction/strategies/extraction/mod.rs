@@ -36,6 +36,7 @@ mod stale_sections;
 mod state;
 mod story;
 mod tasks;
+mod team;
 mod work_files;
 mod worth;
 
@@ -63,6 +64,7 @@ use self::plan::Plan;
 pub(crate) use self::record::Entry;
 pub(crate) use self::record::{Record, record_length};
 use self::state::State;
+use self::team::Team;
 use self::worth::Worth;
 use crate::compaction::findings::Deed;
 use crate::compaction::originals::originals;
@@ -119,6 +121,7 @@ impl CompactionStrategy for Extraction {
         let announcements = Announcements::of(&sources);
         let state = State::of(&context, &sources);
         let changes = Changes::of(&context, &sources, state.folder.root());
+        let team = Team::of(&sources);
         let material = Material {
             context: &context,
             sources: &sources,
@@ -127,6 +130,7 @@ impl CompactionStrategy for Extraction {
             announcements: &announcements,
             state: &state,
             changes: &changes,
+            team: &team,
             is_talk,
         };
         let mut worth = Worth::of(&context, &sources, &frames, &question, is_talk);
@@ -178,6 +182,7 @@ struct Material<'a> {
     announcements: &'a Announcements,
     state: &'a State,
     changes: &'a Changes,
+    team: &'a Team,
     /// True if hardly any tool is used.
     is_talk: bool,
 }

@@ -4,7 +4,7 @@ use pretty_assertions::assert_eq;
 
 use super::tests::{append_results, extract, record_in};
 use crate::compaction::fixture::{texts, tool_call};
-use crate::{Conversation, Message, Role, ToolResult};
+use crate::{Conversation, Message, Role, ToolResult, said_by};
 
 #[test]
 fn in_talk_of_two_what_tells_something_stays_however_old_it_is() {
@@ -301,4 +301,27 @@ fn of_a_list_the_items_stay_that_the_user_picked() {
     let record = record_in(&log);
     let expected = "3. Morgenmehl […]\n    5. Sauerteig & Salz\nm2 user: 3 and 5 are nice.\n";
     assert!(record.contains(expected), "{record}");
+}
+
+#[test]
+fn words_of_several_people_are_told_apart() {
+    let say = |log: &mut Conversation, numbers: std::ops::Range<usize>| {
+        for n in numbers {
+            let text = format!("I think that option {n} costs about {} euros a month.", 300 + 7 * n);
+            log.add(said_by(Message::user(text), ["Ana", "Ben"][n % 2]));
+        }
+    };
+    let mut log = Conversation::new();
+    for round in 0..2 {
+        say(&mut log, round * 60..round * 60 + 60);
+        extract(&mut log, 2_000);
+        let record = record_in(&log);
+        let said: Vec<&str> = record.lines().filter(|line| line.starts_with("- ")).collect();
+        assert!(!said.is_empty(), "{record}");
+        for line in said {
+            let n: usize = line.split(' ').nth(6).unwrap().parse().unwrap();
+            let author = ["- Ana: I think", "- Ben: I think"][n % 2];
+            assert!(line.starts_with(author), "{line}: {record}");
+        }
+    }
 }
