@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use forge_domain::compaction::SummaryTag;
-use forge_domain::{Body, Content, Message, Part, Role};
+use forge_domain::{Body, Content, Message, Part, Role, speaker};
 
 use crate::harness::{NOTE_TAGS, SUMMARIES};
 use crate::written::split;
@@ -27,6 +27,35 @@ pub(crate) fn with_author(message: Cow<'_, Message>) -> Cow<'_, Message> {
             .find(is_known_by_text)
     });
     marked.map_or(message, Cow::Owned)
+}
+
+/// Checks whether several people write as the user, whom only their names tell apart.
+pub(crate) fn are_several_people(mut messages: impl Iterator<Item = Message>) -> bool {
+    let name = |message: Message| {
+        let name = speaker(&message).filter(|_| message.starts_turn());
+        name.map(str::to_owned)
+    };
+    let first = messages.by_ref().find_map(name);
+    first.is_some_and(|first| messages.filter_map(name).any(|name| name != first))
+}
+
+/// Returns a message of the user's with the name of its author in its text, for a format that has no place
+/// for it.
+pub(crate) fn with_name(message: Cow<'_, Message>) -> Cow<'_, Message> {
+    let name = speaker(&message).filter(|_| message.starts_turn());
+    let (Some(name), Some(content)) = (name, message.content()) else { return message };
+    let content = match content {
+        Content::Text(text) => Content::Text(format!("{name}: {text}")),
+        Content::Parts(parts) => {
+            let mut parts = parts.clone();
+            match parts.first_mut() {
+                Some(Part::Text(first)) => first.insert_str(0, &format!("{name}: ")),
+                _ => parts.insert(0, Part::Text(format!("{name}:"))),
+            }
+            Content::Parts(parts)
+        }
+    };
+    Cow::Owned(message.with_content(content))
 }
 
 /// Returns a system message as a note, for a format that has none in mid-conversation.
@@ -96,6 +125,7 @@ fn enclose(content: &Content, before: &str, after: &str) -> Content {
 
 #[cfg(test)]
 mod tests {
+    use forge_domain::said_by;
     use pretty_assertions::assert_eq;
     use serde_json::json;
 
@@ -151,6 +181,30 @@ mod tests {
         ] {
             let written = with_author(without_system_role(Cow::Owned(message)));
             assert_eq!((written.role(), written.to_text().as_str()), (Role::User, expected));
+        }
+    }
+
+    #[test]
+    fn the_name_of_one_of_several_people_stands_in_the_text() {
+        let named = |name: &str| said_by(Message::user("It is noon."), name);
+        for (messages, expected) in [
+            (vec![named("Ana"), named("Ben")], true),
+            (vec![named("Ana"), named("Ana"), Message::user("Yes.")], false),
+            (vec![named("Ana"), said_by(Message::assistant("Yes."), "bot")], false),
+        ] {
+            assert_eq!(are_several_people(messages.into_iter()), expected);
+        }
+        let image = Part::Media(json!({"type": "image", "source": {}}));
+        for (message, expected) in [
+            (named("Ana"), Content::Text("Ana: It is noon.".into())),
+            (
+                said_by(Message::user(Content::Parts(vec![image.clone()])), "Ana"),
+                Content::Parts(vec![Part::Text("Ana:".into()), image]),
+            ),
+            (Message::user("It is noon."), Content::Text("It is noon.".into())),
+            (said_by(Message::assistant("Yes."), "bot"), Content::Text("Yes.".into())),
+        ] {
+            assert_eq!(with_name(Cow::Owned(message)).content(), Some(&expected));
         }
     }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::blocks::{Fate, assistant_blocks, content_json, raw_blocks, said_blocks, user_blocks};
 use crate::RewriteError;
-use crate::author_mark::{with_author, without_system_role};
+use crate::author_mark::{are_several_people, with_author, with_name, without_system_role};
 use crate::codec::{Line, Revision, Says};
 use crate::parts::are_blocks;
 use crate::splice::{field, list, with_field};
@@ -40,8 +40,11 @@ pub(super) fn write(revision: &Revision<'_>) -> Result<String, RewriteError> {
 
 fn convert(revision: &Revision<'_>, system: &[Line<'_>], rest: &[Line<'_>]) -> Result<String, RewriteError> {
     let mut entries = Vec::with_capacity(rest.len());
+    // Those whose words left count: a record may name them.
+    let are_named = are_several_people(revision.session.messages());
     for line in rest {
-        let message = with_author(without_system_role(line.message()));
+        let message = if are_named { with_name(line.message()) } else { line.message() };
+        let message = with_author(without_system_role(message));
         let (role, mut blocks) = entry_blocks(&message).map_err(|source| revision.refuse(line, source))?;
         are_blocks(&blocks, "content").map_err(|source| revision.refuse(line, source))?;
         with_legal_ids(&mut blocks);
