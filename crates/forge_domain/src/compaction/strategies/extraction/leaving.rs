@@ -26,7 +26,7 @@ use crate::compaction::record_tag::is_record;
 use crate::compaction::strategies::summarization::said_in_summary;
 use crate::compaction::stub::is_stub;
 use crate::tool_twin::asks_agent;
-use crate::{ContextMessage, MessageId, Role, user_words};
+use crate::{ContextMessage, MessageId, Role, speaker, user_words};
 
 /// The number of the agent's texts that are its newest.
 const N_NEWEST: usize = 3;
@@ -128,6 +128,32 @@ impl Leaving<'_> {
         sources[position - n_results..position].iter().all(is_next) && rest.is_empty()
     }
 
+    /// Returns the positions of what agents that were given a task said before their last words: they reported
+    /// to an agent without a name, which was told no more than that.
+    fn drafts(&self) -> HashSet<usize> {
+        let sources = self.material.sources;
+        let name = |position: usize| speaker(sources[position].message());
+        let said = || (0..sources.len()).filter(|position| self.material.has_agent_text(*position));
+        let is_model_summary = |position: usize| sources[position].message().is_compacted;
+        if !said().any(|at| name(at).is_some())
+            || !said().any(|at| name(at).is_none() && !is_model_summary(at))
+        {
+            return HashSet::new();
+        }
+        let text = |position: usize| sources[position].features().beside_calls().trim();
+        let reports = (0..sources.len()).filter(|position| self.is_report(*position));
+        let reports: HashSet<&str> = reports.map(text).collect();
+        if reports.is_empty() {
+            return HashSet::new();
+        }
+        let mut last = HashSet::new();
+        let is_draft = |position: &usize| {
+            let is_further = name(*position).is_some_and(|name| !last.insert(name));
+            is_further && !reports.contains(text(*position))
+        };
+        said().rev().filter(is_draft).collect()
+    }
+
     /// Returns the terms of the call that the message at `position` answers, and of those beside it.
     fn terms_called(&self, position: usize) -> HashSet<u64, TermHasher> {
         let asked = answered_call(self.material.context, position);
@@ -141,32 +167,23 @@ impl Leaving<'_> {
     /// repeats what stays is left out.
     pub(super) fn passages(&self, newest: &[usize], answered: &Answered, staying: &Filling) -> Vec<Passage> {
         let mut all = Vec::new();
+        let drafts = self.drafts();
         // Collected once, and only if another agent reports something.
         let said = OnceCell::new();
         let leaving = self.material.sources.iter().enumerate().filter(|(position, _)| self.leaves[*position]);
         for (position, source) in leaving {
             let message = source.message();
+            if is_record(message) {
+                let entries = passages_of_record(source, position);
+                all.extend(entries.into_iter().filter(|passage| !self.is_no_choice(passage)));
+                continue;
+            }
             let left = self.left.iter().find(|(cut, _)| *cut == position).map(|(_, left)| left.as_str());
-            let origin = match message.role() {
-                Role::User if is_record(message) => {
-                    let entries = passages_of_record(source, position);
-                    all.extend(entries.into_iter().filter(|passage| !self.is_no_choice(passage)));
-                    continue;
-                }
-                Role::User if is_marker(message) || message.is_renewed() => continue,
-                Role::User if message.note_by().is_some() && is_stub(&message.text()) => continue,
-                Role::Tool if self.echoes(position, &said) => continue,
-                Role::Assistant if self.repeats_results(position) => continue,
-                // Another program's summary: what its agent concluded.
-                Role::User if message.is_compacted => Origin::Agent,
-                // The rest of a text that is shortened where it stands is an excerpt of it.
-                Role::User if source.starts_turn() && left.is_none() => Origin::User,
-                // The report of another agent is what this one found by it.
-                Role::Tool if self.is_report(position) => Origin::Agent,
-                Role::Assistant => Origin::Agent,
-                Role::User | Role::System | Role::Tool => Origin::Work,
-            };
+            let Some(origin) = self.origin_of(position, left.is_some(), &said) else { continue };
             let mut found = self.passages_at(position, origin);
+            if drafts.contains(&position) {
+                found.retain(|passage| passage.origin == Origin::Work);
+            }
             let is_known = |line: &str| staying.known.contains(&hash(line));
             found = found
                 .into_iter()
@@ -214,6 +231,32 @@ impl Leaving<'_> {
             }
         }
         all
+    }
+
+    /// Returns the author of what leaves of the message at `position`, which `is_cut` if a part of it stays;
+    /// `None` if nothing of it is told.
+    fn origin_of<'s>(
+        &'s self,
+        position: usize,
+        is_cut: bool,
+        said: &OnceCell<HashSet<&'s str>>,
+    ) -> Option<Origin> {
+        let source = &self.material.sources[position];
+        let message = source.message();
+        match message.role() {
+            Role::User if is_marker(message) || message.is_renewed() => None,
+            Role::User if message.note_by().is_some() && is_stub(&message.text()) => None,
+            Role::Tool if self.echoes(position, said) => None,
+            Role::Assistant if self.repeats_results(position) => None,
+            // Another program's summary: what its agent concluded.
+            Role::User if message.is_compacted => Some(Origin::Agent),
+            // The rest of a text that is shortened where it stands is an excerpt of it.
+            Role::User if source.starts_turn() && !is_cut => Some(Origin::User),
+            // The report of another agent is what this one found by it.
+            Role::Tool if self.is_report(position) => Some(Origin::Agent),
+            Role::Assistant => Some(Origin::Agent),
+            Role::User | Role::System | Role::Tool => Some(Origin::Work),
+        }
     }
 
     /// Returns the passages of the message at `position`, whose author is `origin`.
@@ -318,8 +361,12 @@ impl Leaving<'_> {
     /// Returns the positions of the agent's newest texts that leave, and of the text that the latest request
     /// answers.
     pub(super) fn newest(&self) -> Vec<usize> {
-        let has_text =
-            |position: &usize| self.material.has_agent_text(*position) && !self.repeats_results(*position);
+        let drafts = self.drafts();
+        let has_text = |position: &usize| {
+            self.material.has_agent_text(*position)
+                && !self.repeats_results(*position)
+                && !drafts.contains(position)
+        };
         let mut newest: Vec<usize> =
             (0..self.material.sources.len()).rev().filter(has_text).take(N_NEWEST).collect();
         let latest = self.material.context.latest_user().unwrap_or(0);

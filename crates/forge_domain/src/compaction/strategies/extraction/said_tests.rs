@@ -171,6 +171,26 @@ fn a_result_that_a_framework_repeats_as_the_agents_words_is_told_once() {
 }
 
 #[test]
+fn of_an_agent_that_was_given_a_task_its_report_is_told_and_no_draft() {
+    let by_other = |text: String| said_by(Message::assistant(text), "a29b");
+    let report = "The importer reads dates as text, and load_9 drops the empty ones.";
+    let mut log = Conversation::new();
+    log.user("Find what the importer drops.").call("Agent", r#"{"prompt":"Look at the importer."}"#, report);
+    for n in 0..7 {
+        log.add(by_other(format!("Table t{n} loses its rows in load_{n}, because date_{n} may be empty.")));
+    }
+    log.add(by_other("I have looked at all of its tables.".to_owned())).agent("So the importer drops dates.");
+    for n in 0..60 {
+        let result = format!("part {n} is well and good\n").repeat(4);
+        log.call("Bash", format!(r#"{{"command":"look {n}"}}"#), result);
+    }
+    extract(&mut log, 3_000);
+    let record = record_in(&log);
+    assert!(record.contains(&format!("agent (another): {report}")), "{record}");
+    assert!(!record.contains("loses its rows"), "{record}");
+}
+
+#[test]
 fn what_the_user_said_while_refusing_a_call_is_told_with_it() {
     let words = "Keep the two types apart, please.\nAnd rename the second.";
     let mut log = Conversation::new();
