@@ -283,7 +283,8 @@ impl Leaving<'_> {
                 passage.origin = Origin::Work;
             }
         }
-        found
+        let of_now = |passage: &Passage| self.material.tables.beside(passage, source.features());
+        found.iter().flat_map(of_now).collect()
     }
 
     /// Returns what the user says in the quotes of the summaries that leave, oldest first, each with the

@@ -35,6 +35,7 @@ mod record;
 mod stale_sections;
 mod state;
 mod story;
+mod tables;
 mod tasks;
 mod team;
 mod work_files;
@@ -64,6 +65,7 @@ use self::plan::Plan;
 pub(crate) use self::record::Entry;
 pub(crate) use self::record::{Record, record_length};
 use self::state::State;
+use self::tables::ReplacedTables;
 use self::team::Team;
 use self::worth::Worth;
 use crate::compaction::findings::Deed;
@@ -122,6 +124,7 @@ impl CompactionStrategy for Extraction {
         let state = State::of(&context, &sources);
         let changes = Changes::of(&context, &sources, state.folder.root());
         let team = Team::of(&sources);
+        let tables = ReplacedTables::of(&context, &sources);
         let material = Material {
             context: &context,
             sources: &sources,
@@ -131,6 +134,7 @@ impl CompactionStrategy for Extraction {
             state: &state,
             changes: &changes,
             team: &team,
+            tables: &tables,
             is_talk,
         };
         let mut worth = Worth::of(&context, &sources, &frames, &question, is_talk);
@@ -183,6 +187,7 @@ struct Material<'a> {
     state: &'a State,
     changes: &'a Changes,
     team: &'a Team,
+    tables: &'a ReplacedTables,
     /// True if hardly any tool is used.
     is_talk: bool,
 }

@@ -139,6 +139,30 @@ impl Passage {
         parts
     }
 
+    /// Returns its parts between the lines that `leaves` is true of.
+    pub(super) fn without(&self, features: &Features, leaves: impl Fn(&Line) -> bool) -> Vec<Self> {
+        let mut parts: Vec<Self> = Vec::new();
+        let mut goes_on = false;
+        for (line, nth) in self.lines(features).iter().zip(self.lines_from..) {
+            if leaves(line) {
+                goes_on = false;
+                continue;
+            }
+            let end = line.end.min(self.end);
+            match parts.last_mut().filter(|_| goes_on) {
+                Some(part) => (part.end, part.lines_to) = (end, nth + 1),
+                None => {
+                    let is_first = nth == self.lines_from;
+                    let start =
+                        if is_first { self.start } else { indented_start(&features.text, line.start) };
+                    parts.push(Self { start, end, lines_from: nth, lines_to: nth + 1, ..*self });
+                }
+            }
+            goes_on = true;
+        }
+        parts
+    }
+
     /// Checks whether it is what the agent says in the message at `position`.
     pub(super) fn is_said_at(&self, position: usize) -> bool {
         self.message as usize == position && self.origin == Origin::Agent
