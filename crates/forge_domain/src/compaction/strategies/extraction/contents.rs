@@ -84,18 +84,50 @@ pub(super) struct Content<'a> {
 impl Content<'_> {
     /// Returns its entry in at most `most` tokens, with as many names as fit, and the tokens that it takes.
     pub(super) fn entry(&self, most: Tokens, counter: &dyn TokenCounter) -> Option<(Entry, Tokens)> {
-        let mut n_names = self.names.len();
-        while n_names >= LEAST_NAMES {
+        let series = series(&self.names);
+        let mut n_series = series.len();
+        while series[..n_series].iter().map(|names| names.len()).sum::<usize>() >= LEAST_NAMES {
             // A name has no blank in it, so blanks are enough between names.
-            let entry = Entry::labelled(&self.label, &self.names[..n_names].join(" "), false);
+            let told: Vec<String> = series[..n_series].iter().map(|names| told(names)).collect();
+            let entry = Entry::labelled(&self.label, &told.join(" "), false);
             let tokens = counter.count(entry.as_str()) + Tokens::new(1);
             if tokens <= most {
                 return Some((entry, tokens));
             }
-            let share = n_names as u64 * most.as_u64() / tokens.as_u64();
-            n_names = (share as usize).min(n_names - 1);
+            let share = n_series as u64 * most.as_u64() / tokens.as_u64();
+            n_series = (share as usize).min(n_series - 1);
         }
         None
+    }
+}
+
+/// With fewer names, a series is no shorter than its names.
+const LEAST_SERIES: usize = 3;
+
+/// Splits names into series: those that count up by one, and single ones.
+fn series<'n, 'a>(names: &'n [&'a str]) -> Vec<&'n [&'a str]> {
+    let runs = names.chunk_by(|name, next| counts_up(name, next));
+    runs.flat_map(|run| run.chunks(if run.len() >= LEAST_SERIES { run.len() } else { 1 })).collect()
+}
+
+/// Checks whether a name is like another one with the next number at its end.
+fn counts_up(name: &str, next: &str) -> bool {
+    let split = |name: &str| -> Option<(usize, u64)> {
+        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        Some((stem, name[stem..].parse().ok()?))
+    };
+    let Some(((stem, number), (next_stem, next_number))) = split(name).zip(split(next)) else { return false };
+    let is_padded = |name: &str| name[stem..].starts_with('0') && name.len() > stem + 1;
+    name[..stem] == next[..next_stem]
+        && number.checked_add(1) == Some(next_number)
+        && (name.len() == next.len() || !is_padded(name) && !is_padded(next))
+}
+
+/// Returns the names of a series as they are told: of several, the first and the last.
+fn told(names: &[&str]) -> String {
+    match names {
+        [first, .., last] => format!("{first}–{last}"),
+        names => names.concat(),
     }
 }
 
@@ -195,6 +227,32 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use crate::compaction::fixture::Characters;
+
+    #[test]
+    fn names_that_count_up_are_told_as_a_series() {
+        for (names, expected) in [
+            (&["zone", "FLAG_0", "FLAG_1", "FLAG_2", "FLAG_3"][..], "zone FLAG_0–FLAG_3"),
+            (&["a8", "a9", "a10", "b11", "b12"], "a8–a10 b11 b12"),
+            (&["a08", "a09", "a10"], "a08–a10"),
+            (&["a9", "a010", "a011"], "a9 a010 a011"),
+            (&["a1", "a3", "a5"], "a1 a3 a5"),
+            (&["7", "8", "9"], "7–9"),
+            (&["a18446744073709551615", "a0", "b"], "a18446744073709551615 a0 b"),
+        ] {
+            let content = Content { position: 0, label: "m2 read a".to_owned(), names: names.to_vec() };
+            let (entry, _) = content.entry(Tokens::new(200), &Characters).unwrap();
+            assert_eq!(entry.as_str(), format!("m2 read a: {expected}"));
+        }
+        let names = ["a0", "a1", "a2", "b", "c"].to_vec();
+        let content = Content { position: 0, label: "m2 read a".to_owned(), names };
+        let entry = |most: u64| content.entry(Tokens::new(most), &Characters);
+        assert_eq!(
+            entry(18).map(|(entry, _)| entry.as_str().to_owned()),
+            Some("m2 read a: a0–a2".to_owned())
+        );
+        assert_eq!(entry(12), None);
+    }
 
     #[test]
     fn unquoted_messages_are_counted_and_the_count_is_read_again() {
