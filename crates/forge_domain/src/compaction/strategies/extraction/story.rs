@@ -41,7 +41,7 @@ pub(super) struct Step {
 
 /// Iterates over the steps of the calls that leave with their results, the newest first, as few are needed.
 /// Calls in a row that did the same are one step, and so are those that read files by the same tool; lists of
-/// tasks are none.
+/// tasks are none. Of calls that only ask, with the same result, the newest is told.
 pub(super) fn newest_steps<'a>(
     material: &'a Material<'a>,
     leaves: &'a [bool],
@@ -65,18 +65,25 @@ pub(super) fn newest_steps<'a>(
             !is_plain && !is_told
         })
         .peekable();
+    let mut told = HashSet::new();
     std::iter::from_fn(move || {
-        let mut same = vec![done.next()?];
-        let mut n_files = 1;
-        while let Some(before) = done.next_if(|before| before.is_one_step_with(&same, n_files)) {
-            n_files += usize::from(same.iter().all(|done| done.what != before.what));
-            same.push(before);
+        loop {
+            let mut same = vec![done.next()?];
+            let mut n_files = 1;
+            while let Some(before) = done.next_if(|before| before.is_one_step_with(&same, n_files)) {
+                n_files += usize::from(same.iter().all(|done| done.what != before.what));
+                same.push(before);
+            }
+            let add = |is_new: bool, done: &Done| done.is_new(material, &mut told) | is_new;
+            if !same.iter().fold(false, add) {
+                continue;
+            }
+            let newest = &same[0];
+            let Done { position, effect, asks, .. } = *newest;
+            same.reverse();
+            let writes = same.iter().filter(|done| done.changes).map(|done| done.place).collect();
+            return Some(Step { position, entry: entry_of(&same), writes, quotes: None, effect, asks });
         }
-        let newest = &same[0];
-        let Done { position, effect, asks, .. } = *newest;
-        same.reverse();
-        let writes = same.iter().filter(|done| done.changes).map(|done| done.place).collect();
-        Some(Step { position, entry: entry_of(&same), writes, quotes: None, effect, asks })
     })
 }
 
@@ -324,6 +331,15 @@ impl Done {
         let is_known = || later.iter().any(|done| done.what == self.what);
         let reads_on = self.reads && next.reads && (n_files < MOST_FILES || is_known());
         reads_on || is_same && (self.effect == Effect::Looks || next.goes_on)
+    }
+
+    /// Checks whether none that is `told` is the same call with the same result, and adds it to them. Whatever
+    /// runs or changes something is new each time.
+    fn is_new(&self, material: &Material<'_>, told: &mut HashSet<(u64, u64)>) -> bool {
+        let asked = answered_call(material.context, self.position);
+        let asks = asked.filter(|asked| self.effect == Effect::Looks || !asked.deed.runs);
+        let asks = asks.filter(|_| self.effect != Effect::Outside && !self.changes && !self.asks);
+        asks.is_none_or(|asked| told.insert((asked.deed.call_hash, self.result)))
     }
 
     /// Checks whether it only looked, with other numbers, and got the same result as another call.

@@ -240,3 +240,20 @@ fn a_command_that_ran_on_is_told_by_the_call_that_asked_for_its_end() {
     assert!(record.contains("write_stdin make docs: Wrote twelve pages"), "{record}");
     assert!(!record.contains("make docs: Process running"), "{record}");
 }
+
+#[test]
+fn the_same_call_with_the_same_result_is_told_once() {
+    let mut log = Conversation::new();
+    log.user("Help the customer, who asks about cameras.");
+    for n in 0..30 {
+        let id = 3_377 + n % 3;
+        let result = format!("name: Action Camera {id}");
+        log.call("get_product_details", json!({"product_id": id.to_string()}), result)
+            .agent(format!("Then {n} was asked about. {}", "And more of it. ".repeat(9)));
+    }
+    extract(&mut log, 3_000);
+    let record = record_in(&log);
+    let told = |id: usize| record.matches(&format!("get_product_details {id}: ")).count();
+    let told = [3_377, 3_378, 3_379].map(told);
+    assert_eq!(told.iter().max(), Some(&1), "{record}");
+}
