@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
+use super::pages::Furniture;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::{ByTerm, Line, TermHasher, hash};
 use crate::compaction::question::Question;
@@ -25,6 +26,7 @@ pub(super) struct Frames {
     bare: HashSet<usize>,
     /// The hashes of lines with which several results end, whatever they are of.
     footers: HashSet<u64, TermHasher>,
+    furniture: Furniture,
 }
 
 impl Frames {
@@ -66,7 +68,13 @@ impl Frames {
             let content = &mut contents[position];
             content.end = content.end.min(start).max(content.start);
         }
-        Self { contents, bare, footers: footers(context, sources) }
+        let furniture = Furniture::of(results(context, sources), sources, question);
+        Self { contents, bare, footers: footers(context, sources), furniture }
+    }
+
+    /// Returns what most pages show that the agent saw in a browser.
+    pub(super) const fn furniture(&self) -> &Furniture {
+        &self.furniture
     }
 
     /// Checks whether the message at `position` is a result that says nothing of its own.

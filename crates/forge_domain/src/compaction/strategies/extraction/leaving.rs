@@ -283,8 +283,16 @@ impl Leaving<'_> {
                 passage.origin = Origin::Work;
             }
         }
-        let of_now = |passage: &Passage| self.material.tables.beside(passage, source.features());
-        found.iter().flat_map(of_now).collect()
+        let features = source.features();
+        let of_now = |passage: &Passage| self.material.tables.beside(passage, features);
+        found = found.iter().flat_map(of_now).collect();
+        let furniture = self.material.frames.furniture();
+        if furniture.is_page(position) {
+            let own =
+                |passage: &Passage| passage.without(features, |line| furniture.has(features.line(line)));
+            found = found.iter().flat_map(own).collect();
+        }
+        found
     }
 
     /// Returns what the user says in the quotes of the summaries that leave, oldest first, each with the

@@ -27,6 +27,7 @@ mod leaving;
 mod ledger;
 mod order;
 mod outdated;
+mod pages;
 mod passage;
 mod picks;
 mod plan;

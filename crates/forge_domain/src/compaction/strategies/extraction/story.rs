@@ -8,6 +8,7 @@ use super::endings::{DONE, ENDING_CHARS, NO_OUTPUT, asks_the_user, ending_of, wh
 use super::imports::Imports;
 use super::label::{Folder, one_line, tool_name};
 use super::ledger::{COMMITTED, UNDONE};
+use super::pages::{element, name_of};
 use super::record::Entry;
 use super::worth::Worth;
 use crate::compaction::answered_call::answered_call;
@@ -15,7 +16,7 @@ use crate::compaction::arguments::patched_in;
 use crate::compaction::envelope::{OwnCommand, output, within};
 use crate::compaction::features::{Features, Line, hash};
 use crate::compaction::names::{call_lines, is_outermost, names_written};
-use crate::{CallPlace, ContextMessage, ToolCall, find_secrets, user_words};
+use crate::{CallPlace, ContextMessage, Role, ToolCall, find_secrets, quantity, user_words};
 
 /// The text that readers of recordings put in place of a result that is not there.
 const NO_RESULT: &str = "[no result recorded]";
@@ -244,7 +245,10 @@ impl Done {
         // A call that only asks how a command runs is about that command.
         let asked_about = ids.iter().find_map(|id| running.get(id)).cloned();
         let what = asked_about.unwrap_or_else(|| folder.subject(asked.deed));
+        let named = element_named(what.trim(), &material.sources[..asked.place.message]);
+        let what = named.map_or(what, |named| format!(" {named}"));
         let ending = ending_of(&asked, position, material)?;
+        let ending = shown(position, &ending, material).unwrap_or(ending);
         let calling = &material.sources[asked.place.message];
         let goes_on = calling.message().text().trim().is_empty();
         let asks = asks_the_user(asked.call) || user_words(result.message()).is_some();
@@ -356,6 +360,35 @@ impl Done {
             && words(&self.what) == words(&other.what)
     }
 }
+
+/// Returns the name of the element by whose number alone a call is about it, as the newest page among those
+/// `before` has it.
+fn element_named(number: &str, before: &[ContextMessage]) -> Option<String> {
+    let results = before.iter().rev().filter(|source| source.role() == Role::Tool);
+    let is_number = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+    let mut pages = results.take(if is_number { NEWEST_PAGES } else { 0 });
+    let name = pages.find_map(|page| name_of(number, &page.features().text))?;
+    one_line(name, WRITTEN_CHARS)
+}
+
+/// Returns what the page at `position` shows and most others do not, if all that its `ending` tells is the
+/// number of its lines.
+fn shown(position: usize, ending: &str, material: &Material<'_>) -> Option<String> {
+    let furniture = material.frames.furniture();
+    let features = material.sources[position].features();
+    if !furniture.is_page(position) || ending != quantity(features.n_text_lines as usize, "line") {
+        return None;
+    }
+    let lines = features.lines.iter().map(|line| features.line(line));
+    let own = lines.filter(|line| !furniture.has(line)).map(|line| element(line).unwrap_or(line));
+    let shown = own.take(MOST_SHOWN).collect::<Vec<_>>().join("; ");
+    one_line(&shown, ENDING_CHARS).filter(|shown| find_secrets(shown).is_empty())
+}
+
+/// The results before a call of which one may be the page that it is about, and most lines of a page that are
+/// told.
+const NEWEST_PAGES: usize = 3;
+const MOST_SHOWN: usize = 4;
 
 /// Returns what a note of aider tells of edits: its commits, those that the user undid, and what could not
 /// be applied.
