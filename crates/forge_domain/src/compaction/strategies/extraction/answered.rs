@@ -1,13 +1,15 @@
 //! The texts of the agent's that short answers and picks of the user's are about.
 
+use std::collections::HashSet;
+
 use super::Material;
 use super::excerpt::{is_answer, is_statement};
 use super::passage::{Origin, Passage, passages_of_record};
 use super::picks::picked;
 use super::record::Section;
 use super::worth::asks;
-use crate::ContextMessage;
 use crate::compaction::record_tag::is_record;
+use crate::{ContextMessage, Role};
 
 /// Most characters of an answer of the user's that says nothing by itself, and of one to a question.
 const SHORT_ANSWER_CHARS: usize = 16;
@@ -76,11 +78,24 @@ fn asked(material: &Material<'_>, leaves: &[bool]) -> Vec<Asked> {
         let asked = before.find(|before| material.has_agent_text(*before))?;
         let text = sources[asked].message().text();
         let said = sources[answer].message().text();
-        let is_short = is_short_answer(said.trim(), asks(&text));
-        (is_short && leaves[asked] && !is_taken_back(sources, answer))
-            .then_some(Asked { position: asked, answer })
+        let was_asked = asks(&text);
+        let is_answer = is_short_answer(said.trim(), was_asked)
+            && (was_asked || !begins_anew(sources, asked, answer))
+            && !is_taken_back(sources, answer);
+        (is_answer && leaves[asked]).then_some(Asked { position: asked, answer })
     });
     asked.take(MOST_ASKED).collect()
+}
+
+/// Checks whether the agent takes up a word of a remark that it did not say before: such a remark is a request
+/// of its own, and answers nothing.
+fn begins_anew(sources: &[ContextMessage], said: usize, remark: usize) -> bool {
+    let terms = |at: usize| sources[at].features().terms.iter().map(|term| term.hash());
+    let known: HashSet<u64> = terms(said).collect();
+    let new: HashSet<u64> = terms(remark).filter(|term| !known.contains(term)).collect();
+    let next = (remark + 1..sources.len()).take_while(|at| !sources[*at].starts_turn());
+    let mut next = next.filter(|at| sources[*at].role() == Role::Assistant);
+    next.any(|at| terms(at).any(|term| new.contains(&term)))
 }
 
 /// Checks whether the user said something else before the agent did anything upon their answer.
@@ -101,7 +116,9 @@ fn list(material: &Material<'_>, leaves: &[bool], answer: usize, is_latest: bool
     let lists = told.take(most).filter(|(_, items)| !items.is_empty());
     // Of lists that have as much of what is meant, the newest.
     let (position, items) = lists.max_by_key(|(position, items)| (items.len(), *position))?;
-    let is_repeated = !is_latest && said.chars().nth(REPEATED_CHARS).is_none();
+    // One that stays is not far from the record.
+    let most = if leaves[answer] { REPEATED_CHARS } else { ANSWER_CHARS };
+    let is_repeated = !is_latest && said.chars().nth(most).is_none();
     leaves[position].then_some(Picked { position, answer, items, is_repeated })
 }
 
@@ -141,7 +158,27 @@ mod tests {
 
     use super::super::record::{Entry, Record};
     use super::*;
+    use crate::Message;
     use crate::compaction::fixture::Characters;
+
+    #[test]
+    fn a_remark_that_the_agent_takes_up_is_no_answer() {
+        let said = "Gifts fell by 31 % in the online channel.";
+        for (remark, next, expected) in [
+            ("Now churn.", "Average monthly churn: 2.31 %.", true),
+            ("Go ahead.", "I look at the shops.", false),
+            ("Gifts, good.", "Gifts are in table 4.", false),
+            ("Thanks!", "You are welcome.", false),
+        ] {
+            let messages = [Message::assistant(said), Message::user(remark), Message::assistant(next)];
+            let mut sources: Vec<ContextMessage> =
+                messages.into_iter().map(|message| ContextMessage::count(message, &Characters)).collect();
+            assert_eq!(begins_anew(&sources, 0, 1), expected, "{remark}");
+            // What is said after the next message of the user's counts no more.
+            sources.insert(2, ContextMessage::count(Message::user("Wait."), &Characters));
+            assert!(!begins_anew(&sources, 0, 1), "{remark}");
+        }
+    }
 
     #[test]
     fn in_a_record_calls_may_stand_between_a_question_and_its_answer() {

@@ -6,7 +6,7 @@ use super::Material;
 use super::answered::{Answered, Asked, Picked};
 use super::excerpt::{answer, write};
 use super::label::number;
-use super::passage::Passage;
+use super::passage::{Origin, Passage};
 use super::record::{Entry, Record, Section};
 use crate::compaction::features::{TermHasher, hash, is_line_break};
 use crate::{ContextMessage, Tokens};
@@ -84,20 +84,24 @@ impl Filling {
     /// Writes everything in its section, in the order of the messages. Below each question stands its answer.
     pub(super) fn write(&self, base: &Record, material: &Material<'_>, answered: &Answered) -> Record {
         let mut record = base.clone();
-        let mut passages: Vec<Passage> = self.passages.iter().map(|(passage, _)| *passage).collect();
-        let is_told = |[asked, _]: &&[Passage; 2]| self.passages.iter().any(|(told, _)| told == asked);
-        let answers: Vec<Passage> =
-            answered.carried.iter().filter(is_told).map(|[_, answer]| *answer).collect();
-        passages.extend(answers);
-        let mut entries: Vec<(Section, (u64, usize), Entry)> =
-            write(passages, material, &material.state.folder);
         let is_told = |asked: &&Asked| self.has_end_of(asked.position, material.sources);
         let is_there = |picked: &&Picked| {
             picked.is_repeated && self.passages.iter().any(|(passage, _)| passage.is_said_at(picked.position))
         };
         let answers = answered.asked.iter().filter(is_told).map(|asked| asked.answer);
         let answers = answers.chain(answered.picked.iter().filter(is_there).map(|picked| picked.answer));
-        entries.extend(answers.map(|position| {
+        let answers: Vec<usize> = answers.collect();
+        let passages = self.passages.iter().map(|(passage, _)| *passage);
+        // An answer stands below what it answers, and not among the other words of the user's.
+        let is_there = |passage: &Passage| {
+            passage.origin == Origin::User && answers.contains(&(passage.message as usize))
+        };
+        let mut passages: Vec<Passage> = passages.filter(|passage| !is_there(passage)).collect();
+        let is_told = |[asked, _]: &&[Passage; 2]| self.passages.iter().any(|(told, _)| told == asked);
+        passages.extend(answered.carried.iter().filter(is_told).map(|[_, answer]| *answer));
+        let mut entries: Vec<(Section, (u64, usize), Entry)> =
+            write(passages, material, &material.state.folder);
+        entries.extend(answers.into_iter().map(|position| {
             let source = &material.sources[position];
             (Section::Story, (number(source), 0), answer(source, material.team))
         }));

@@ -1,7 +1,9 @@
 //! The lists of the agent from which the user picks: "1 and 4", "2. no", "Option B".
 //!
 //! An item is known by its form, whatever the language: a number or a letter in front of it, or a short name
-//! before a colon. Ordinals in words are not understood.
+//! before a colon, as its neighbour has. Ordinals in words are not understood.
+
+use std::collections::HashSet;
 
 /// Most characters and words of an item's name.
 const NAME_CHARS: usize = 16;
@@ -10,6 +12,8 @@ const NAME_WORDS: usize = 2;
 const LEAST_ITEMS: usize = 2;
 /// Most characters of a message that may pick: in a longer one, a number means anything.
 const PICK_CHARS: usize = 400;
+/// Most characters of a message beside the names of items that it picks.
+const BESIDE_CHARS: usize = 24;
 /// Marks that may stand before the label of an item, and those that end it.
 const BEFORE: [char; 7] = ['-', '*', '#', '>', '(', '_', '•'];
 const ENDS: [char; 7] = ['.', ')', ':', '、', '．', '：', '）'];
@@ -25,14 +29,41 @@ pub(super) fn picked(text: &str, message: &str) -> Vec<u32> {
         start += line.len();
         ((start - line.len()) as u32, line)
     });
-    let items: Vec<(u32, &str)> = lines.filter_map(|(start, line)| Some((start, label(line)?))).collect();
+    let lines = lines.filter(|(_, line)| !line.trim().is_empty());
+    let labels: Vec<(u32, Option<&str>)> = lines.map(|(start, line)| (start, label(line))).collect();
+    let is_label = |nth: usize| labels.get(nth).is_some_and(|(_, label)| label.is_some());
+    // A name that stands alone before a colon is no item of a list.
+    let is_of_list = |nth: usize| is_label(nth + 1) || nth.checked_sub(1).is_some_and(is_label);
+    let items = labels.iter().enumerate().filter_map(|(nth, (start, label))| {
+        let label = (*label)?;
+        (!is_plain_name(label) || is_of_list(nth)).then_some((*start, label))
+    });
+    let mut items: Vec<(u32, &str)> = items.collect();
     if items.len() < LEAST_ITEMS {
         return Vec::new();
+    }
+    if !may_pick_names(message, items.iter().map(|(_, label)| *label)) {
+        items.retain(|(_, label)| !is_plain_name(label));
     }
     let is_meant =
         items.iter().any(|(_, label)| mentions(message, label).any(|at| is_pick(message, label, at)));
     let named = items.into_iter().filter(|(_, label)| is_meant && mentions(message, label).next().is_some());
     named.map(|(start, _)| start).collect()
+}
+
+/// Checks whether a label is a name in words, with no number or letter at its end that tells it from others.
+fn is_plain_name(label: &str) -> bool {
+    let is_longer = |word: &str| word.chars().nth(1).is_some();
+    !label.contains(|c: char| c.is_ascii_digit()) && label.split_whitespace().last().is_some_and(is_longer)
+}
+
+/// Checks whether a message says little beside the names in it that are labels: a longer one is about what they
+/// name, and picks nothing.
+fn may_pick_names<'a>(message: &str, labels: impl Iterator<Item = &'a str>) -> bool {
+    let named = labels.filter(|label| is_plain_name(label) && mentions(message, label).next().is_some());
+    let named: HashSet<&str> = named.collect();
+    let n_named: usize = named.iter().map(|label| label.chars().count()).sum();
+    message.trim().chars().count() <= n_named + BESIDE_CHARS
 }
 
 /// Checks whether a label at such a byte of a message is surely one: a number before a word may be a count.
@@ -106,6 +137,8 @@ mod tests {
         let options = "**Option A:** paint it\n**Option B:** leave it\n**Option C:** sell it";
         let letters = "- a) by card\n- b) by bill";
         let chinese = "方案一：换锁\n方案二：换门";
+        let plan = "Day 1: old town\nDay 2: museum\nRooms: four nights\nTrain: at noon";
+        let alone = "We go by train.\n\nRooms: four nights.\nNo car.\n\n1. Old town\n2. Museum";
         let prose = "Version 1.2 is out: 3 doors. It was 12:30.";
         for (text, message, expected) in [
             (findings, "Do 1 and 12.", vec![2, 4]),
@@ -121,6 +154,13 @@ mod tests {
             (letters, "is it a door", vec![]),
             (chinese, "方案二比较好", vec![1]),
             (prose, "1 or 3", vec![]),
+            (plan, "Rooms please", vec![2]),
+            (plan, "Rooms and Train, as you say", vec![2, 3]),
+            (plan, "Day 2", vec![1]),
+            // It is about rooms, and picks none.
+            (plan, "Please take Rooms with a kitchen, and three nights only.", vec![]),
+            (alone, "Rooms", vec![]),
+            (alone, "Rooms and 2.", vec![6]),
         ] {
             let starts = picked(text, message);
             let lines: Vec<usize> =
