@@ -87,8 +87,8 @@ fn asked(material: &Material<'_>, leaves: &[bool]) -> Vec<Asked> {
     asked.take(MOST_ASKED).collect()
 }
 
-/// Checks whether the agent takes up a word of a remark that it did not say before: such a remark is a request
-/// of its own, and answers nothing.
+/// Checks whether the agent takes up a word of a remark that it did not say before: such a remark is a
+/// request of its own, and answers nothing.
 fn begins_anew(sources: &[ContextMessage], said: usize, remark: usize) -> bool {
     let terms = |at: usize| sources[at].features().terms.iter().map(|term| term.hash());
     let known: HashSet<u64> = terms(said).collect();

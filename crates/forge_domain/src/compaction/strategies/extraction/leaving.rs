@@ -128,16 +128,16 @@ impl Leaving<'_> {
         sources[position - n_results..position].iter().all(is_next) && rest.is_empty()
     }
 
-    /// Returns the positions of what agents that were given a task said before their last words: they reported
-    /// to an agent without a name, which was told no more than that.
+    /// Returns the positions of what agents that were given a task said before their last words: they
+    /// reported to an agent without a name, which was told no more than that.
     fn drafts(&self) -> HashSet<usize> {
         let sources = self.material.sources;
         let name = |position: usize| speaker(sources[position].message());
         let said = || (0..sources.len()).filter(|position| self.material.has_agent_text(*position));
         let is_model_summary = |position: usize| sources[position].message().is_compacted;
-        if !said().any(|at| name(at).is_some())
-            || !said().any(|at| name(at).is_none() && !is_model_summary(at))
-        {
+        let has_main = || said().any(|at| name(at).is_none() && !is_model_summary(at));
+        let is_team = said().any(|at| name(at).is_some()) && has_main();
+        if !is_team {
             return HashSet::new();
         }
         let text = |position: usize| sources[position].features().beside_calls().trim();

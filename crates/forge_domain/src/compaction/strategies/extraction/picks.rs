@@ -57,8 +57,8 @@ fn is_plain_name(label: &str) -> bool {
     !label.contains(|c: char| c.is_ascii_digit()) && label.split_whitespace().last().is_some_and(is_longer)
 }
 
-/// Checks whether a message says little beside the names in it that are labels: a longer one is about what they
-/// name, and picks nothing.
+/// Checks whether a message says little beside the names in it that are labels: a longer one is about what
+/// they name, and picks nothing.
 fn may_pick_names<'a>(message: &str, labels: impl Iterator<Item = &'a str>) -> bool {
     let named = labels.filter(|label| is_plain_name(label) && mentions(message, label).next().is_some());
     let named: HashSet<&str> = named.collect();

@@ -337,8 +337,8 @@ impl Done {
         reads_on || is_same && (self.effect == Effect::Looks || next.goes_on)
     }
 
-    /// Checks whether none that is `told` is the same call with the same result, and adds it to them. Whatever
-    /// runs or changes something is new each time.
+    /// Checks whether none that is `told` is the same call with the same result, and adds it to them.
+    /// Whatever runs or changes something is new each time.
     fn is_new(&self, material: &Material<'_>, told: &mut HashSet<(u64, u64)>) -> bool {
         let asked = answered_call(material.context, self.position);
         let asks = asked.filter(|asked| self.effect == Effect::Looks || !asked.deed.runs);

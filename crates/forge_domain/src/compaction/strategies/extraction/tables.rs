@@ -31,7 +31,7 @@ impl ReplacedTables {
             let call = answered_call(context, position).map(|asked| asked.deed.call_hash);
             let text = match sources[position].role() {
                 Role::Assistant => features.beside_calls(),
-                Role::Tool if call.is_some() => &features.text,
+                Role::Tool if call.is_some() => features.text.as_str(),
                 Role::User | Role::System | Role::Tool => continue,
             };
             let here = tables(text);
@@ -74,8 +74,8 @@ struct Table {
 }
 
 impl Table {
-    /// Checks whether a table tells anew what an earlier one with the same head does: most things are the same
-    /// and it has no heading of another thing.
+    /// Checks whether a table tells anew what an earlier one with the same head does: most things are the
+    /// same, and it has no heading of another thing.
     fn replaces(&self, earlier: &Self) -> bool {
         let n_shared = self.things.intersection(&earlier.things).count();
         let n_fewer = self.things.len().min(earlier.things.len());
@@ -150,8 +150,8 @@ fn is_rule(cells: &[&str]) -> bool {
     cells.iter().all(|cell| cell.contains('-') && cell.chars().all(|c| matches!(c, '-' | ':')))
 }
 
-/// Checks whether most of the second cells are numbers: a table of two columns may have the fields of one thing
-/// instead.
+/// Checks whether most of the second cells are numbers: a table of two columns may have the fields of one
+/// thing instead.
 fn has_numbers(rows: &[Vec<&str>]) -> bool {
     let is_number = |cell: &str| {
         let n_letters = cell.chars().filter(|c| c.is_alphabetic()).count();

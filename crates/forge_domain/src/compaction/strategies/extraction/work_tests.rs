@@ -257,3 +257,26 @@ fn the_same_call_with_the_same_result_is_told_once() {
     let told = [3_377, 3_378, 3_379].map(told);
     assert_eq!(told.iter().max(), Some(&1), "{record}");
 }
+
+#[test]
+fn a_page_is_told_by_what_most_pages_do_not_show() {
+    let names = ["Home", "Help", "Terms", "Basket", "Deals"];
+    let page = |n: usize| {
+        let link = |k: usize| format!("[{}] link \"{}\"\n", 100 + k, names[(k + n) % names.len()]);
+        let links: String = (0..30).map(link).collect();
+        format!("RootWebArea \"Step {n}\"\n{links}[907] button \"Slot of day {n}\"\n")
+    };
+    let mut log = Conversation::new();
+    log.user("Buy a kettle, and stop before the payment.");
+    for n in 0..30 {
+        log.call("click", json!({"id": 907}), page(n));
+    }
+    extract(&mut log, 4_000);
+    let record = record_in(&log);
+    let is_told = |n: &usize| {
+        let shown = format!("RootWebArea \"Step {n}\"; button \"Slot of day {n}\"");
+        record.contains(&format!("click \"Slot of day {}\": {shown}", n - 1))
+    };
+    assert!((1..30).any(|n| is_told(&n)), "{record}");
+    assert!(!record.contains("link \"Home\"") && !record.contains("32 lines"), "{record}");
+}
