@@ -1,10 +1,11 @@
 //! The label of an entry: the number of its message, the tool, and what its call is about.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
-use super::work_files::{Root, below, deepest, has_root};
+use super::work_files::{Root, below, has_root, in_folder, whole_path};
 use crate::compaction::features::is_line_break;
-use crate::compaction::findings::{Deed, has_drive, is_absolute, join};
+use crate::compaction::findings::{Deed, has_drive, is_absolute};
 use crate::{ContextMessage, MessageId, ToolCall};
 
 /// Most characters of a tool's name: as many as providers allow.
@@ -13,34 +14,27 @@ const TOOL_CHARS: usize = 128;
 const SUBJECT_CHARS: usize = 140;
 const SOUGHT_CHARS: usize = 60;
 
-/// The folder of most of the files that the calls are about: in labels, paths begin below it.
+/// The folder below which paths begin in labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Folder {
     pub(super) files: Option<String>,
-    /// The folder in which most commands run.
+    /// The folders of the work.
     pub(super) root: Root,
 }
 
-/// The share of the paths that are in the folder at least, in percent, and the fewest of them that need one.
-const IN_FOLDER_PERCENT: usize = 60;
+/// The share of the paths of which it is known at least where they are, in percent, and so for the commands.
+const KNOWN_PERCENT: usize = 60;
+/// The fewest paths in a folder that is told once.
 const LEAST_PATHS: usize = 4;
+/// The characters around the name of a place that is told.
+const AROUND_PLACE: usize = " (in )".len();
 
 impl Folder {
-    /// Finds the deepest folder of most of the files that `messages` touch, unless an earlier record has
-    /// `known` one.
+    /// Finds the one that shortens most what labels tell of `messages`, unless an earlier record has `known`
+    /// one.
     pub(super) fn of(messages: &[ContextMessage], known: Option<String>) -> Self {
-        if known.is_some() {
-            return Self { root: Root::of(messages, known.as_deref()), files: known };
-        }
-        let deeds = messages.iter().flat_map(|message| &message.findings().deeds);
-        let paths: Vec<Cow<'_, str>> =
-            deeds.flat_map(|deed| &deed.touches).map(|(path, _)| with_slashes(path)).collect();
-        let paths: Vec<&str> = paths.iter().map(AsRef::as_ref).collect();
-        let absolute = paths.iter().filter(|path| has_root(path) && !path.contains(is_line_break));
-        let folders = absolute.flat_map(|path| path.match_indices('/').skip(1).map(|(at, _)| &path[..at]));
-        let is_most = |n: usize| n >= LEAST_PATHS && n * 100 >= paths.len() * IN_FOLDER_PERCENT;
-        let files = deepest(folders, is_most);
-        Self { root: Root::of(messages, files), files: files.map(str::to_owned) }
+        let files = known.or_else(|| base_of(messages));
+        Self { root: Root::of(messages, files.as_deref()), files }
     }
 
     pub(super) const fn root(&self) -> &Root {
@@ -53,20 +47,26 @@ impl Folder {
     }
 
     /// Returns a path as labels have it: below the folder, if it is there.
-    pub(super) fn path<'p>(&self, path: &'p str) -> &'p str {
-        let below = self.files.as_deref().and_then(|folder| below(path, folder));
-        below.filter(|below| !below.is_empty()).unwrap_or(path)
+    pub(super) fn path<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        self.files.as_deref().map_or(Cow::Borrowed(path), |folder| with_paths_below(path, folder))
     }
 
     /// Returns the subject of a call as a label has it: a blank before it, in one line, and in quotes what is
     /// looked for there; empty if it has none.
     pub(super) fn subject(&self, deed: &Deed) -> String {
-        let subject = deed.subject.as_deref().and_then(subject_line);
-        let Some(subject) = subject else { return String::new() };
-        let below = self.files.as_deref().and_then(|folder| below(&subject, folder));
-        let path = below.map_or(subject.as_str(), |below| if below.is_empty() { "." } else { below });
+        let Some(subject) = deed.subject.as_deref().map(told_of_script) else { return String::new() };
+        let is_command = deed.touches.is_empty();
         // Elsewhere, the same command is another one.
-        let told = self.root.with_folder(path, deed.folder().filter(|_| !is_absolute(&subject)));
+        let place = match () {
+            () if is_command && !deed.runs => None,
+            () if !is_command && is_absolute(subject.trim_start()) => None,
+            () => self.root.place(deed.folder()),
+        };
+        // What is told to be in another folder is not below this one.
+        let is_here = place.is_none() && (deed.runs || !is_command);
+        let told = if is_here { self.path(&subject) } else { Cow::Borrowed(&*subject) };
+        let Some(line) = subject_line(&told) else { return String::new() };
+        let told = in_folder(&line, place.as_deref());
         match deed.sought.as_deref().and_then(|sought| one_line(sought, SOUGHT_CHARS)) {
             Some(sought) => format!(" {told} \"{sought}\""),
             None => format!(" {told}"),
@@ -74,9 +74,86 @@ impl Folder {
     }
 }
 
-/// Returns a path with the slashes that folders have here: below a drive, calls write either.
-fn with_slashes(path: &str) -> Cow<'_, str> {
-    if has_drive(path) { Cow::Owned(join(None, path)) } else { Cow::Borrowed(path) }
+/// Returns the folder below which the calls of `messages` can be told in the fewest characters; `None` if too
+/// little is known of where their paths are.
+fn base_of(messages: &[ContextMessage]) -> Option<String> {
+    let root = Root::of(messages, None);
+    let (mut paths, mut places, mut commands) = (Vec::new(), Vec::new(), Vec::new());
+    let mut n_unknown = 0;
+    for deed in messages.iter().flat_map(|message| &message.findings().deeds) {
+        let folder = root.folder(deed.folder()).map(|folder| whole_path(None, &folder));
+        let folder = folder.filter(|folder| has_root(folder));
+        if deed.runs && deed.touches.is_empty() {
+            commands.push(folder.clone());
+        }
+        for (path, _) in &deed.touches {
+            match &folder {
+                _ if is_absolute(path) => paths.push(whole_path(None, path)),
+                Some(folder) => places.push(folder.clone()),
+                None => n_unknown += 1,
+            }
+        }
+    }
+    let n_commands = commands.len();
+    let known: Vec<String> = commands.into_iter().flatten().collect();
+    // Where most commands do not tell it, those that do are the exceptions.
+    if known.len() * 100 >= n_commands * KNOWN_PERCENT {
+        places.extend(known);
+    }
+    let n_known = paths.len() + places.len();
+    if n_known * 100 < (n_known + n_unknown) * KNOWN_PERCENT {
+        return None;
+    }
+    shortest_told(&paths, &places)
+}
+
+/// Returns the folder that saves most characters if the paths and the places below it are told from there.
+fn shortest_told(paths: &[String], places: &[String]) -> Option<String> {
+    let mut saved: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    let mut save = |folder, n_chars: usize| {
+        let (n_told, sum) = saved.entry(folder).or_default();
+        *n_told += 1;
+        *sum += n_chars;
+    };
+    for path in paths.iter().chain(places).filter(|path| has_root(path) && !path.contains(is_line_break)) {
+        let folders = path.match_indices('/').skip(1).map(|(at, _)| &path[..at]);
+        folders.for_each(|folder| save(folder, folder.len() + 1));
+    }
+    // A place that paths begin in is not told.
+    for place in places.iter().filter(|place| *place != "/" && !place.contains(is_line_break)) {
+        save(place.as_str(), place.len() + AROUND_PLACE);
+    }
+    let many = saved.into_iter().filter(|(_, (n_told, _))| *n_told >= LEAST_PATHS);
+    many.max_by_key(|(_, (_, sum))| *sum).map(|(folder, _)| folder.to_owned())
+}
+
+/// The marks before a path in a command, and those behind it.
+const BEFORE_PATH: [char; 6] = ['"', '\'', '=', '(', '<', '>'];
+const AFTER_PATH: [char; 8] = ['"', '\'', ';', '&', '|', ')', '>', ','];
+
+/// Returns a text in which paths begin below a folder, if they are there: a path, or a command.
+fn with_paths_below<'t>(text: &'t str, folder: &str) -> Cow<'t, str> {
+    if !text.contains(folder) && !has_drive(folder) {
+        return Cow::Borrowed(text);
+    }
+    let (mut told, mut from, mut before) = (String::new(), 0, ' ');
+    for (at, c) in text.char_indices() {
+        let begins = at >= from && (before.is_whitespace() || BEFORE_PATH.contains(&before));
+        before = c;
+        let Some(rest) = Some(&text[at..]).filter(|_| begins).and_then(|path| below(path, folder)) else {
+            continue;
+        };
+        // It would be another one.
+        if is_absolute(rest) || rest.starts_with(['-', '\\']) {
+            continue;
+        }
+        told.push_str(&text[from..at]);
+        from = text.len() - rest.len();
+        if rest.chars().next().is_none_or(|c| c.is_whitespace() || AFTER_PATH.contains(&c)) {
+            told.push('.');
+        }
+    }
+    if from == 0 { Cow::Borrowed(text) } else { Cow::Owned(told + &text[from..]) }
 }
 
 /// Returns the name of a call's tool as labels have it.
@@ -92,7 +169,7 @@ fn subject_line(subject: &str) -> Option<String> {
         let folder = start + line[start..].find(['/', '\\'])?;
         (!line.contains(char::is_whitespace)).then(|| format!("…{}", &line[folder..]))
     };
-    one_line(&told_of_script(subject), SUBJECT_CHARS).or_else(end_of_path)
+    one_line(subject, SUBJECT_CHARS).or_else(end_of_path)
 }
 
 /// Returns what tells of a command whose first line only begins a text: of a here-string of PowerShell the
@@ -145,4 +222,77 @@ pub(super) fn one_line(text: &str, most: usize) -> Option<String> {
         None => return None,
     };
     Some(shortened.trim_end_matches(':').to_owned()).filter(|line| !line.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::compaction::fixture::Characters;
+    use crate::{Message, ToolName};
+
+    fn calls(arguments: &[Value]) -> Vec<ContextMessage> {
+        let call = |arguments: &Value| {
+            let name = ToolName::new("Edit").unwrap();
+            let call = ToolCall { id: "c".into(), name, arguments: arguments.to_string() };
+            ContextMessage::count(Message::calling(vec![call]), &Characters)
+        };
+        arguments.iter().map(call).collect()
+    }
+
+    #[test]
+    fn paths_are_told_below_the_folder_that_saves_most() {
+        let path = |path: &str| json!({ "file_path": path });
+        let run = |command: &str| json!({ "command": command });
+        let run_in = |folder: &str| json!({ "command": "make", "workdir": folder });
+        let many = |argument: &Value, n: usize| vec![argument.clone(); n];
+        for (arguments, expected) in [
+            (
+                ["/home/me/w/app/a", "/home/me/w/app/b", "/home/me/w/app/c", "/home/me/w/d"]
+                    .map(path)
+                    .to_vec(),
+                "/home/me/w",
+            ),
+            (["/home/me/w/app/a", "/home/me/w/app/b", "/home/me/w/app/c", "/e/f"].map(path).to_vec(), ""),
+            ([r"c:\w\app\a", "C:/w/app/b", r"C:\w\app\c", r"C:\w\d"].map(path).to_vec(), "C:/w"),
+            ([many(&path("/w/app/a"), 4), many(&path("b"), 4)].concat(), ""),
+            ([many(&path("/w/app/a"), 6), many(&path("b"), 4)].concat(), "/w/app"),
+            // Relative paths are the ends of whole ones: they are known.
+            ([many(&path("/w/app/src/a"), 2), many(&path("src/a"), 4)].concat(), "/w/app"),
+            ([many(&run_in("/w/app"), 9), many(&path("/w/lib/a"), 4)].concat(), "/w/app"),
+            ([many(&run("cd /w/app && make"), 4), many(&run("make"), 4)].concat(), ""),
+            (many(&run_in("/"), 9), ""),
+        ] {
+            let folder = Folder::of(&calls(&arguments), None);
+            assert_eq!(folder.as_deref().unwrap_or_default(), expected, "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn a_label_says_where_its_paths_are() {
+        let edits = |folder: &str| vec![json!({ "file_path": format!("{folder}/a") }); 4];
+        for (earlier, arguments, expected) in [
+            (edits("/w"), json!({"command": "make", "workdir": "/w"}), " make"),
+            (edits("/w"), json!({"command": "make /w/b", "workdir": "/w/api"}), " make /w/b (in api)"),
+            (edits("/w"), json!({"command": "sed -n 1,9p b.rs", "workdir": "/w/api"}), " b.rs (in api)"),
+            (edits("/w"), json!({"command": "make", "workdir": "/v"}), " make (in /v)"),
+            (edits("/w"), json!({"command": "make '/w/b c' x=/w/d /w"}), " make 'b c' x=d ."),
+            (
+                edits("/w"),
+                json!({"command": "make /w/ -k /w//b /w/-c file:///w/d /wide/e"}),
+                " make . -k /w//b /w/-c file:///w/d /wide/e",
+            ),
+            (
+                edits(r"C:\w\my x"),
+                json!({"command": r#"dir "c:\w\my x\b" "C:/w/my x/c" D:\d"#}),
+                r#" dir "b" "c" D:\d"#,
+            ),
+        ] {
+            let messages = calls(&[earlier, vec![arguments.clone()]].concat());
+            let folder = Folder::of(&messages, None);
+            assert_eq!(folder.subject(&messages[4].findings().deeds[0]), expected, "{arguments}");
+        }
+    }
 }

@@ -6,10 +6,10 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::file_lines::{Told, apart, together};
-use super::work_files::{below, has_root};
+use super::work_files::{below, out_of_folder};
 use crate::Message;
 use crate::compaction::features::is_line_break;
-use crate::compaction::findings::{FileState, Outcome};
+use crate::compaction::findings::{FileState, Outcome, is_absolute};
 use crate::compaction::record_tag::{CLOSE, OPEN};
 
 /// The record of earlier messages.
@@ -306,7 +306,8 @@ impl Record {
     }
 
     /// Returns the paths of the files, relative to the folder if they are in it. Returns `None` if there is
-    /// no folder, or if any path is relative already and would be read as one in the folder.
+    /// no folder, or if any path is relative already and names no place: it would be read as one in the
+    /// folder.
     fn files_below_folder(&self) -> Option<Vec<&str>> {
         let folder = self.folder.as_deref()?;
         self.files.iter().map(|(path, _)| below_folder(path, folder)).collect()
@@ -338,7 +339,7 @@ impl Record {
             };
             for path in paths {
                 let path = match above_files {
-                    Some(folder) if !has_root(&path) => format!("{folder}/{path}"),
+                    Some(folder) if !tells_place(&path) => format!("{folder}/{path}"),
                     _ => path,
                 };
                 self.files.push((path, state));
@@ -347,10 +348,16 @@ impl Record {
     }
 }
 
-/// Returns an absolute path as it is below `folder`, or as it is if it is not; `None` for a relative one.
+/// Returns a path that tells its place as it is below `folder`, or as it is if it is not; `None` for another
+/// one.
 fn below_folder<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
-    let below = below(path, folder).filter(|below| !below.is_empty() && !has_root(below));
-    has_root(path).then_some(below.unwrap_or(path))
+    let below = below(path, folder).filter(|below| !below.is_empty() && !tells_place(below));
+    tells_place(path).then_some(below.unwrap_or(path))
+}
+
+/// Checks whether a path is absolute, or names the folder in which it is.
+fn tells_place(path: &str) -> bool {
+    is_absolute(path) || out_of_folder(path).1.is_some()
 }
 
 /// The part of a record that a line, or an entry of several, belongs to.
@@ -510,6 +517,11 @@ mod tests {
             (
                 &["/home/me/work2/a", "/home/me/work//a"],
                 "Relative paths are below /home/me/work\nmodified: /home/me/work2/a\nmodified: /home/me/work//a\n",
+            ),
+            (
+                &["/home/me/work/a", "b (in api)", "~/c", "/home/me/work/d (in e)"],
+                "Relative paths are below /home/me/work\nmodified: a\nmodified: b (in api)\nmodified: ~/c\n\
+                 modified: /home/me/work/d (in e)\n",
             ),
             (
                 &["/home/me/work/a", "b"],

@@ -547,6 +547,10 @@ mod tests {
                 json!({"command": ["bash", "-lc", "cd app && go test ./..."], "workdir": "."}),
                 " go test ./... (in app)",
             ),
+            (
+                json!({"command": "ls \"/home/me/app/my docs\" /home/me/apple"}),
+                " ls \"my docs\" /home/me/apple",
+            ),
             (json!({"command": ["git", "status"], "timeout": 9}), " git status"),
             (json!({"command": "git status", "description": "Look"}), " git status"),
             (json!({"command": "@'\nclass A:\n'@ | Set-Content app\\a.py"}), " Set-Content app\\a.py"),

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::ContextMessage;
+use crate::compaction::envelope::within;
 use crate::compaction::findings::{ALL, FileState, ShellChange, Touch, has_drive, is_absolute, join};
 use crate::star_match::is_star_match;
 
@@ -14,75 +15,116 @@ pub(super) struct Root {
     root: Option<String>,
     /// The one below which the record's paths are told.
     base: Option<String>,
-    /// The one in which most commands run.
-    usual: Option<String>,
+    /// The one in which the work began, if that is known.
+    start: Option<String>,
 }
 
 impl Root {
-    /// Finds them in the calls of `messages`: where most commands run of which a folder is told, unless the
-    /// `base` of the record's paths is above that.
+    /// Finds them in the calls of `messages`: where most commands run of which a folder is told, or where the
+    /// work began, unless the `base` of the record's paths is above that.
     pub(super) fn of(messages: &[ContextMessage], base: Option<&str>) -> Self {
+        let start = start_of(messages);
         let deeds = messages.iter().flat_map(|message| &message.findings().deeds);
         let folders: Vec<&str> = deeds.filter_map(|deed| deed.folder().or(deed.enters())).collect();
         let is_most = |n: usize| n * 100 >= folders.len() * MOST_PERCENT;
-        let usual = deepest(folders.iter().copied(), |n| n >= LEAST_USUAL && is_most(n));
         let absolute = folders.iter().copied().filter(|folder| is_absolute(folder));
         let ends = |folder: &str| {
             folder.match_indices('/').map(|(at, _)| at).chain([folder.len()]).collect::<Vec<_>>()
         };
         let above = absolute.flat_map(|folder| ends(folder).into_iter().map(|end| &folder[..end]));
         // A part of a drive's name is no folder. One command of many may run elsewhere.
-        let least = if base.is_some() { LEAST_USUAL } else { 1 };
+        let least = if base.is_some() { LEAST_COMMANDS } else { 1 };
         let root = deepest(above.filter(|above| above.contains('/')), |n| n >= least && is_most(n));
+        let root = root.or(start.as_deref());
         let is_above = |base: &&str| root.is_none_or(|root| is_in(root, base));
         Self {
             root: base.filter(is_above).or(root).map(str::to_owned),
             base: base.or(root).map(str::to_owned),
-            usual: usual.map(str::to_owned),
+            start,
         }
+    }
+
+    /// Returns the folder of a name that was used in `folder`: without one, where the work began.
+    pub(super) fn folder(&self, folder: Option<&str>) -> Option<String> {
+        let whole = match folder {
+            Some(folder) => Some(join(self.start.as_deref(), folder)),
+            None => self.start.clone(),
+        };
+        whole.filter(|folder| !folder.is_empty())
     }
 
     /// Returns the one path of a file or folder that is named so in `folder`: from the root, if it is there.
     pub(super) fn path(&self, name: &str, folder: Option<&str>) -> String {
-        let whole = join(folder, name);
+        let whole = whole_path(self.folder(folder).as_deref(), name);
         let path = self.root.as_deref().and_then(|root| below(&whole, root)).unwrap_or(&whole);
         if path.is_empty() { ALL.to_owned() } else { path.to_owned() }
     }
 
-    /// Returns the whole path of a file with a name from the root, if that is the `folder` of the record's
-    /// paths.
-    fn whole(&self, name: &str, folder: Option<&str>) -> String {
-        let is_below = folder.is_some() && folder == self.root.as_deref() && !is_absolute(name);
-        if is_below { join(folder, name) } else { name.to_owned() }
+    /// Returns a file with a `path` from the root as a record lists it whose paths are below `base`: what was
+    /// `told` of it, so that nothing else is meant by it there.
+    fn listed(&self, told: &str, path: &str, base: Option<&str>) -> String {
+        let (Some(root), Some(base)) = (self.root.as_deref(), base) else { return told.to_owned() };
+        if is_absolute(told) || out_of_folder(told).1.is_some() {
+            return told.to_owned();
+        }
+        let below_base = whole_path(Some(base), told);
+        if below_base == whole_path(Some(root), path) { below_base } else { in_folder(told, Some(root)) }
     }
 
-    /// Returns the folder of a file as it is told; `None` if paths begin there, or if it is not known.
-    fn of_file(&self, folder: Option<&str>) -> Option<String> {
-        let folder = join(None, folder?);
-        let told = self.base.as_deref().and_then(|base| below(&folder, base)).unwrap_or(&folder);
+    /// Returns the folder in which a file is, or a command runs, as it is told; `None` if paths begin there,
+    /// or if it is not known.
+    pub(super) fn place(&self, folder: Option<&str>) -> Option<String> {
+        let whole = whole_path(self.root.as_deref(), &self.folder(folder)?);
+        let told = self.base.as_deref().and_then(|base| below(&whole, base)).unwrap_or(&whole);
         (!told.is_empty()).then(|| told.to_owned())
-    }
-
-    /// Returns the folder of a command as it is told; `None` if that is the usual one, or not known.
-    pub(super) fn of_command(&self, folder: Option<&str>) -> Option<String> {
-        self.of_file(folder.filter(|_| folder != self.usual.as_deref()))
-    }
-
-    /// Returns a command with the folder in which it runs, as both are told.
-    pub(super) fn with_folder(&self, command: &str, folder: Option<&str>) -> String {
-        in_folder(command, self.of_command(folder).as_deref())
     }
 }
 
-/// The share of the commands that run in the usual folder, in percent, and the fewest of them.
+/// Returns the folder in which the work began: the one that a harness tells, or where relative paths of files
+/// are the ends of whole ones. Once a call entered another one, that is no longer where calls run.
+fn start_of(messages: &[ContextMessage]) -> Option<String> {
+    let deeds = || messages.iter().flat_map(|message| &message.findings().deeds);
+    if deeds().any(|deed| deed.enters().is_some()) {
+        return None;
+    }
+    let notes = messages.iter().map(ContextMessage::message).filter(|message| message.note_by().is_some());
+    let told = notes.filter_map(|note| Some(whole_path(None, within(&note.text(), "cwd")?)));
+    let mut told: Vec<String> = told.filter(|folder| is_absolute(folder)).collect();
+    told.dedup();
+    if !told.is_empty() {
+        return if told.len() == 1 { told.pop() } else { None };
+    }
+    let named = deeds().filter(|deed| deed.folder().is_none()).flat_map(|deed| &deed.touches);
+    let named = named.map(|(path, _)| whole_path(None, path));
+    // A bare name may be that of a file in any folder.
+    let named: HashSet<String> = named.filter(|name| !is_absolute(name) && name.contains('/')).collect();
+    let whole = deeds().flat_map(|deed| &deed.touches).map(|(path, _)| whole_path(None, path));
+    let whole: HashSet<String> = whole.filter(|path| !named.is_empty() && has_root(path)).collect();
+    let mut above: BTreeMap<&str, usize> = BTreeMap::new();
+    for path in &whole {
+        let ends = path.match_indices('/').filter(|(at, _)| named.contains(&path[at + 1..]));
+        ends.for_each(|(at, _)| *above.entry(&path[..at]).or_default() += 1);
+    }
+    let most = above.values().max().copied()?;
+    only(above.into_iter().filter(|(folder, n)| *n == most && !folder.is_empty()))
+        .map(|(folder, _)| folder.to_owned())
+}
+
+/// Returns the path of a name that is relative to a folder, or absolute: of a drive, its letter is large.
+pub(super) fn whole_path(folder: Option<&str>, name: &str) -> String {
+    let mut whole = join(folder, name);
+    if has_drive(&whole) {
+        whole[..1].make_ascii_uppercase();
+    }
+    whole
+}
+
+/// The share of the commands that run below the root, in percent, and the fewest of them.
 const MOST_PERCENT: usize = 60;
-const LEAST_USUAL: usize = 2;
+const LEAST_COMMANDS: usize = 2;
 
 /// Returns the longest folder that `is_most` of all.
-pub(super) fn deepest<'a>(
-    folders: impl Iterator<Item = &'a str>,
-    is_most: impl Fn(usize) -> bool,
-) -> Option<&'a str> {
+fn deepest<'a>(folders: impl Iterator<Item = &'a str>, is_most: impl Fn(usize) -> bool) -> Option<&'a str> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     folders.for_each(|folder| *counts.entry(folder).or_default() += 1);
     let most = counts.into_iter().filter(|(_, n)| is_most(*n));
@@ -90,17 +132,28 @@ pub(super) fn deepest<'a>(
 }
 
 /// Returns a path as it is below a folder, empty if it is that; `None` if it is elsewhere. Below a drive, the
-/// path may have other slashes than the folder.
+/// path may have other slashes than the folder, and the drive's letter either case.
 pub(super) fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     if !has_drive(path) {
         let rest = path.strip_prefix(folder)?;
         return if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') };
     }
     let (start, rest) = path.split_at_checked(folder.len())?;
-    match start == folder || start.replace('\\', "/") == folder {
+    match is_same_folder(start, folder) {
         true if rest.is_empty() => Some(rest),
         true => rest.strip_prefix(['/', '\\']),
         false => None,
+    }
+}
+
+/// Checks whether two texts name one folder of a drive.
+fn is_same_folder(one: &str, other: &str) -> bool {
+    let with_slashes = |folder: &str| folder.replace('\\', "/");
+    match (one.split_at_checked(1), other.split_at_checked(1)) {
+        (Some((drive, one)), Some((of_other, other))) => {
+            drive.eq_ignore_ascii_case(of_other) && with_slashes(one) == with_slashes(other)
+        }
+        _ => false,
     }
 }
 
@@ -168,19 +221,15 @@ impl WorkFiles {
         let Self { changed, told, root, .. } = self;
         let mut files: Vec<_> = changed.into_iter().collect();
         files.sort_unstable_by(|(one, (_, at)), (other, (_, later))| (at, one).cmp(&(later, other)));
-        let told: Vec<String> =
-            files.iter().map(|(path, _)| told.get(path).unwrap_or(path).clone()).collect();
-        // If each file has a whole path, each is listed by it, so that all are told below the same folder.
-        let whole: Vec<String> = told.iter().map(|told| root.whole(told, folder)).collect();
-        let are_whole = whole.iter().all(|path| has_root(path) && out_of_folder(path).1.is_none());
-        let names = if are_whole { whole } else { told };
-        names.into_iter().zip(files).map(|(name, (_, (state, _)))| (name, state)).collect()
+        let listed = |path: &String| root.listed(told.get(path).unwrap_or(path), path, folder);
+        files.iter().map(|(path, (state, _))| (listed(path), *state)).collect()
     }
 
     /// Takes a file of an earlier record.
     pub(super) fn take(&mut self, told: &str, state: FileState) {
         let (name, folder) = out_of_folder(told);
-        let path = self.note(name, folder);
+        let folder = folder.map(|folder| whole_path(self.root.base.as_deref(), folder));
+        let path = self.note(name, folder.as_deref());
         self.set(path, state);
     }
 
@@ -377,7 +426,7 @@ impl WorkFiles {
     fn note(&mut self, name: &str, folder: Option<&str>) -> String {
         let path = self.root.path(name, folder);
         if !self.told.contains_key(&path) {
-            let folder = self.root.of_file(folder).filter(|_| !is_absolute(name));
+            let folder = self.root.place(folder).filter(|_| !is_absolute(name));
             self.told.insert(path.clone(), in_folder(name, folder.as_deref()));
         }
         path
@@ -519,7 +568,7 @@ mod tests {
 
     #[test]
     fn a_file_has_one_path_however_it_is_named() {
-        let root = Root { root: Some("/w".to_owned()), base: Some("/w".to_owned()), usual: None };
+        let root = Root { root: Some("/w".to_owned()), base: Some("/w".to_owned()), start: None };
         for (name, folder, expected) in [
             ("/w/a.rs", None, "a.rs"),
             ("a.rs", Some("/w"), "a.rs"),
@@ -539,11 +588,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_its_whole_path_if_all_stand_below_the_folder() {
-        let root = Root { root: Some("/w".to_owned()), base: Some("/w".to_owned()), usual: None };
+    fn a_file_is_listed_with_where_it_is() {
+        let root = Root { root: Some("/w".to_owned()), base: Some("/w".to_owned()), start: None };
         for (names, expected) in [
             (vec![("/w/a.rs", None), ("b.rs", None)], vec!["/w/a.rs", "/w/b.rs"]),
             (vec![("/w/a.rs", None), ("b.rs", Some("/w/api"))], vec!["/w/a.rs", "b.rs (in api)"]),
+            (vec![("b.rs", Some("/w/api")), ("/w/api/b.rs", None)], vec!["b.rs (in api)"]),
+            (vec![("b.rs", None), ("c.rs", Some("/v"))], vec!["/w/b.rs", "c.rs (in /v)"]),
         ] {
             let mut files = WorkFiles::new(root.clone());
             for (name, folder) in names {
@@ -551,6 +602,34 @@ mod tests {
             }
             let told: Vec<String> = files.into_list(Some("/w")).into_iter().map(|(told, _)| told).collect();
             assert_eq!(told, expected);
+        }
+        // The root is above the folder of the record's paths.
+        let root = Root { base: Some("/w/api".to_owned()), ..root };
+        let mut files = WorkFiles::new(root);
+        for (name, folder) in [("a.rs", None), ("b.rs", Some("/w/api")), ("c.rs", Some("/w/web"))] {
+            files.touch(name, folder, Touch::Writes, false);
+        }
+        let told = files.into_list(Some("/w/api")).into_iter().map(|(told, _)| told);
+        let expected = ["a.rs (in /w)", "/w/api/b.rs", "c.rs (in /w/web)"];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn names_and_relative_folders_are_below_where_the_work_began() {
+        let root = Root {
+            root: Some("/w".to_owned()),
+            base: Some("/w".to_owned()),
+            start: Some("/w/api".to_owned()),
+        };
+        for (folder, name, expected, place) in [
+            (None, "a.rs", "api/a.rs", Some("api")),
+            (Some("src"), "a.rs", "api/src/a.rs", Some("api/src")),
+            (Some(".."), "a.rs", "a.rs", None),
+            (Some("/w"), "a.rs", "a.rs", None),
+            (Some("/v"), "/w/a.rs", "a.rs", Some("/v")),
+        ] {
+            assert_eq!(root.path(name, folder), expected, "{name} in {folder:?}");
+            assert_eq!(root.place(folder).as_deref(), place, "{folder:?}");
         }
     }
 
@@ -608,7 +687,7 @@ mod tests {
             let mut files = WorkFiles::new(Root {
                 root: Some("/w".to_owned()),
                 base: Some("/w".to_owned()),
-                usual: None,
+                start: None,
             });
             files.touch("/w/a.py", None, Touch::Leaves(Modified), false);
             files.touch("/w/api/a.py", None, Touch::Writes, true);
@@ -645,6 +724,8 @@ mod tests {
             (r"D:\w\a.py", "C:/w", None),
             ("/w/a.py", "/w", Some("a.py")),
             (r"/w\a.py", "/w", None),
+            (r"c:\w\a.py", "C:/w", Some("a.py")),
+            (r"C:\W\a.py", "C:/w", None),
         ] {
             assert_eq!(below(path, folder), expected, "{path}");
         }
@@ -655,7 +736,7 @@ mod tests {
         let mut files = WorkFiles::default();
         files.touch(r"C:\proj\src\a.cs", None, Touch::Writes, false);
         files.touch("C:/proj/src/a.cs", None, Touch::Leaves(Modified), false);
-        files.take_change(&ShellChange::Removes(r"src\a.cs".to_owned()), Some("C:/proj"), "");
+        files.take_change(&ShellChange::Removes(r"src\a.cs".to_owned()), Some("c:/proj"), "");
         assert_eq!(files.into_list(None), [(r"C:\proj\src\a.cs".to_owned(), Deleted)]);
     }
 }

@@ -211,7 +211,7 @@ impl<'a> Ledger<'a> {
 
     /// Returns the folder of a command as it is told.
     fn told_folder(&self, folder: Option<&str>) -> Option<String> {
-        self.files.root().of_command(self.folder(folder).as_deref())
+        self.files.root().place(self.folder(folder).as_deref())
     }
 
     /// Returns a command or its key with the folder in which it runs.
