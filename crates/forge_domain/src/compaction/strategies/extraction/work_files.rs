@@ -225,6 +225,12 @@ impl WorkFiles {
         files.iter().map(|(path, (state, _))| (listed(path), *state)).collect()
     }
 
+    /// Drops the outputs of builds that were deleted, if no words name them: no work is gone.
+    pub(super) fn drop_outputs(&mut self, is_named: impl Fn(&str) -> bool) {
+        let is_work = |path: &str| output_in(path).is_none_or(&is_named);
+        self.changed.retain(|path, (state, _)| *state != FileState::Deleted || is_work(path));
+    }
+
     /// Takes a file of an earlier record.
     pub(super) fn take(&mut self, told: &str, state: FileState) {
         let (name, folder) = out_of_folder(told);
@@ -508,6 +514,27 @@ impl WorkFiles {
     }
 }
 
+/// Folders that builds write.
+const OUTPUTS: [&str; 10] = [
+    ".next/",
+    ".nuxt/",
+    ".svelte-kit/",
+    ".turbo/",
+    "__pycache__/",
+    "node_modules/",
+    "target/classes/",
+    "target/debug/",
+    "target/doc/",
+    "target/release/",
+];
+
+/// Returns the part of a path from the folder on that a build writes; `None` if it is in no such folder.
+fn output_in(path: &str) -> Option<&str> {
+    let begins = |at: usize| OUTPUTS.iter().any(|output| path[at..].starts_with(output));
+    let mut starts = std::iter::once(0).chain(path.match_indices('/').map(|(at, _)| at + 1));
+    starts.find(|at| begins(*at)).map(|at| &path[at..])
+}
+
 /// The words of git if there is nothing to put aside.
 const NOTHING_TO_STASH: &str = "No local changes to save";
 
@@ -630,6 +657,19 @@ mod tests {
         ] {
             assert_eq!(root.path(name, folder), expected, "{name} in {folder:?}");
             assert_eq!(root.place(folder).as_deref(), place, "{folder:?}");
+        }
+    }
+
+    #[test]
+    fn outputs_of_builds_are_known() {
+        for (path, expected) in [
+            (".next/types/a.ts", Some(".next/types/a.ts")),
+            ("/w/web/node_modules/a/b.js", Some("node_modules/a/b.js")),
+            ("api/target/debug/a", Some("target/debug/a")),
+            ("src/target/a.rs", None),
+            ("a/my_node_modules/b.js", None),
+        ] {
+            assert_eq!(output_in(path), expected, "{path}");
         }
     }
 

@@ -14,7 +14,7 @@ use crate::compaction::findings::{
 };
 use crate::compaction::short_text::SHORTEST;
 use crate::compaction::stub::is_stub;
-use crate::{Context, ContextMessage, Message};
+use crate::{Context, ContextMessage, Message, Role};
 
 /// The effects of the exchanges of a span.
 #[derive(Debug, Default)]
@@ -126,6 +126,10 @@ impl<'a> Ledger<'a> {
             running.extend(unfinished.and_then(|unfinished| unfinished.id.clone()).map(|id| (id, deed)));
         }
         reports.for_each(|(_, report)| self.take_report(&report, &mut running));
+        let is_said = |source: &&ContextMessage| source.message().role() != Role::Tool;
+        self.files.drop_outputs(|output| {
+            sources.iter().filter(is_said).any(|source| source.message().text().contains(output))
+        });
     }
 
     /// Takes in what a harness reports of the end of one of the commands that are `running`.

@@ -100,6 +100,10 @@ fn files_keep_their_last_state() {
             vec!["created n", "deleted o"],
         ),
         (
+            vec![("apply_patch", patch("*** Delete File: .next/types/a.ts\n*** Delete File: o\n"), "ok")],
+            vec!["deleted o"],
+        ),
+        (
             vec![("apply_patch", patch("*** Update File: o\n*** Move to: n\n"), "ok")],
             vec!["deleted o", "created n"],
         ),
