@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::work_files::out_of_folder;
+use super::root::out_of_folder;
 use crate::compaction::findings::FileState;
 
 /// As long as there are no more files, each has a line.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::work_files::{Root, below, has_root, in_folder, whole_path};
+use super::root::{Root, below, has_root, in_folder, whole_path};
 use crate::compaction::features::is_line_break;
 use crate::compaction::findings::{Deed, has_drive, is_absolute};
 use crate::{ContextMessage, MessageId, ToolCall};
@@ -104,7 +104,8 @@ fn base_of(messages: &[ContextMessage]) -> Option<String> {
     if n_known * 100 < (n_known + n_unknown) * KNOWN_PERCENT {
         return None;
     }
-    shortest_told(&paths, &places)
+    let start = || root.folder(None).filter(|start| has_root(start) && !places.is_empty());
+    shortest_told(&paths, &places).or_else(start)
 }
 
 /// Returns the folder that saves most characters if the paths and the places below it are told from there.
@@ -263,11 +264,21 @@ mod tests {
             ([many(&path("/w/app/src/a"), 2), many(&path("src/a"), 4)].concat(), "/w/app"),
             ([many(&run_in("/w/app"), 9), many(&path("/w/lib/a"), 4)].concat(), "/w/app"),
             ([many(&run("cd /w/app && make"), 4), many(&run("make"), 4)].concat(), ""),
+            ([path("/w/app/src/a"), path("src/a")].to_vec(), "/w/app"),
             (many(&run_in("/"), 9), ""),
         ] {
             let folder = Folder::of(&calls(&arguments), None);
             assert_eq!(folder.as_deref().unwrap_or_default(), expected, "{arguments:?}");
         }
+    }
+
+    #[test]
+    fn a_harness_tells_where_relative_paths_begin() {
+        let note = "<environment_context>\n  <cwd>/w/app</cwd>\n</environment_context>";
+        let note = Message::user(note).noted_by("codex");
+        let mut messages = vec![ContextMessage::count(note, &Characters)];
+        messages.extend(calls(&[json!({ "file_path": "a.rs" })]));
+        assert_eq!(Folder::of(&messages, None).as_deref(), Some("/w/app"));
     }
 
     #[test]

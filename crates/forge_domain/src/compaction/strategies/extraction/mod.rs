@@ -33,6 +33,7 @@ mod picks;
 mod plan;
 mod queue;
 mod record;
+mod root;
 mod stale_sections;
 mod state;
 mod story;

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::passage::Passage;
-use super::work_files::Root;
+use super::root::Root;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::{ByTerm, Features, Line, hash, split_number};
 use crate::compaction::findings::{Deed, FileState, ShellChange, ShellStep, Touch};

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::file_lines::{Told, apart, together};
-use super::work_files::{below, out_of_folder};
+use super::root::{below, out_of_folder};
 use crate::Message;
 use crate::compaction::features::is_line_break;
 use crate::compaction::findings::{FileState, Outcome, is_absolute};

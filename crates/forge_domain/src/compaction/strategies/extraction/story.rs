@@ -432,7 +432,7 @@ mod tests {
     use pretty_assertions::assert_eq;
     use serde_json::json;
 
-    use super::super::work_files::Root;
+    use super::super::root::Root;
     use super::*;
     use crate::compaction::fixture::{Characters, tool_call};
     use crate::{Message, ToolName, ToolResult};

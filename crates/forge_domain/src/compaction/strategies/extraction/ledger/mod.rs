@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::passage::is_omission;
 use super::record::{OpenError, Record};
-use super::work_files::{Root, WorkFiles, in_folder, is_in, out_of_folder};
+use super::root::{Root, in_folder, is_in, out_of_folder};
+use super::work_files::WorkFiles;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::envelope::{output, within};
 use crate::compaction::findings::{
