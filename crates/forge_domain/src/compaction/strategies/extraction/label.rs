@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::root::{Root, below, has_root, in_folder, whole_path};
+use super::work_files::output_in;
 use crate::compaction::features::is_line_break;
 use crate::compaction::findings::{Deed, has_drive, is_absolute};
 use crate::{ContextMessage, MessageId, ToolCall};
@@ -124,7 +125,9 @@ fn shortest_told(paths: &[String], places: &[String]) -> Option<String> {
     for place in places.iter().filter(|place| *place != "/" && !place.contains(is_line_break)) {
         save(place.as_str(), place.len() + AROUND_PLACE);
     }
-    let many = saved.into_iter().filter(|(_, (n_told, _))| *n_told >= LEAST_PATHS);
+    // Where packages or outputs were looked at, no relative path of a command begins.
+    let is_work = |folder: &str| output_in(&format!("{folder}/")).is_none();
+    let many = saved.into_iter().filter(|(folder, (n_told, _))| *n_told >= LEAST_PATHS && is_work(folder));
     many.max_by_key(|(_, (_, sum))| *sum).map(|(folder, _)| folder.to_owned())
 }
 
@@ -260,11 +263,24 @@ mod tests {
             ([r"c:\w\app\a", "C:/w/app/b", r"C:\w\app\c", r"C:\w\d"].map(path).to_vec(), "C:/w"),
             ([many(&path("/w/app/a"), 4), many(&path("b"), 4)].concat(), ""),
             ([many(&path("/w/app/a"), 6), many(&path("b"), 4)].concat(), "/w/app"),
-            // Relative paths are the ends of whole ones: they are known.
-            ([many(&path("/w/app/src/a"), 2), many(&path("src/a"), 4)].concat(), "/w/app"),
+            // What relative paths name is known by whole ones.
+            ([path("/w/app/src/a/b"), path("src/a"), path("src/a/b")].to_vec(), "/w/app"),
+            (
+                [many(&path("/w/app/src/a"), 4), many(&run("cat src/a | less 'src/b'"), 4)].concat(),
+                "/w/app/src",
+            ),
+            (
+                [
+                    vec![path("/w/app/src/b")],
+                    many(&path("/w/app/src/a"), 4),
+                    many(&run("vi src/a 'src/b'"), 9),
+                ]
+                .concat(),
+                "/w/app",
+            ),
+            (many(&path("/w/node_modules/a/b"), 4), "/w"),
             ([many(&run_in("/w/app"), 9), many(&path("/w/lib/a"), 4)].concat(), "/w/app"),
             ([many(&run("cd /w/app && make"), 4), many(&run("make"), 4)].concat(), ""),
-            ([path("/w/app/src/a"), path("src/a")].to_vec(), "/w/app"),
             (many(&run_in("/"), 9), ""),
         ] {
             let folder = Folder::of(&calls(&arguments), None);

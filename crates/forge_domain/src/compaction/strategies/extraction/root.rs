@@ -1,5 +1,5 @@
-//! The folders of the work. Tools and commands name a file in several ways: by its whole path, from the folder
-//! of the work, or from the folder in which a command runs.
+//! The folders of the work. Tools and commands name a file in several ways: by its whole path, from the
+//! folder of the work, or from the folder in which a command runs.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -79,8 +79,8 @@ impl Root {
     }
 }
 
-/// Returns the folder in which the work began: the one that a harness tells, or where relative paths of files
-/// are the ends of whole ones. Once a call entered another one, that is no longer where calls run.
+/// Returns the folder in which the work began: the one that a harness tells, or the one in which what calls
+/// name by relative paths is known by whole ones. Once a call entered another one, calls run there.
 fn start_of(messages: &[ContextMessage]) -> Option<String> {
     let deeds = || messages.iter().flat_map(|message| &message.findings().deeds);
     if deeds().any(|deed| deed.enters().is_some()) {
@@ -93,20 +93,32 @@ fn start_of(messages: &[ContextMessage]) -> Option<String> {
     if !told.is_empty() {
         return if told.len() == 1 { told.pop() } else { None };
     }
-    let named = deeds().filter(|deed| deed.folder().is_none()).flat_map(|deed| &deed.touches);
-    let named = named.map(|(path, _)| whole_path(None, path));
+    let of_no_folder = || deeds().filter(|deed| deed.folder().is_none());
+    let touched = of_no_folder().flat_map(|deed| &deed.touches).map(|(path, _)| path.as_str());
+    let commands = of_no_folder().filter(|deed| deed.runs).filter_map(|deed| deed.subject.as_deref());
+    let words = commands.filter_map(|command| command.lines().next()).flat_map(str::split_whitespace);
+    let names = touched.chain(words.map(|word| word.trim_matches(['"', '\''])));
+    let names = names.map(|name| whole_path(None, name));
     // A bare name may be that of a file in any folder.
-    let named: HashSet<String> = named.filter(|name| !is_absolute(name) && name.contains('/')).collect();
+    let names: HashSet<String> = names.filter(|name| !is_absolute(name) && name.contains('/')).collect();
     let whole = deeds().flat_map(|deed| &deed.touches).map(|(path, _)| whole_path(None, path));
-    let whole: HashSet<String> = whole.filter(|path| !named.is_empty() && has_root(path)).collect();
-    let mut above: BTreeMap<&str, usize> = BTreeMap::new();
-    for path in &whole {
-        let ends = path.match_indices('/').filter(|(at, _)| named.contains(&path[at + 1..]));
-        ends.for_each(|(at, _)| *above.entry(&path[..at]).or_default() += 1);
+    let whole: HashSet<String> = whole.filter(|path| !names.is_empty() && has_root(path)).collect();
+    folder_of_names(&names, &whole)
+}
+
+/// Returns the folder in which most of several `names` are parts of `whole` paths; `None` if that is not one.
+fn folder_of_names(names: &HashSet<String>, whole: &HashSet<String>) -> Option<String> {
+    let mut found: BTreeMap<&str, HashSet<&str>> = BTreeMap::new();
+    for path in whole {
+        let slashes: Vec<usize> = path.match_indices('/').map(|(at, _)| at).collect();
+        for (nth, at) in slashes.iter().enumerate().skip(1) {
+            let ends = slashes[nth + 1..].iter().copied().chain([path.len()]);
+            let parts = ends.map(|end| &path[at + 1..end]).filter(|part| names.contains(*part));
+            parts.for_each(|part| drop(found.entry(&path[..*at]).or_default().insert(part)));
+        }
     }
-    let most = above.values().max().copied()?;
-    only(above.into_iter().filter(|(folder, n)| *n == most && !folder.is_empty()))
-        .map(|(folder, _)| folder.to_owned())
+    let most = found.values().map(HashSet::len).max().filter(|most| *most >= LEAST_NAMES)?;
+    only(found.into_iter().filter(|(_, names)| names.len() == most)).map(|(folder, _)| folder.to_owned())
 }
 
 /// Returns the path of a name that is relative to a folder, or absolute: of a drive, its letter is large.
@@ -121,6 +133,8 @@ pub(super) fn whole_path(folder: Option<&str>, name: &str) -> String {
 /// The share of the commands that run below the root, in percent, and the fewest of them.
 const MOST_PERCENT: usize = 60;
 const LEAST_COMMANDS: usize = 2;
+/// The fewest names that show in which folder they are: there may be one of that name elsewhere.
+const LEAST_NAMES: usize = 2;
 
 /// Returns the longest folder that `is_most` of all.
 fn deepest<'a>(folders: impl Iterator<Item = &'a str>, is_most: impl Fn(usize) -> bool) -> Option<&'a str> {
@@ -245,6 +259,21 @@ mod tests {
             (r"C:\W\a.py", "C:/w", None),
         ] {
             assert_eq!(below(path, folder), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn names_show_in_which_folder_they_are() {
+        let whole = ["/w/a/src/one.rs", "/w/a/src/two/three.rs", "/w/b/src/one.rs", "C:/v/src/one.rs"];
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<HashSet<_>>();
+        for (names, expected) in [
+            (&["src/one.rs", "src/two"][..], Some("/w/a")),
+            (&["src/one.rs", "src/four"], None),
+            (&["a/src/one.rs", "b/src/one.rs"], Some("/w")),
+            (&["src/two/three.rs", "src/two"], Some("/w/a")),
+            (&["src/five.rs", "lib/six.rs"], None),
+        ] {
+            assert_eq!(folder_of_names(&owned(names), &owned(&whole)).as_deref(), expected, "{names:?}");
         }
     }
 }

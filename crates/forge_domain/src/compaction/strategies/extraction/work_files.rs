@@ -349,7 +349,7 @@ const OUTPUTS: [&str; 10] = [
 ];
 
 /// Returns the part of a path from the folder on that a build writes; `None` if it is in no such folder.
-fn output_in(path: &str) -> Option<&str> {
+pub(super) fn output_in(path: &str) -> Option<&str> {
     let begins = |at: usize| OUTPUTS.iter().any(|output| path[at..].starts_with(output));
     let mut starts = std::iter::once(0).chain(path.match_indices('/').map(|(at, _)| at + 1));
     starts.find(|at| begins(*at)).map(|at| &path[at..])
