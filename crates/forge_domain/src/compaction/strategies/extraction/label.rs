@@ -105,8 +105,8 @@ fn base_of(messages: &[ContextMessage]) -> Option<String> {
     if n_known * 100 < (n_known + n_unknown) * KNOWN_PERCENT {
         return None;
     }
-    let start = || root.folder(None).filter(|start| has_root(start) && !places.is_empty());
-    shortest_told(&paths, &places).or_else(start)
+    let is_told = |start: &String| places.contains(start) && start != "/" && !start.contains(is_line_break);
+    shortest_told(&paths, &places).or_else(|| root.folder(None).filter(is_told))
 }
 
 /// Returns the folder that saves most characters if the paths and the places below it are told from there.

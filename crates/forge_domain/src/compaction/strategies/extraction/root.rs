@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::ContextMessage;
 use crate::compaction::envelope::within;
+use crate::compaction::features::is_line_break;
 use crate::compaction::findings::{ALL, has_drive, is_absolute, join};
 
 /// The folders of the work.
@@ -75,7 +76,8 @@ impl Root {
     pub(super) fn place(&self, folder: Option<&str>) -> Option<String> {
         let whole = whole_path(self.root.as_deref(), &self.folder(folder)?);
         let told = self.base.as_deref().and_then(|base| below(&whole, base)).unwrap_or(&whole);
-        (!told.is_empty()).then(|| told.to_owned())
+        // A label is one line.
+        (!told.is_empty() && !told.contains(is_line_break)).then(|| told.to_owned())
     }
 }
 
