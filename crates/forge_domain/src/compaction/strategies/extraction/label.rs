@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::root::{Root, below, has_root, in_folder, whole_path};
+use super::root::{Root, below, has_root, in_folder, is_short, whole_path};
 use super::work_files::output_in;
 use crate::compaction::features::is_line_break;
 use crate::compaction::findings::{Deed, has_drive, is_absolute};
@@ -117,12 +117,13 @@ fn shortest_told(paths: &[String], places: &[String]) -> Option<String> {
         *n_told += 1;
         *sum += n_chars;
     };
-    for path in paths.iter().chain(places).filter(|path| has_root(path) && !path.contains(is_line_break)) {
+    let is_known = |path: &&String| has_root(path) && is_short(path) && !path.contains(is_line_break);
+    for path in paths.iter().chain(places).filter(is_known) {
         let folders = path.match_indices('/').skip(1).map(|(at, _)| &path[..at]);
         folders.for_each(|folder| save(folder, folder.len() + 1));
     }
     // A place that paths begin in is not told.
-    for place in places.iter().filter(|place| *place != "/" && !place.contains(is_line_break)) {
+    for place in places.iter().filter(is_known).filter(|place| *place != "/") {
         save(place.as_str(), place.len() + AROUND_PLACE);
     }
     // Where packages or outputs were looked at, no relative path of a command begins.

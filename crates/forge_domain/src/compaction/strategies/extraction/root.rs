@@ -90,7 +90,7 @@ fn start_of(messages: &[ContextMessage]) -> Option<String> {
     }
     let notes = messages.iter().map(ContextMessage::message).filter(|message| message.note_by().is_some());
     let told = notes.filter_map(|note| Some(whole_path(None, within(&note.text(), "cwd")?)));
-    let mut told: Vec<String> = told.filter(|folder| is_absolute(folder)).collect();
+    let mut told: Vec<String> = told.filter(|folder| is_absolute(folder) && is_short(folder)).collect();
     told.dedup();
     if !told.is_empty() {
         return if told.len() == 1 { told.pop() } else { None };
@@ -98,14 +98,23 @@ fn start_of(messages: &[ContextMessage]) -> Option<String> {
     let of_no_folder = || deeds().filter(|deed| deed.folder().is_none());
     let touched = of_no_folder().flat_map(|deed| &deed.touches).map(|(path, _)| path.as_str());
     let commands = of_no_folder().filter(|deed| deed.runs).filter_map(|deed| deed.subject.as_deref());
-    let words = commands.filter_map(|command| command.lines().next()).flat_map(str::split_whitespace);
+    let words = commands
+        .filter_map(|command| command.lines().next())
+        .flat_map(|line| line.split_whitespace().take(MOST_WORDS));
     let names = touched.chain(words.map(|word| word.trim_matches(['"', '\''])));
     let names = names.map(|name| whole_path(None, name));
     // A bare name may be that of a file in any folder.
-    let names: HashSet<String> = names.filter(|name| !is_absolute(name) && name.contains('/')).collect();
+    let is_part = |name: &String| !is_absolute(name) && name.contains('/') && is_short(name);
+    let names: HashSet<String> = names.filter(is_part).collect();
     let whole = deeds().flat_map(|deed| &deed.touches).map(|(path, _)| whole_path(None, path));
-    let whole: HashSet<String> = whole.filter(|path| !names.is_empty() && has_root(path)).collect();
+    let is_whole = |path: &String| !names.is_empty() && has_root(path) && is_short(path);
+    let whole: HashSet<String> = whole.filter(is_whole).collect();
     folder_of_names(&names, &whole)
+}
+
+/// Checks whether a path is as short as those of files are: others have too many parts to look at each.
+pub(super) const fn is_short(path: &str) -> bool {
+    path.len() <= MOST_BYTES
 }
 
 /// Returns the folder in which most of several `names` are parts of `whole` paths; `None` if that is not one.
@@ -135,6 +144,9 @@ pub(super) fn whole_path(folder: Option<&str>, name: &str) -> String {
 /// The share of the commands that run below the root, in percent, and the fewest of them.
 const MOST_PERCENT: usize = 60;
 const LEAST_COMMANDS: usize = 2;
+/// Most bytes of a path, and most words of a command, that show where the work is.
+const MOST_BYTES: usize = 512;
+const MOST_WORDS: usize = 64;
 /// The fewest names that show in which folder they are: there may be one of that name elsewhere.
 const LEAST_NAMES: usize = 2;
 

@@ -355,6 +355,11 @@ pub(super) fn output_in(path: &str) -> Option<&str> {
     starts.find(|at| begins(*at)).map(|at| &path[at..])
 }
 
+/// Checks whether a text names a folder that a build writes.
+pub(super) fn names_output(text: &str) -> bool {
+    OUTPUTS.iter().any(|output| text.contains(output))
+}
+
 /// The words of git if there is nothing to put aside.
 const NOTHING_TO_STASH: &str = "No local changes to save";
 

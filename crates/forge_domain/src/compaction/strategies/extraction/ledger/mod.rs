@@ -1,12 +1,13 @@
 //! The changes to files, the last check, and the unresolved errors: read from structured calls alone.
 
 use std::borrow::Cow;
+use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
 
 use super::passage::is_omission;
 use super::record::{OpenError, Record};
 use super::root::{Root, in_folder, is_in, out_of_folder};
-use super::work_files::WorkFiles;
+use super::work_files::{WorkFiles, names_output};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::envelope::{output, within};
 use crate::compaction::findings::{
@@ -127,10 +128,13 @@ impl<'a> Ledger<'a> {
             running.extend(unfinished.and_then(|unfinished| unfinished.id.clone()).map(|id| (id, deed)));
         }
         reports.for_each(|(_, report)| self.take_report(&report, &mut running));
-        let is_said = |source: &&ContextMessage| source.message().role() != Role::Tool;
-        self.files.drop_outputs(|output| {
-            sources.iter().filter(is_said).any(|source| source.message().text().contains(output))
+        // There may be many outputs, and words of them are rare.
+        let said = LazyCell::new(|| {
+            let said = sources.iter().filter(|source| source.message().role() != Role::Tool);
+            let texts = said.map(|source| source.message().text());
+            texts.filter(|text| names_output(text)).collect::<Vec<_>>()
         });
+        self.files.drop_outputs(|output| said.iter().any(|text| text.contains(output)));
     }
 
     /// Takes in what a harness reports of the end of one of the commands that are `running`.
