@@ -330,7 +330,7 @@ pub(super) fn hides_carried(step: &Step<'_>) -> bool {
 
 /// Returns the check that a step of a command line is.
 pub(super) fn check_of(Step { command: step, folder, .. }: &Step<'_>) -> Option<Check> {
-    let bare = |word| str::trim_matches(word, ['(', ')', '"', '\'']);
+    let bare = |word| str::trim_matches(word, ['(', ')', '"', '\'', ';']);
     let words: Vec<&str> =
         step.split_whitespace().take_while(|word| !is_redirection(word)).map(bare).collect();
     let mut words = from_program(&words).to_vec();

@@ -312,6 +312,9 @@ fn is_one_sentence(before: &Passage, code: &Passage, after: &Passage, text: &str
         && !text_of(before).ends_with(SENTENCE_ENDS)
         && !text_of(before).ends_with([':', '：'])
         && text_of(after).starts_with(char::is_lowercase)
+        // The name of a file before its code belongs to no sentence.
+        && !text_of(before).lines().next_back().is_some_and(is_word)
+        && !text_of(after).lines().next().is_some_and(is_word)
 }
 
 /// Most bytes of a line that only introduces what follows it.

@@ -125,7 +125,7 @@ fn folder_of_names(names: &HashSet<String>, whole: &HashSet<String>) -> Option<S
         for (nth, at) in slashes.iter().enumerate().skip(1) {
             let ends = slashes[nth + 1..].iter().copied().chain([path.len()]);
             let parts = ends.map(|end| &path[at + 1..end]).filter(|part| names.contains(*part));
-            parts.for_each(|part| drop(found.entry(&path[..*at]).or_default().insert(part)));
+            found.entry(&path[..*at]).or_default().extend(parts);
         }
     }
     let most = found.values().map(HashSet::len).max().filter(|most| *most >= LEAST_NAMES)?;
