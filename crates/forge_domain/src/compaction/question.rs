@@ -17,8 +17,17 @@ pub(crate) struct Question(Vec<Asked>);
 pub(crate) struct Asked {
     terms: ByTerm<Kind>,
     strength: f32,
-    /// The position of the message that asks; `None` for the focus.
-    position: Option<usize>,
+    asker: Asker,
+}
+
+/// Where a question stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asker {
+    Focus,
+    /// A message, by its position.
+    Message(usize),
+    /// A task of the agent's list that is open.
+    Task,
 }
 
 /// The strength of what the focus names: it was set for nothing else.
@@ -29,6 +38,9 @@ const REQUESTS: [f32; 2] = [2.0, 1.0];
 const CALLS: [f32; 3] = [2.0, 1.5, 1.0];
 /// The strength of what the first user message names.
 const GOAL: f32 = 0.5;
+/// The strength of what an open task names, and the most of them that ask: the first are worked on next.
+const TASK: f32 = 1.2;
+const MOST_TASKS: usize = 5;
 /// A text with more terms than this asks less for each of them: pasted text is no question.
 const TERMS: usize = 40;
 
@@ -48,7 +60,7 @@ impl Question {
     pub(crate) fn of(context: &Context, focus: Option<&Focus>) -> Self {
         let messages = context.messages();
         let mut question = Self::default();
-        question.ask(None, focus.map(Focus::terms).unwrap_or_default().into_iter(), FOCUS);
+        question.ask(Asker::Focus, focus.map(Focus::terms).unwrap_or_default().into_iter(), FOCUS);
         let newest_first = || messages.iter().enumerate().rev();
         let said = |(position, message): (usize, &ContextMessage)| {
             let words = user_words(message.message()).map(Message::user);
@@ -59,16 +71,25 @@ impl Question {
         let requests = newest_first().filter_map(said);
         let calling = newest_first().filter(|(_, message)| !message.message().calls().is_empty());
         for ((position, terms), strength) in requests.zip(REQUESTS) {
-            question.ask(Some(position), terms.into_iter(), strength);
+            question.ask(Asker::Message(position), terms.into_iter(), strength);
         }
         for ((position, message), strength) in calling.zip(CALLS) {
             let called = message.features().terms.iter().filter(|term| term.is_called());
-            question.ask(Some(position), called.copied(), strength);
+            question.ask(Asker::Message(position), called.copied(), strength);
         }
         if let Some(goal) = context.first_user() {
-            question.ask(Some(goal), messages[goal].features().terms.iter().copied(), GOAL);
+            question.ask(Asker::Message(goal), messages[goal].features().terms.iter().copied(), GOAL);
         }
         question
+    }
+
+    /// Returns the question with what the `open` tasks name, the next one first.
+    pub(crate) fn with_tasks<'t>(mut self, open: impl Iterator<Item = &'t str>) -> Self {
+        for task in open.take(MOST_TASKS) {
+            let terms = Features::of(&Message::user(task)).terms;
+            self.ask(Asker::Task, terms.into_iter(), TASK);
+        }
+        self
     }
 
     /// Returns the question without remarks. Most messages of the user's in a talk are remarks: they ask
@@ -78,7 +99,7 @@ impl Question {
         let messages = context.messages();
         let most = (messages.len() / MANY_ANSWERS).max(FEW_ANSWERS);
         self.0.retain(|asked| {
-            let said = asked.position.filter(|position| messages[*position].starts_turn());
+            let said = asked.position().filter(|position| messages[*position].starts_turn());
             let Some(position) = said else { return true };
             let others = messages.iter().enumerate().filter(|(other, _)| *other != position);
             let named: Vec<Vec<u64>> = others.map(|(_, message)| asked.named_by(message)).collect();
@@ -111,7 +132,7 @@ impl Question {
 
     /// Returns how strongly a term is asked about, by others than the message at `asker`.
     pub(crate) fn strength_beside(&self, asker: usize, term: u64) -> f32 {
-        let others = self.0.iter().filter(|asked| asked.position != Some(asker) && asked.names(term));
+        let others = self.0.iter().filter(|asked| asked.position() != Some(asker) && asked.names(term));
         others.map(|asked| asked.strength).fold(0.0, f32::max)
     }
 
@@ -127,7 +148,7 @@ impl Question {
 
     /// Returns the focus, which is the first of the questions.
     fn focus(&self) -> Option<&Asked> {
-        self.0.first().filter(|asked| asked.position.is_none())
+        self.0.first().filter(|asked| asked.is_focus())
     }
 
     /// Iterates over the questions that a passage may answer: the goal is too wide to be one.
@@ -166,11 +187,11 @@ impl Question {
         answers
     }
 
-    fn ask(&mut self, position: Option<usize>, terms: impl Iterator<Item = Term>, strength: f32) {
+    fn ask(&mut self, asker: Asker, terms: impl Iterator<Item = Term>, strength: f32) {
         let terms: ByTerm<Kind> = terms.map(|term| (term.hash(), term.kind())).collect();
         let share = (TERMS as f32 / terms.len().max(TERMS) as f32).sqrt();
         if !terms.is_empty() {
-            self.0.push(Asked { terms, strength: strength * share, position });
+            self.0.push(Asked { terms, strength: strength * share, asker });
         }
     }
 }
@@ -186,9 +207,17 @@ impl Asked {
         self.terms.get(&term).copied()
     }
 
-    /// Returns the position of the message that asks; `None` for the focus.
+    /// Returns the position of the message that asks; `None` if it is none.
     pub(crate) const fn position(&self) -> Option<usize> {
-        self.position
+        match self.asker {
+            Asker::Message(position) => Some(position),
+            Asker::Focus | Asker::Task => None,
+        }
+    }
+
+    /// Checks whether it is the focus.
+    pub(crate) fn is_focus(&self) -> bool {
+        self.asker == Asker::Focus
     }
 
     /// Checks whether the question names a term.
@@ -246,7 +275,7 @@ mod tests {
             log.user(last);
             let context = log.view();
             let question = Question::of(&context, None).without_remarks(&context);
-            let of_last = question.0.iter().any(|asked| asked.position == context.latest_user());
+            let of_last = question.0.iter().any(|asked| asked.position() == context.latest_user());
             assert_eq!(of_last, is_asked, "{last}");
         }
         let focus = serde_json::from_str("\"the harbour\"").unwrap();

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::compaction::features::{ByTerm, Features, SENTENCE_ENDS, hash, is_line_break};
+use crate::compaction::findings::Deed;
 use crate::conversation::is_word_by_itself;
 use crate::{ContextMessage, Role};
 
@@ -47,7 +48,8 @@ impl Announcements {
     /// Returns the end of what the agent says in the message at `position` beside the announcement of its
     /// calls; `None` if it announces nothing.
     pub(super) fn end_before(&self, sources: &[ContextMessage], position: usize) -> Option<u32> {
-        let called = calling(sources, position)?.features();
+        let called_by = calling(sources, position)?;
+        let called = called_by.features();
         let features = sources[position].features();
         let mut all: Vec<Range<usize>> = sentences(features.beside_calls()).collect();
         let n_all = all.len();
@@ -58,6 +60,12 @@ impl Announcements {
                 && text.len() <= INTRODUCTION_BYTES
                 && !names_of_its_own(last, features, called)
         };
+        // Before a change of files, it tells what became of what was found: without it, that reads as open.
+        let changes_files = called_by.findings().deeds.iter().any(Deed::changes_files);
+        let tells = |sentence: &Range<usize>| !self.is_announcement(sentence, features, called);
+        if changes_files && all.split_last().is_some_and(|(_, before)| before.iter().any(tells)) {
+            return None;
+        }
         all.pop_if(introduces);
         while all.pop_if(|last| self.is_announcement(last, features, called)).is_some() {}
         (all.len() < n_all).then(|| all.last().map_or(0, |last| last.end as u32))

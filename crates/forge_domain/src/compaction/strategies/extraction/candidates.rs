@@ -1,6 +1,6 @@
 //! The passages that may be chosen, and what was chosen of them.
 
-use super::passage::{Origin, Passage};
+use super::passage::Passage;
 
 /// An answer repeats another message's if at most this share of its terms is new, in percent; and the most
 /// messages that say the same: a value may have changed between them.
@@ -60,7 +60,7 @@ impl Candidates {
         others.filter(|answer| answer.has_nearly_all(terms)).nth(MOST_REPEATED - 1).is_some()
     }
 
-    /// Returns the statement of the agent that `is_open`, is later than that at `index` and says most of the
+    /// Returns the statement that `is_open`, has the author of that at `index`, is later and says most of the
     /// same, by what each term `says`, if that is enough to correct it.
     pub(super) fn said_later(
         &self,
@@ -68,12 +68,13 @@ impl Candidates {
         is_open: impl Fn(&Passage) -> bool,
         says: impl Fn(u32) -> f32,
     ) -> Option<usize> {
-        let earlier = Said::of(self.passages[index].message, self.terms(index).to_vec());
+        let Passage { message, origin, .. } = self.passages[index];
+        let earlier = Said::of(message, self.terms(index).to_vec());
         let sum = |terms: &mut dyn Iterator<Item = &u32>| -> f32 { terms.map(|term| says(*term)).sum() };
         let all = sum(&mut earlier.terms.iter());
         let mut best = None;
         for (later, passage) in self.passages.iter().enumerate() {
-            let is_later = passage.message > earlier.message && passage.origin == Origin::Agent;
+            let is_later = passage.message > earlier.message && passage.origin == origin;
             if !is_later || self.is_chosen[later] || self.terms(later).len() < LEAST_TOLD || !is_open(passage)
             {
                 continue;

@@ -165,7 +165,8 @@ fn joined_with_gaps(told: &[String]) -> String {
     bare.collect::<Vec<_>>().join(format!(" {GAP}\n").as_str())
 }
 
-/// Returns a passage of `whole`, with a mark where it begins or ends within a sentence, a list or a table.
+/// Returns a passage of `whole`, with a mark where it begins or ends within a sentence, a list or a table,
+/// where something stands before it, and where what it introduces is missing.
 fn with_cuts(passage: &Passage, whole: &str) -> String {
     let (before, rest) = whole.split_at(passage.start as usize);
     let (text, after) = rest.split_at((passage.end - passage.start) as usize);
@@ -181,9 +182,11 @@ fn with_cuts(passage: &Passage, whole: &str) -> String {
         one.zip(other).is_some_and(|(one, other)| is_item(one) && is_item(other))
     };
     let first = text.lines().next();
-    let is_further = in_list(before.lines().rfind(is_told), first)
-        || first.and_then(number_of).is_some_and(|number| number > 1);
-    let goes_on = in_list(text.lines().next_back(), after.lines().find(is_told));
+    // An answer may begin with what its end only adds to.
+    let is_further =
+        before.contains(char::is_alphanumeric) || first.and_then(number_of).is_some_and(|number| number > 1);
+    let goes_on = in_list(text.lines().next_back(), after.lines().find(is_told))
+        || text.ends_with([':', '：']) && after.contains(char::is_alphanumeric);
     let begin = if !begins {
         "… "
     } else if is_further {
@@ -400,16 +403,18 @@ mod tests {
             with_cuts(&passage, whole)
         };
         for (whole, part, expected) in [
-            ("One. Two. Three.", "Two.", "Two."),
-            ("One. Two, or three.", "Two,", "Two, …"),
+            ("One. Two. Three.", "Two.", "[…] Two."),
+            ("One. Two. Three.", "One.", "One."),
+            ("One. Two, or three.", "Two,", "[…] Two, …"),
             ("One or two. Three.", "or two.", "… or two."),
-            ("One, and\n  two\nThree.", "two", "two"),
-            ("扉は閉。鍵は右。", "鍵は右。", "鍵は右。"),
+            ("One, and\n  two\nThree.", "two", "[…] two"),
+            ("扉は閉。鍵は右。", "鍵は右。", "[…] 鍵は右。"),
             ("- One\n- Two\n- Three", "- Two", "[…] - Two […]"),
             ("1. One\n\n2. Two", "1. One", "1. One […]"),
             ("| a | b |\n|---|---|\n| 1 | 2 |", "| a | b |", "| a | b | […]"),
-            ("Some of them:\n- One", "Some of them:", "Some of them:"),
-            ("Some of them:\n  - One", "- One", "- One"),
+            ("Some of them:\n- One", "Some of them:", "Some of them: […]"),
+            ("Some of them:\n  - One", "- One", "[…] - One"),
+            ("**\n\nOne.", "One.", "One."),
         ] {
             assert_eq!(cut(whole, part), expected, "{whole}");
         }

@@ -116,14 +116,15 @@ impl CompactionStrategy for Extraction {
         services: &dyn CompactionServices,
     ) -> Result<(Context, CompactionImpact), StrategyError> {
         let is_talk = is_talk(&context);
+        let sources = originals(&context, services);
+        let state = State::of(&context, &sources);
         let mut question = Question::of(&context, rules.focus.as_ref());
         if is_talk {
             question = question.without_remarks(&context);
         }
-        let sources = originals(&context, services);
+        let question = question.with_tasks(state.open_tasks());
         let frames = Frames::of(&context, &sources, &question);
         let announcements = Announcements::of(&sources);
-        let state = State::of(&context, &sources);
         let changes = Changes::of(&context, &sources, state.folder.root());
         let team = Team::of(&sources);
         let tables = ReplacedTables::of(&context, &sources);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::label::Folder;
 use super::ledger::Ledger;
 use super::record::Record;
-use super::tasks::{TaskList, tasks};
+use super::tasks::{TaskList, open, tasks};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::record_tag::is_record;
 use crate::{Context, ContextMessage};
@@ -44,6 +44,11 @@ impl State {
         });
         let running = running.collect();
         Self { record, folder, tasks, known_tasks, running }
+    }
+
+    /// Iterates over the texts of the open tasks, the next one first.
+    pub(super) fn open_tasks(&self) -> impl Iterator<Item = &str> {
+        open(self.tasks.as_ref().map_or(&self.known_tasks, |list| &list.tasks))
     }
 }
 

@@ -45,6 +45,14 @@ pub(super) fn tasks(context: &Context, sources: &[ContextMessage], earlier: &[St
     whole.or_else(|| kept.list())
 }
 
+/// Returns the texts of the open ones among `tasks`, those that are in progress first.
+pub(super) fn open(tasks: &[String]) -> impl Iterator<Item = &str> {
+    let of = |status: &'static str| {
+        tasks.iter().filter_map(move |task| task.strip_prefix(status)?.strip_prefix(": "))
+    };
+    of(IN_PROGRESS).chain(of(NEW))
+}
+
 /// Returns what the call number `nth` of the message at `position` was answered; an empty text if nothing.
 fn answer_to(context: &Context, sources: &[ContextMessage], position: usize, nth: usize) -> String {
     let place = CallPlace { message: position, nth };
@@ -73,6 +81,7 @@ const UPDATE: &str = "TaskUpdate";
 
 /// The status that a new task has, and the one by which a task is deleted.
 const NEW: &str = "pending";
+const IN_PROGRESS: &str = "in_progress";
 const DELETED: &str = "deleted";
 
 /// Names of the field that tells what a task is, the first that it has.
@@ -118,7 +127,7 @@ impl Item {
         let status = match mark.trim() {
             "" => NEW,
             "x" | "X" => "completed",
-            "-" | "~" => "in_progress",
+            "-" | "~" => IN_PROGRESS,
             _ => return None,
         };
         let text = Some(text.trim()).filter(|text| !text.is_empty())?;

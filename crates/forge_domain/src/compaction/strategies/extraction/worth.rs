@@ -214,7 +214,7 @@ impl<'a> Worth<'a> {
         answering.wanted.fill(0.0);
         answering.given.fill(false);
         (answering.all, answering.all_sharply) = (0.0, 0.0);
-        (answering.set, answering.is_focus) = (set_of(nth), asked.position().is_none());
+        (answering.set, answering.is_focus) = (set_of(nth), asked.is_focus());
         for term in asked.terms() {
             let Some(number) = numbers.get_index_of(&term) else { continue };
             let n_lines = candidates.lines_with[number] as usize;
@@ -540,9 +540,8 @@ impl<'a> Worth<'a> {
             if is_answered(terms) || is_told() {
                 continue;
             }
-            // The agent may correct this later. In talk, each turn adds to the others.
-            if is_agents
-                && !self.is_talk
+            // Its author may correct this later. In talk, each turn of the agent's adds to the others.
+            if (passage.origin == Origin::User || is_agents && !self.is_talk)
                 && purpose == Purpose::Statement
                 && due.insert(top.index)
                 && let Some(later) = candidates.said_later(top.index as usize, &is_open, says)
