@@ -127,7 +127,7 @@ fn a_bad_session_is_told_with_its_place() {
         ("cut.json", &["cut.json", "line 1"][..]),
         ("binary.json", &["binary.json", "text"]),
         ("empty.json", &["empty.json", "empty"]),
-        ("other.json", &["other.json", "tau-bench", "claude-code"]),
+        ("other.json", &["other.json", "the key `a`", "forge inspect --help"]),
         ("odd.json", &["odd.json", "1"]),
     ] {
         check(&forge, &["replay", file], 1, words);

@@ -206,7 +206,7 @@ impl<'a, 'b> Turn<'a, 'b> {
             // The agent that asked sees that the answer is empty, and decides.
             .filter(|flaw| *flaw != Flaw::Empty || self.work.course.asked_by.is_none());
         let received = Received { calls, usage, finish_reason, flaw };
-        self.report_reply(&received);
+        received.report(self.engine, self.setup.price.as_ref());
         // Servers reject a message without text and calls.
         let is_blank = received.calls.is_empty() && self.report.response.trim().is_empty();
         if received.flaw.is_none() || !is_blank {

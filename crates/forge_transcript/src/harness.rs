@@ -13,8 +13,8 @@ pub(crate) const HARNESS: &str = "harness";
 const TAGS: [&str; 40] = [
     // Claude Code
     "system-reminder",
-    COMMAND_NAME,
-    COMMAND_MESSAGE,
+    "command-name",
+    "command-message",
     COMMAND_ARGUMENTS,
     "local-command-caveat",
     "local-command-stdout",
@@ -56,9 +56,7 @@ const TAGS: [&str; 40] = [
     "REPOSITORY_INSTRUCTIONS",
     "RUNTIME_INFORMATION",
 ];
-/// The tags around the name of a command, what is shown of it, and what the user typed after the name.
-const COMMAND_NAME: &str = "command-name";
-const COMMAND_MESSAGE: &str = "command-message";
+/// The tag around what the user typed after the name of a command.
 const COMMAND_ARGUMENTS: &str = "command-args";
 /// The tag around a message of another agent of a team.
 const TEAMMATE: &str = "teammate-message";
@@ -244,13 +242,9 @@ fn is_renewed(message: &Message) -> bool {
     }
 }
 
-/// Checks whether a text is nothing but such reminders, or commands to the harness itself with its answers:
-/// no work rests on these either.
+/// Checks whether a text is nothing but such reminders.
 fn are_renewed(text: &str) -> bool {
     let mut rest = text.trim();
-    if is_of_own_commands(rest) {
-        return true;
-    }
     while let Some(length) = block_length(rest, REMINDER).filter(|_| opens(rest, REMINDER)) {
         let first = rest[..length].lines().nth(1).unwrap_or_default();
         if !RENEWED.contains(&first) && !RENEWED_OPENINGS.iter().any(|words| first.starts_with(words)) {
@@ -262,31 +256,6 @@ fn are_renewed(text: &str) -> bool {
         }
     }
     false
-}
-
-/// Checks whether a text is nothing but commands that Claude Code answers itself, such as `/model`, and its
-/// answers. The command of a prompt has its message first.
-fn is_of_own_commands(text: &str) -> bool {
-    let mut rest = text;
-    let mut has_arguments = true;
-    while let Some((tag, length)) = own_block(rest) {
-        match tag {
-            COMMAND_MESSAGE if rest.len() == text.len() => return false,
-            COMMAND_NAME => has_arguments = false,
-            COMMAND_ARGUMENTS => has_arguments = true,
-            _ => {}
-        }
-        rest = rest[length..].trim_start();
-    }
-    // Without them, what the user typed for a model is another piece of the message.
-    rest.is_empty() && !text.is_empty() && has_arguments
-}
-
-/// Returns the tag and the length of a block of such a command with which a text begins.
-fn own_block(text: &str) -> Option<(&'static str, usize)> {
-    let is_own = |tag: &&str| tag.trim_start_matches("local-").starts_with("command-");
-    let tag = TAGS.into_iter().filter(is_own).find(|tag| opens(text, tag))?;
-    Some((tag, block_length(text, tag)?))
 }
 
 /// Returns the places of the notes that count as the user's, in a session in which no message is the user's

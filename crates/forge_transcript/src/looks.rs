@@ -1,4 +1,4 @@
-//! What a file of an unknown format looks like, and the format that is nearest to it.
+//! The looks of a file of an unknown format, and the format that is nearest to it.
 
 use crate::codec::{Evidence, Fields, Layout};
 use crate::{Format, TranscriptError};

@@ -68,7 +68,6 @@ fn author(message: &Message) -> String {
 fn a_reminder_that_is_sent_again_is_known_by_its_kind() {
     let reminder = |kind: &str| format!("<system-reminder>\n{kind}\n- plan\n</system-reminder>");
     let [list, file] = ["skill_listing", "file"].map(reminder);
-    let command = "<command-name>/model</command-name>\n<command-message>model</command-message>\n";
     for (content, expected) in [
         (json!(list), true),
         (json!([text(&list)]), true),
@@ -80,12 +79,6 @@ fn a_reminder_that_is_sent_again_is_known_by_its_kind() {
         (json!([text(&list), text(&list)]), true),
         (json!(reminder("The following deferred tools are now available via ToolSearch:")), true),
         (json!(reminder("# MCP Server Instructions")), true),
-        (json!("<local-command-caveat>Caveat: a</local-command-caveat>"), true),
-        (json!("<local-command-stdout>Set model to Opus</local-command-stdout>"), true),
-        (json!(format!("{command}<command-args></command-args>")), true),
-        (json!(format!("{command}<command-args>opus</command-args>\n{list}")), false),
-        (json!("<command-message>plan</command-message>\n<command-name>/plan</command-name>"), false),
-        (json!("<bash-input>ls</bash-input>"), false),
     ] {
         let file = openai(&[entry(&json!("Fix it.")), entry(&content)]);
         let session = read(file.as_bytes(), "f").unwrap().remove(0);

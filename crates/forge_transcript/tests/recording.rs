@@ -112,9 +112,9 @@ fn texts_are_stripped_and_merged() {
         ("reasoning", json!([{"role": "assistant", "content": "b", "reasoning_content": "hm"}]), vec!["a b"]),
         (
             "reasoning as parts",
-            json!([{"role": "assistant", "content": [{"type": "reasoning", "text": "hm"}]}, {"role": "assistant",
-                "content": [{"type": "thinking", "text": "hm"}, {"type": "text", "text": "b"}]}]),
-            vec!["a b"],
+            json!([{"role": "assistant", "content": [{"type": "reasoning", "text": "hm"}], "tool_calls": [call("1", "{}")]},
+                result("1", "x"), {"role": "assistant", "content": "b"}]),
+            vec!["a +1{}", "r 1:x", "a b"],
         ),
         ("thoughts", json!([{"role": "assistant", "content": "hm\n</think>\n\nb"}]), vec!["a b"]),
     ] {

@@ -2,7 +2,7 @@
 //! attempt if a reply broke off, and the complete calls of one that did.
 
 use forge_domain::{
-    Body, ChatCompletionMessage, Cost, FinishReason, Prompt, ProviderConfig, ProviderError, Reply,
+    Body, ChatCompletionMessage, Cost, FinishReason, Price, Prompt, ProviderConfig, ProviderError, Reply,
     ReplyParts, Retry, Tokens, quantity,
 };
 use futures::StreamExt;
@@ -216,11 +216,20 @@ impl<'a> Turn<'a, '_> {
     pub(super) const fn reader(&self) -> ReplyReader<'a> {
         ReplyReader { engine: self.engine }
     }
+}
 
+/// The moment of a failure. One before the reply was retried by the provider already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    BeforeReply,
+    DuringReply,
+}
+
+impl Received {
     /// Reports a complete reply.
-    pub(super) fn report_reply(&self, received: &Received) {
-        let Received { calls, usage, finish_reason, flaw } = received;
-        let cost = Cost::of_call(self.setup.price.as_ref(), *usage);
+    pub(super) fn report(&self, engine: &Engine, price: Option<&Price>) {
+        let Self { calls, usage, finish_reason, flaw } = self;
+        let cost = Cost::of_call(price, *usage);
         let tokens = usage.unwrap_or_default();
         tracing::info!(
             target: "forge::chat",
@@ -233,15 +242,8 @@ impl<'a> Turn<'a, '_> {
             "replied"
         );
         let is_answer = calls.is_empty() && matches!(flaw, None | Some(Flaw::CutAnswer));
-        self.engine.events.emit(&RunEvent::Replied { usage: *usage, cost, finish_reason, is_answer });
+        engine.events.emit(&RunEvent::Replied { usage: *usage, cost, finish_reason, is_answer });
     }
-}
-
-/// The moment of a failure. One before the reply was retried by the provider already.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Failure {
-    BeforeReply,
-    DuringReply,
 }
 
 /// A reader of a model's reply, which reports each piece.

@@ -31,9 +31,12 @@ pub(super) fn event_of(blocks: &Value) -> Result<Event, RpcError> {
             }
             "image" => {
                 let uri = word("/uri");
-                let name = if uri.is_empty() { Cow::Borrowed("pasted image") } else { place(uri) };
+                let name = if uri.is_empty() { Cow::Borrowed(PASTED) } else { place(uri) };
                 let image = Image::read_base64(name, word("/data"));
-                images.push(image.map_err(|error| RpcError::invalid(error.to_string()))?);
+                images.push(image.map_err(|error| {
+                    let told = error.to_string().replace(&format!("`{PASTED}`"), "the pasted image");
+                    RpcError::invalid(told)
+                })?);
             }
             other => return Err(RpcError::invalid(format!("blocks of type `{other}` are not supported"))),
         }
@@ -44,6 +47,9 @@ pub(super) fn event_of(blocks: &Value) -> Result<Event, RpcError> {
     }
     Ok(Event::task(text).with_images(images))
 }
+
+/// The name of an image without an address: a model reads `[image of the prompt]`.
+const PASTED: &str = "of the prompt";
 
 /// Returns the path of a file's address, or another address as it is.
 fn place(uri: &str) -> Cow<'_, str> {
@@ -81,7 +87,7 @@ mod tests {
             ),
             (
                 json!([{"type": "image", "data": "", "mimeType": "image/png"}]),
-                Err("`pasted image` is not an image that models read (expected PNG, JPEG, GIF or WebP)"),
+                Err("the pasted image is not an image that models read (expected PNG, JPEG, GIF or WebP)"),
             ),
             (json!([]), Err("the prompt is empty")),
             (json!("text"), Err("`prompt` must be a list of blocks")),

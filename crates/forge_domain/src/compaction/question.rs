@@ -20,7 +20,7 @@ pub(crate) struct Asked {
     asker: Asker,
 }
 
-/// Where a question stands.
+/// The source of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asker {
     Focus,

@@ -41,7 +41,7 @@ pub(super) struct Listing {
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) tools: Vec<Tool>,
-    /// What is wrong with the tools that cannot be read.
+    /// The reasons for which some tools cannot be read.
     pub(super) unreadable: Vec<String>,
     /// The place where the next page begins.
     pub(super) next: Option<String>,

@@ -44,10 +44,12 @@ fn anchor(boundary: &str) -> Option<String> {
     at("preservedSegment").or_else(|| at("preservedMessages"))?.as_str().map(str::to_owned)
 }
 
-/// Checks whether a record holds the summary that follows a boundary.
+/// Checks whether a record holds the summary that follows a boundary. Without a role, it is no message.
 pub(super) fn is_summary(raw: &str) -> bool {
-    raw.contains("isCompactSummary")
-        && parse::<Value>(raw).is_ok_and(|line| line.get("isCompactSummary") == Some(&Value::Bool(true)))
+    let is_it = |line: &Value| {
+        line.get("isCompactSummary") == Some(&Value::Bool(true)) && line.pointer("/message/role").is_some()
+    };
+    raw.contains("isCompactSummary") && parse::<Value>(raw).is_ok_and(|line| is_it(&line))
 }
 
 /// Returns the compaction that a record holds; `None` if it holds none.
