@@ -94,7 +94,7 @@ pub(crate) fn serve(flags: RunFlags, store: Option<StoreSetting>) -> anyhow::Res
         }
         code
     });
-    runtime.shutdown_background();
+    runtime.shut_down();
     output::finish()?;
     Ok(code)
 }

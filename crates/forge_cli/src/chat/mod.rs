@@ -151,7 +151,7 @@ fn chat_about(first: Option<String>, request: &mut RunRequest) -> anyhow::Result
         output::write_raw(if is_dumb { "\n" } else { "\n\u{1b}[J" });
     }
     runtime.block_on(release(&mut session.orchestrator, was_interrupted));
-    runtime.shutdown_background();
+    runtime.shut_down();
     // What was chosen holds for the next run, too.
     request.flags.setup.source = session.source.clone();
     request.flags.setup.consent.mode = Some(session.attendant.conduct.mode());

@@ -250,7 +250,7 @@ fn run_task(
         outcome
     });
     // What must be kept is kept; a tool that does not come to its end is not waited for.
-    runtime.shutdown_background();
+    runtime.shut_down();
     view.end();
     let checkpoints = orchestrator.checkpoints();
     let report_file = request.flags.report.as_ref();

@@ -88,7 +88,7 @@ impl SubmitArguments {
             scheduler.submit(&run).await?;
             anyhow::Ok((run, begun))
         });
-        runtime.shutdown_background();
+        runtime.shut_down();
         let (run, BegunWorkspace { workspace, notes }) = submitted?;
         let text = format!("submitted as run {run}\nto look at it: forge fleet show {run}\n");
         self.form.answer(&json!({"run": run, "workspace": workspace, "notes": notes}), || text)?;

@@ -70,7 +70,7 @@ impl WorkerArguments {
             scheduler.work(runner, self.slots, drain.boxed()).await?;
             anyhow::Ok(())
         });
-        runtime.shutdown_background();
+        runtime.shut_down();
         done.map(|()| ExitCode::SUCCESS)
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn run_slice(
     let request: SliceRequest = serde_json::from_str(&line).context("the request is not one of a worker")?;
     let runtime = runtime()?;
     let end = runtime.block_on(slice(request, store, flags, workspaces));
-    runtime.shutdown_background();
+    runtime.shut_down();
     let line = match end {
         Ok(outcome) => SliceLine::Outcome(outcome),
         Err(SliceFailure::Again(why)) => SliceLine::Again(why),

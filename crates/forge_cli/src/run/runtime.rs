@@ -1,11 +1,16 @@
 //! The runtime in which asynchronous work is done.
 
 use std::ops::Deref;
+use std::time::Duration;
 
 /// The stack of each thread of a run, in bytes: as much as the main thread usually has. Agents that are
 /// called as tools are polled on their caller's stack, and unoptimised code needs more than the usual
 /// 2 MiB even for one.
 const STACK: usize = 8 * 1024 * 1024;
+
+/// The time in which threads with nothing to do end. To leave a thread behind that ends at that very moment
+/// crashes in glibc 2.36 (its bug 19951): those that end are waited for, and one that is stuck is left.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Returns a runtime for a run, with a thread for each core.
 pub(crate) fn runtime() -> anyhow::Result<Runtime> {
@@ -18,11 +23,11 @@ pub(crate) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
-/// A runtime that waits for no task when it is dropped, as in a panic: one could wait for a key forever.
+/// A runtime that hardly waits for a task when it is dropped, as in a panic: one could wait for a key forever.
 pub(crate) struct Runtime(Option<tokio::runtime::Runtime>);
 
 impl Runtime {
-    pub(crate) fn shutdown_background(self) {
+    pub(crate) fn shut_down(self) {
         drop(self);
     }
 }
@@ -38,7 +43,7 @@ impl Deref for Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
+            runtime.shutdown_timeout(PATIENCE);
         }
     }
 }
