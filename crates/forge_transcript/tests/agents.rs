@@ -711,6 +711,10 @@ fn opencode_logs() -> Vec<Sample> {
         info("m4", "user", "s"),
         part("p6", "m4", text("No.")),
         event("message.removed", json!({"sessionID": "s", "messageID": "m4"})),
+        // These belong to no session of the log.
+        session("u", Value::Null),
+        event("message.removed", json!({"sessionID": "v", "messageID": "w"})),
+        event("message.updated", json!({})),
         info("m1", "user", "s"),
     ];
     let seen = "u:Find it. | a:I look.+f(c) | r(c):out | a:Here.";

@@ -121,13 +121,16 @@ impl Log {
         &mut self.0[at]
     }
 
-    /// Returns the sessions as one document. Those of sub-agents are no part of the context of the agent that
-    /// called them; they count only if there are no others.
+    /// Returns the sessions that have messages as one document. Those of sub-agents are no part of the context
+    /// of the agent that called them; they count only if there are no others.
     fn export(&self) -> Value {
+        // Events of other sessions, such as a new title, are in the same log.
+        let has_messages = |session: &&SessionState| !session.id.is_empty() && !session.messages.is_empty();
+        let sessions: Vec<&SessionState> = self.0.iter().filter(has_messages).collect();
         let is_root = |session: &&SessionState| session.info.get("parentID").is_none_or(Value::is_null);
-        let roots: Vec<&SessionState> = self.0.iter().filter(is_root).collect();
-        let sessions = if roots.is_empty() { self.0.iter().collect() } else { roots };
-        json!({"sessions": sessions.into_iter().map(SessionState::export).collect::<Vec<_>>()})
+        let roots: Vec<&SessionState> = sessions.iter().copied().filter(is_root).collect();
+        let counted = if roots.is_empty() { sessions } else { roots };
+        json!({"sessions": counted.into_iter().map(SessionState::export).collect::<Vec<_>>()})
     }
 }
 
