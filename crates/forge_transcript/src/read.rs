@@ -55,6 +55,10 @@ fn read_input(
         log => with_attachments(log).or_else(|| readable_lines(log).map(String::into_bytes)),
     };
     if let Some(file) = unpacked {
+        // A file may be made so that it unpacks to itself, without an end.
+        if is_packed(bytes) && is_packed(&file) {
+            return Err(TranscriptError::Binary { origin: origin.to_owned(), byte: 1, is_zero: false });
+        }
         let file = Arc::new(file);
         let is_small = matches!(shelf, Shelf::Small);
         let held = HeldFile::new(&file);
@@ -239,6 +243,16 @@ mod tests {
             let actual = read(bytes, "f").unwrap_err().to_string();
             assert_eq!(actual, expected);
         }
+    }
+
+    #[test]
+    fn a_file_that_was_compressed_twice_is_not_read() {
+        let session = br#"{"messages": [{"role": "user", "content": "hi"}]}"#;
+        let once = zstd::encode_all(session.as_slice(), 3).unwrap();
+        assert_eq!(read(&once, "f").unwrap().len(), 1);
+        let twice = zstd::encode_all(once.as_slice(), 3).unwrap();
+        let error = read(&twice, "f").unwrap_err().to_string();
+        assert!(error.starts_with("f is not text: byte 1 is not UTF-8"), "{error}");
     }
 
     #[test]
