@@ -16,6 +16,8 @@ const MOST_TOOLS: usize = 256;
 const MOST_DESCRIPTION: usize = 4_000;
 /// The most bytes of a schema.
 const MOST_SCHEMA: usize = 32_000;
+/// The most tools that are remembered after the server took them back.
+const MOST_GONE: usize = 10_000;
 
 /// A tool as it is offered.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +43,7 @@ pub(super) struct Listing {
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) tools: Vec<Tool>,
-    /// The reasons for which some tools cannot be read.
+    /// The tools that cannot be read, and why.
     pub(super) unreadable: Vec<String>,
     /// The place where the next page begins.
     pub(super) next: Option<String>,
@@ -107,7 +109,7 @@ impl Listing {
         let offered = earlier.tools.iter().map(|tool| &tool.definition.name);
         let lost: Vec<ToolName> = offered.filter(is_gone).cloned().collect();
         let older = earlier.gone.iter().filter(is_gone).cloned();
-        let gone = lost.iter().cloned().chain(older).collect();
+        let gone = lost.iter().cloned().chain(older).take(MOST_GONE).collect();
         self.gone = gone;
         lost
     }

@@ -392,8 +392,12 @@ impl Server {
             self.notice(&format!("the MCP server `{}` no longer offers {}", self.id, names.join(", ")));
         }
         if listing.as_ref() != Some(&new) {
-            for refused in &new.refused {
+            for refused in new.refused.iter().take(MOST_NAMED) {
                 self.notice(&format!("a tool of the MCP server `{}` is left out: {refused}", self.id));
+            }
+            if let Some(more @ 1..) = new.refused.len().checked_sub(MOST_NAMED) {
+                let more = quantity(more, "more tool");
+                self.notice(&format!("left out as well: {more} of the MCP server `{}`", self.id));
             }
             *listing = Some(new);
             self.revision.fetch_add(1, Ordering::SeqCst);
@@ -650,6 +654,8 @@ impl Drop for OpenCall {
     }
 }
 
+/// The most tools that are named as left out: a list may have thousands.
+const MOST_NAMED: usize = 20;
 /// Most tools of one server: no model could be told of more, and a list may have no end.
 const MOST_TOOLS: usize = 10_000;
 
@@ -668,7 +674,7 @@ async fn all_tools(server: &Peer<RoleClient>) -> Result<(Vec<Tool>, Vec<String>)
         if cursor.is_none() {
             return Ok((tools, unreadable));
         }
-        if tools.len() > MOST_TOOLS {
+        if tools.len() + unreadable.len() > MOST_TOOLS {
             break;
         }
     }
