@@ -120,6 +120,20 @@ fn stdout_has_the_answer_alone() {
     assert!(told.stdout.contains("I look."), "{}", told.stdout);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_run_whose_store_is_removed_is_not_called_saved() {
+    let yaml = YAML.replace("[read, list]", "[shell], permissions: { shell: allow }");
+    let forge = Forge::new().with_file("forge.yaml", yaml);
+    let removal = Step::calls(&[("shell", r#"{"command": "rm runs.db"}"#)]);
+    let server = ScriptedServer::start(vec![removal, Step::text("ok")]);
+    let actual = run(&forge, &server, &["run", "--sandbox", "off", "--store", "sqlite:runs.db", "Tidy up."]);
+    assert_eq!((actual.code, actual.stdout.as_str()), (8, "ok\n"), "{}", actual.stderr);
+    let words = "runs.db was removed or replaced while it was open; the run continues, and cannot be resumed";
+    assert!(actual.stderr.contains(words), "{}", actual.stderr);
+    assert!(!actual.stderr.contains("saved as run"), "{}", actual.stderr);
+}
+
 #[test]
 fn stdout_has_no_reply_that_is_asked_for_again() {
     let forge = Forge::new().with_file("forge.yaml", yaml("")).with_file("notes.txt", "rain\n");

@@ -15,7 +15,9 @@ mod runs;
 mod selection;
 mod undo;
 
-use forge_domain::{CheckpointFilter, CheckpointInfo, CheckpointStore, Claim, Holder, RunId, StoreError};
+use forge_domain::{
+    CheckpointFilter, CheckpointInfo, CheckpointStore, Claim, Holder, RunId, StoreError, holder_name,
+};
 use jiff::Timestamp;
 
 use crate::checkpointing::{TakeFrom, claim_from};
@@ -114,11 +116,6 @@ pub enum CheckpointsError {
     /// The store fails.
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-/// Returns the name of a holder without what tells it apart from all others, which is in brackets.
-fn holder_name(holder: &str) -> &str {
-    holder.split_once(" (").map_or(holder, |(name, _)| name)
 }
 
 /// A writer of runs, at a certain time.

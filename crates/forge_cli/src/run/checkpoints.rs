@@ -166,7 +166,9 @@ pub(crate) fn say_restored(restored: &Restored, without_task: bool) {
 pub(crate) fn sum_up(tally: Option<&CheckpointTally>) {
     let Some(tally) = tally else { return };
     if tally.saved > 0 && !tally.is_taken_over {
-        let line = format!("saved as run {} · {}", tally.run, quantity(tally.saved, "checkpoint"));
+        let is_whole = tally.unsaved.is_none();
+        let lead = if is_whole { "saved as run" } else { "run" };
+        let line = format!("{lead} {} · {}", tally.run, quantity(tally.saved, "checkpoint"));
         output::say(&style(line).dim().for_stderr().to_string());
     }
     say_unsaved(tally);

@@ -271,7 +271,9 @@ impl ConsoleWatcher {
                 // The run's own error tells the rest.
                 StoreError::Fenced { .. } => self.say(&format!("{mark} another process has this run now")),
                 // Nothing that the run does will help: the user has to know it now, and not after hours.
-                StoreError::NotAStore { .. } | StoreError::NewerSchema { .. } => {
+                StoreError::NotAStore { .. }
+                | StoreError::NewerSchema { .. }
+                | StoreError::Removed { .. } => {
                     self.say(&format!("{mark} {text}; the run continues, and cannot be resumed"));
                 }
                 _ => self.say(&format!(

@@ -223,7 +223,7 @@ pub enum StoreError {
     #[error(
         "run `{run}` has been held by {} since {since}: wait until that process ends, or take it over if \
          it is gone",
-        shown(by)
+        holder_name(by)
     )]
     Held {
         /// The run.
@@ -245,7 +245,7 @@ pub enum StoreError {
         at: Timestamp,
     },
     /// Another process has taken the run over; this claim is void.
-    #[error("run `{run}` was taken over by {}: this process stops, and saves nothing more", shown(by))]
+    #[error("run `{run}` was taken over by {}: this process stops, and saves nothing more", holder_name(by))]
     Fenced {
         /// The run.
         run: RunId,
@@ -323,6 +323,12 @@ pub enum StoreError {
     /// The files that belong to a checkpoint are not kept, so that it was not saved.
     #[error(transparent)]
     Unkept(UnkeptFiles),
+    /// Its file is no longer in its place, so that what is written into it is lost.
+    #[error("{place} was removed or replaced while it was open")]
+    Removed {
+        /// The store.
+        place: String,
+    },
     /// It did not answer in time. Whether it did what it was asked is unknown; asking again is safe.
     #[error("{place} did not answer within {seconds} s")]
     TimedOut {
@@ -334,7 +340,7 @@ pub enum StoreError {
 }
 
 /// Returns the name of a holder without what tells it apart from all others, which is in brackets.
-fn shown(holder: &str) -> &str {
+pub fn holder_name(holder: &str) -> &str {
     holder.split_once(" (").map_or(holder, |(name, _)| name)
 }
 

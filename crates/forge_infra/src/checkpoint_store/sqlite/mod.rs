@@ -345,8 +345,7 @@ mod tests {
             store.claim(&run, "the test", Takeover::Never, None, Timestamp::UNIX_EPOCH).await
         };
         claim("a").await.unwrap();
-        let expected =
-            format!("{} cannot be reached (it was removed or replaced while it was open)", file.display());
+        let expected = format!("{} was removed or replaced while it was open", file.display());
         std::fs::rename(&file, folder.path().join("away.db")).unwrap();
         assert_eq!(claim("b").await.unwrap_err().to_string(), expected);
         std::fs::write(&file, "another").unwrap();

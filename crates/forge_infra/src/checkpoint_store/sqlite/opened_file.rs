@@ -1,6 +1,5 @@
 //! The file of a store, as long as it is open.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use forge_domain::StoreError;
@@ -24,13 +23,12 @@ impl OpenedFile {
     /// Checks that it is still in its place.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] if it is not.
+    /// [`StoreError::Removed`] if it is not.
     pub(super) fn check(&self, place: &StoreFileName) -> Result<(), StoreError> {
         if identity(&self.path) == self.identity {
             return Ok(());
         }
-        let why = io::Error::other("it was removed or replaced while it was open");
-        Err(StoreError::Unavailable { place: place.0.clone(), source: why.into() })
+        Err(StoreError::Removed { place: place.0.clone() })
     }
 }
 
