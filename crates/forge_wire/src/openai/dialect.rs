@@ -53,9 +53,6 @@ impl Dialect {
         if self.takes_stream_options() && message.contains("stream_options") {
             return Some(Self { refuses_stream_options: true, ..self });
         }
-        if self.takes_reasoning() && refuses_reasoning(message) {
-            return Some(Self { refuses_reasoning: true, ..self });
-        }
         let sent = self.limit(model);
         let other = match sent {
             LimitField::MaxTokens => LimitField::MaxCompletionTokens,
@@ -65,14 +62,19 @@ impl Dialect {
         // field cannot name the older one for certain.
         let refuses = message.contains(sent.name())
             && (message.contains(other.name()) || sent == LimitField::MaxCompletionTokens);
-        (refuses && self.limit.is_none()).then_some(Self { limit: Some(other), ..self })
+        if refuses && self.limit.is_none() {
+            return Some(Self { limit: Some(other), ..self });
+        }
+        let is_refused = self.takes_reasoning() && refuses_reasoning(message);
+        is_refused.then_some(Self { refuses_reasoning: true, ..self })
     }
 }
 
-/// Checks whether a server's words refuse the reasoning in a message.
+/// Checks whether a server's words refuse the reasoning in a message, and not the effort that is asked for.
 fn refuses_reasoning(message: &str) -> bool {
     const WORDS: [&str; 4] = ["unsupported", "not supported", "not permitted", "remove"];
-    let names_it = message.contains("reasoning") && !message.contains("reasoning_effort");
+    let message = message.to_ascii_lowercase();
+    let names_it = message.contains("reasoning") && !message.contains("effort");
     names_it && WORDS.iter().any(|word| message.contains(word))
 }
 
@@ -104,7 +106,16 @@ mod tests {
                 Some(no_reasoning),
             ),
             (same, "m", "The `reasoning_content` in the thinking mode must be passed back to the API.", None),
+            (same, "m", "Unsupported field: messages[2].reasoning_content", Some(no_reasoning)),
             (same, "m", "'reasoning_effort' is not supported with this model", None),
+            (same, "m", "Unsupported parameter: 'reasoning.effort'", None),
+            // One that names both limits refuses the field, whatever else it names.
+            (
+                same,
+                "my-deployment",
+                "'max_tokens' is not supported with reasoning models: use 'max_completion_tokens'",
+                Some(limited(LimitField::MaxCompletionTokens)),
+            ),
             (same, "my-deployment", swap, Some(limited(LimitField::MaxCompletionTokens))),
             (limited(LimitField::MaxCompletionTokens), "my-deployment", swap, None),
             (
