@@ -4,15 +4,13 @@
 use serde_json::{Value, json};
 
 use crate::any_blocks::text_at;
-use crate::codec::{Fields, each_record};
+use crate::codec::{Fields, LOOKED_AT, each_record};
 use crate::json_text::parse;
 
 /// The types of the events that show that a line is one.
 const TYPES: [&str; 4] = ["session.created", "session.updated", "message.updated", "message.part.updated"];
 /// The keys under which a line may have its event.
 const WRAPPERS: [&str; 2] = ["event", "payload"];
-/// The number of lines among which an event is looked for.
-const LOOKED_AT: usize = 60;
 
 /// Checks for an event, or for a line of a log that has one.
 pub(super) fn is_event(line: &Fields<'_>) -> bool {

@@ -23,7 +23,7 @@ pub(crate) struct Evidence<'a> {
 }
 
 /// The number of records that are looked at.
-const LOOKED_AT: usize = 60;
+pub(crate) const LOOKED_AT: usize = 60;
 
 /// The structure of a file.
 pub(crate) enum Layout<'a> {
