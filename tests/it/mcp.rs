@@ -313,7 +313,13 @@ fn serve_http() -> (String, Arc<Mutex<Vec<String>>>) {
                 .lock()
                 .unwrap()
                 .push(format!("{} {method} {key}", request.split(' ').next().unwrap_or_default()));
-            let is_busy = message["params"]["name"] == "busy";
+            let called = message["params"]["name"].as_str().unwrap_or_default();
+            if called == "torn" {
+                continue;
+            }
+            let refusal = [("busy", "500 Internal Server Error"), ("closed", "401 Unauthorized")]
+                .into_iter()
+                .find_map(|(name, status)| (name == called).then_some(status));
             let result = match method {
                 "initialize" => Some(json!({
                     "protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
@@ -321,9 +327,13 @@ fn serve_http() -> (String, Arc<Mutex<Vec<String>>>) {
                 })),
                 "tools/list" => {
                     let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
-                    Some(json!({"tools": [tool("echo"), tool("busy"), {"name": "bare"}]}))
+                    let mut tools = ["echo", "busy", "closed", "torn"].map(tool).to_vec();
+                    tools.push(json!({"name": "bare"}));
+                    Some(json!({"tools": tools}))
                 }
-                "tools/call" if !is_busy => Some(json!({"content": [{"type": "text", "text": "from afar"}]})),
+                "tools/call" if refusal.is_none() => {
+                    Some(json!({"content": [{"type": "text", "text": "from afar"}]}))
+                }
                 _ => None,
             };
             let reply = match result {
@@ -334,10 +344,10 @@ fn serve_http() -> (String, Arc<Mutex<Vec<String>>>) {
                         body.len()
                     )
                 }
-                None if is_busy => {
-                    "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-                        .to_owned()
-                }
+                None if refusal.is_some() => format!(
+                    "HTTP/1.1 {}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+                    refusal.unwrap_or_default()
+                ),
                 None if request.starts_with("POST") => {
                     "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_owned()
                 }
@@ -362,6 +372,10 @@ async fn a_server_is_reached_by_http() {
     // A call that fails is no reason to call the server gone.
     let busy = "the MCP server did not answer the call: HTTP 500. The call may have had its effect, or a part of it.";
     assert_eq!(fixture.call("s__busy", "{}").await, Err(busy.to_owned()));
+    let closed = fixture.call("s__closed", "{}").await.unwrap_err();
+    assert!(closed.contains("did not answer the call: it asks for a login: "), "{closed}");
+    let torn = fixture.call("s__torn", "{}").await.unwrap_err();
+    assert!(torn.contains("did not answer the call: the connection broke off: "), "{torn}");
     assert_eq!(fixture.call("s__echo", "{}").await, Ok("from afar".to_owned()));
     assert_eq!(fixture.news(), [left_out]);
     let examined = fixture.tools.examine().await;

@@ -352,7 +352,13 @@ pub(super) fn exchange_reason(error: &DynamicTransportError) -> String {
             while let Some(deeper) = cause.source() {
                 cause = deeper;
             }
-            format!("it cannot be reached: {cause}")
+            if client.is_connect() {
+                format!("it cannot be reached: {cause}")
+            } else if client.is_request() || client.is_body() {
+                format!("the connection broke off: {cause}")
+            } else {
+                cause.to_string()
+            }
         }
         Some(StreamableHttpError::UnexpectedContentType(kind)) => {
             let kind = kind.as_deref().unwrap_or("something of no known type");
@@ -367,7 +373,8 @@ pub(super) fn exchange_reason(error: &DynamicTransportError) -> String {
 
 /// Checks whether the reason of a failed exchange is that the server wants to know who the user is.
 pub(super) fn asks_for_login(reason: &str) -> bool {
-    reason.starts_with("Auth required")
+    // The crate knows it by a header that not every server sends.
+    reason.starts_with("Auth required") || reason.contains("HTTP 401 ")
 }
 
 /// Adds to the reason why a program cannot be started the usual slip, if it is one.
