@@ -238,7 +238,7 @@ pub(crate) fn read_yaml(path: &Path) -> anyhow::Result<YamlSource> {
     if let Ok(target) = path.read_link()
         && !path.exists()
     {
-        let target = target.display();
+        let target = output::visible(&target.display().to_string());
         let what = format!("{name} is a link to {target}, which leads to no file: correct it, or remove it");
         return Err(Misconfigured(what).into());
     }
