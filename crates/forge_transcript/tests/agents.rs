@@ -887,6 +887,11 @@ fn managed_samples() -> Vec<Sample> {
             "agent.mcp_tool_result",
             json!({"mcp_tool_use_id": "d", "is_error": true, "content": say("no")["content"]}),
         ),
+        event("user.tool_confirmation", json!({"tool_use_id": "c", "result": "allow"})),
+        event(
+            "user.tool_confirmation",
+            json!({"tool_use_id": "d", "result": "deny", "deny_message": "Not there."}),
+        ),
         event("agent.message", say("Here.")),
         event(
             "span.outcome_evaluation_end",
@@ -900,7 +905,7 @@ fn managed_samples() -> Vec<Sample> {
         json!({"role": role, "kind": kind, "content": "shown", "time": "2026-01-01T10:00:00Z", "raw": event})
     };
     let log: Vec<Value> = events.iter().map(logged).collect();
-    let seen = "u:Find it.\n\nIt is found. | a:I look.+f(c)+g(d) | r(c):out | r!(d):no | a:Here. | \
+    let seen = "u:Find it.\n\nIt is found. | a:I look.+f(c)+g(d) | r(c):out | r!(d):no | u:Not there. | a:Here. | \
         n:Evaluation of the outcome: needs_revision\nIt is not found. | u:And?";
     vec![
         sample("managed-agents", lines(&log), seen),

@@ -16,7 +16,7 @@ impl EntryFormat for Codex {
     const FACTS: &'static FormatFacts = &FormatFacts {
         id: "codex",
         name: "Codex rollouts",
-        description: "JSONL of {\"type\", \"payload\"}, also as .zst",
+        description: "JSONL or a list of {\"type\", \"payload\"}",
         protocol: None,
     };
     const COMPACTION: &'static str = "\"compacted\"";

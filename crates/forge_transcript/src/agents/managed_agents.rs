@@ -57,6 +57,11 @@ fn event_messages(event: &Value) -> Vec<Message> {
     match text_at(event, "/type") {
         "user.message" => messages_of(Role::User, said("content")),
         "user.define_outcome" => outcome(event).into_iter().collect(),
+        // The reason for which the user denied a call.
+        "user.tool_confirmation" => {
+            let reason = text_at(event, "/deny_message");
+            if reason.is_empty() { Vec::new() } else { vec![Message::user(reason.to_owned())] }
+        }
         "agent.message" => messages_of(Role::Assistant, said("content")),
         "agent.tool_use" | "agent.mcp_tool_use" | "agent.custom_tool_use" => {
             let call = call(text_at(event, "/id"), text_at(event, "/name"), said("input"));
