@@ -377,7 +377,7 @@ pub(super) fn asks_for_login(reason: &str) -> bool {
     reason.starts_with("Auth required") || reason.contains("HTTP 401 ")
 }
 
-/// Adds to the reason why a program cannot be started the usual slip, if it is one.
+/// Adds the usual mistake to the error of a program that is not found: arguments in `command`.
 fn with_hint(program: &str, source: std::io::Error) -> std::io::Error {
     if source.kind() != std::io::ErrorKind::NotFound || !program.contains(' ') {
         return source;
