@@ -119,8 +119,8 @@ impl Log {
         &mut self.0[at]
     }
 
-    /// Returns the sessions that have messages as one document. Those of sub-agents are no part of the context
-    /// of the agent that called them; they count only if there are no others.
+    /// Returns the sessions that have messages as one document. Those of sub-agents are no part of the
+    /// context of the agent that called them; they count only if there are no others.
     fn export(&self) -> Value {
         // Events of other sessions, such as a new title, are in the same log.
         let has_messages = |session: &&SessionState| !session.id.is_empty() && !session.messages.is_empty();
