@@ -98,13 +98,12 @@ fn sought_by(program: &str, told: &[&str]) -> Option<Vec<String>> {
             continue;
         };
         match (program, option.to_ascii_lowercase().as_str()) {
-            (_, "-ignore-case") => takes_both = true,
-            (_, "-invert-match" | "-count" | "-quiet" | "-silent" | "-line-regexp") => return None,
-            ("select-string", "notmatch" | "quiet") => return None,
+            (_, "-ignore-case") | ("findstr", "i") => takes_both = true,
+            (_, "-invert-match" | "-count" | "-quiet" | "-silent" | "-line-regexp")
+            | ("select-string", "notmatch" | "quiet")
+            | ("findstr", "v" | "x") => return None,
             ("select-string", "casesensitive") => takes_both = false,
             ("select-string", _) => {}
-            ("findstr", "v" | "x") => return None,
-            ("findstr", "i") => takes_both = true,
             ("findstr", _) => operands.extend(option.split_once(':').map(|(_, sought)| sought)),
             _ if option.starts_with('-') => {}
             _ if option.contains(['v', 'c', 'q', 'l', 'L', 'x']) => return None,
