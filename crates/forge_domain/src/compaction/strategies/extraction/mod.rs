@@ -29,6 +29,7 @@ mod order;
 mod outdated;
 mod pages;
 mod passage;
+mod path_form;
 mod picks;
 mod plan;
 mod queue;

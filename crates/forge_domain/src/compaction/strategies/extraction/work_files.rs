@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::root::{Root, below, in_folder, is_in, only, out_of_folder, whole_path};
+use super::path_form::{has_form, named_by_form};
+use super::root::{Root, below, in_folder, is_in, is_short, only, out_of_folder, whole_path};
 use crate::compaction::findings::{ALL, FileState, ShellChange, Touch, is_absolute, join};
-use crate::star_match::is_star_match;
 
 /// The last state of a file, and when it was last touched.
 type Touched = (FileState, usize);
@@ -203,11 +203,13 @@ impl WorkFiles {
         }
     }
 
-    /// Notes that changed files have copies in another folder.
+    /// Notes that changed files have copies in another folder. A folder may be copied into itself, which
+    /// makes more files and longer paths each time: the most that a work has are enough.
     fn take_copy(&mut self, from: &str, to: &str, folder: Option<&str>) {
         let copied = self.root.path(from, folder);
         let into = Some(join(folder, to)).filter(|into| !into.is_empty());
-        for path in self.changed_with(from, folder) {
+        let most = MOST_COPIED.saturating_sub(self.changed.len());
+        for path in self.changed_with(from, folder).into_iter().filter(|path| is_short(path)).take(most) {
             if !matches!(self.changed.get(&path), Some((FileState::Deleted, _))) {
                 let new = self.note(rest_below(&path, &copied), into.as_deref());
                 self.set(new, FileState::Created);
@@ -334,6 +336,9 @@ impl WorkFiles {
     }
 }
 
+/// The most changed files to which copies are added.
+const MOST_COPIED: usize = 2_000;
+
 /// Folders that builds write.
 const OUTPUTS: [&str; 10] = [
     ".next/",
@@ -378,32 +383,6 @@ fn rest_below<'a>(path: &'a str, folder: &str) -> &'a str {
     }
     let within = || path.rfind(&format!("/{folder}/")).map(|at| &path[at + folder.len() + 2..]);
     below(path, folder).or_else(within).unwrap_or_default()
-}
-
-/// Returns what the last name in a form with stars stands for in a path, with all that is below it; `None` if
-/// the path does not begin so.
-fn named_by_form<'a>(path: &'a str, form: &str) -> Option<&'a str> {
-    let mut slashes = path.match_indices('/').map(|(at, _)| at);
-    let start = match form.matches('/').count() {
-        0 => 0,
-        n_folders => slashes.nth(n_folders - 1)? + 1,
-    };
-    let end = slashes.next().unwrap_or(path.len());
-    has_form(&path[..end], form).then(|| &path[start..])
-}
-
-/// Checks whether a path has a form with stars: two of them stand for any folders, one for no slash.
-fn has_form(path: &str, form: &str) -> bool {
-    let (form, others) = form.split_once('/').map_or((form, None), |(form, others)| (form, Some(others)));
-    let (name, rest) = path.split_once('/').map_or((path, None), |(name, rest)| (name, Some(rest)));
-    match (form, others, rest) {
-        ("**", Some(others), _) => {
-            has_form(path, others) || rest.is_some_and(|rest| has_form(rest, &format!("**/{others}")))
-        }
-        (form, None, None) => is_star_match(form, name),
-        (form, Some(others), Some(rest)) => is_star_match(form, name) && has_form(rest, others),
-        _ => false,
-    }
 }
 
 /// Checks whether a path ends in the names of another one, or is that.
@@ -525,18 +504,17 @@ mod tests {
     }
 
     #[test]
-    fn a_form_of_a_folder_stands_for_all_that_is_in_it() {
-        for (path, form, expected) in [
-            ("app/api/src/a.ts", "app/*", Some("api/src/a.ts")),
-            ("app/a.ts", "app/*", Some("a.ts")),
-            ("app/api/src/a.ts", "*", Some("app/api/src/a.ts")),
-            ("/w/app/api/a.ts", "/w/app/a*", Some("api/a.ts")),
-            ("app/web/a.ts", "app/a*", None),
-            ("lib/api/a.ts", "app/*", None),
-            ("app", "app/*", None),
-        ] {
-            assert_eq!(named_by_form(path, form), expected, "{path}");
+    fn copies_into_what_is_copied_are_limited() {
+        let mut files = WorkFiles::default();
+        files.touch("x.rs", None, Touch::Writes, false);
+        for n in 0..40 {
+            let copies = |to: String| ShellChange::Copies { from: "*".to_owned(), to };
+            files.take_change(&copies(format!("d{n}")), None, "");
+            files.take_change(&copies("d".repeat(200)), None, "");
         }
+        let list = files.into_list(None);
+        assert!(list.len() <= MOST_COPIED, "{}", list.len());
+        assert!(list.iter().any(|(path, _)| path == "x.rs (in d0)"));
     }
 
     #[test]
