@@ -321,8 +321,8 @@ pub(super) fn runs_check(step: &Step<'_>) -> bool {
 /// the status is that of the last command.
 pub(super) fn hides_carried(step: &Step<'_>) -> bool {
     let first = step.command.split_whitespace().next();
-    let told = step.command.trim_end_matches([' ', '"', '\'', ';']);
-    let last = told.rsplit_once(['|', ';']).map(|(_, last)| last.trim_matches([' ', '"', '\'']));
+    let told = step.command.trim_end_matches([' ', '"', '\'', ';', '\n']);
+    let last = told.rsplit_once(['|', ';', '\n']).map(|(_, last)| last.trim_matches([' ', '"', '\'']));
     first.is_some_and(|first| CARRIERS.contains(&program(first)))
         && last.is_some_and(|last| !runs_check(&Step { command: last, ..step.clone() }))
         && runs_check(step)

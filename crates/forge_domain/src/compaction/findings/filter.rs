@@ -66,17 +66,16 @@ fn writes_all(check: &str) -> bool {
 
 /// The checks of types whose lines all have the same form, and the words for it.
 const READS_TYPES: &[&str] = &["tsc", "typecheck", "type-check"];
-/// The forms of a pattern for any number.
-const DIGITS: &[&str] = &["[0-9]+", "[0-9]*", "[0-9]", r"\d+", r"\d"];
+/// The options by which lines have marks of colours in them.
+const COLOURS: &[&str] = &["--pretty", "--color"];
 
 /// Checks whether a check that fails writes a line with what is `sought`, whatever failed. Of tests this is
 /// not known: what breaks before they run has other words.
 fn is_in_all_failures(sought: &str, check: &Check) -> bool {
     let has = |words: &[&str]| check.command.split_whitespace().any(|word| words.contains(&word));
-    if check.is_test {
+    if check.is_test || COLOURS.iter().any(|option| check.command.contains(option)) {
         false
     } else if READS_TYPES.iter().any(|word| check.command.contains(word)) {
-        let sought = DIGITS.iter().find_map(|digits| sought.strip_suffix(digits)).unwrap_or(sought);
         matches!(sought.trim(), "error" | "error TS" | "error ts" | "TS")
     } else if has(&["cargo"]) && has(&["build", "check", "clippy"]) {
         // Its lines begin so.
@@ -86,10 +85,79 @@ fn is_in_all_failures(sought: &str, check: &Check) -> bool {
     }
 }
 
+/// The ways in which programs read a pattern: what is an alternative in one is nothing but a text in another.
+#[derive(Clone, Copy)]
+enum Syntax {
+    Fixed,
+    Basic,
+    Extended,
+    Perl,
+}
+
+impl Syntax {
+    /// Returns the one that a filter has without options.
+    fn of(program: &str) -> Self {
+        match program {
+            "findstr" => Self::Fixed,
+            "grep" => Self::Basic,
+            "egrep" => Self::Extended,
+            _ => Self::Perl,
+        }
+    }
+
+    /// Returns the one that an option of one letter asks for.
+    fn with(self, letter: char) -> Self {
+        match letter {
+            'F' => Self::Fixed,
+            'G' => Self::Basic,
+            // In ripgrep, it names an encoding.
+            'E' if !matches!(self, Self::Perl) => Self::Extended,
+            'P' => Self::Perl,
+            _ => self,
+        }
+    }
+
+    /// Returns the marks of a group and between alternatives; `None` if there are none.
+    const fn marks(self) -> Option<(&'static str, &'static str, &'static str)> {
+        match self {
+            Self::Fixed => None,
+            Self::Basic => Some((r"\(", r"\)", r"\|")),
+            Self::Extended | Self::Perl => Some(("(", ")", "|")),
+        }
+    }
+
+    /// Returns the forms of any number.
+    const fn digits(self) -> &'static [&'static str] {
+        match self {
+            Self::Fixed => &[],
+            Self::Basic => &["[0-9]*", r"[0-9]\+", "[0-9]"],
+            Self::Extended => &["[0-9]+", "[0-9]*", "[0-9]"],
+            Self::Perl => &["[0-9]+", "[0-9]*", "[0-9]", r"\d+", r"\d"],
+        }
+    }
+
+    /// Returns the alternatives of a pattern, without any number at their ends.
+    fn alternatives(self, pattern: &str) -> Vec<String> {
+        let Some((open, close, or)) = self.marks() else { return vec![pattern.to_owned()] };
+        let inside = pattern.strip_prefix(open).and_then(|rest| rest.strip_suffix(close)).unwrap_or(pattern);
+        // An alternative in the middle is less than what is sought.
+        if inside.contains(open) || inside.contains(close) {
+            return vec![pattern.to_owned()];
+        }
+        let bare = |sought: &str| {
+            let without = self.digits().iter().find_map(|digits| sought.strip_suffix(digits));
+            without.unwrap_or(sought).to_owned()
+        };
+        inside.split(or).map(bare).collect()
+    }
+}
+
 /// Returns the alternatives that a filter looks for, in small letters if it takes both; `None` if it does
 /// anything else than show the lines that have one.
 fn sought_by(program: &str, told: &[&str]) -> Option<Vec<String>> {
     let mut takes_both = program == "select-string";
+    let mut only_words = false;
+    let mut syntax = Syntax::of(program);
     let mut operands: Vec<&str> = Vec::new();
     for word in told.iter().copied().take_while(|word| !is_redirection(word)) {
         let of_windows = word.strip_prefix('/').filter(|_| program == "findstr");
@@ -99,6 +167,10 @@ fn sought_by(program: &str, told: &[&str]) -> Option<Vec<String>> {
         };
         match (program, option.to_ascii_lowercase().as_str()) {
             (_, "-ignore-case") | ("findstr", "i") => takes_both = true,
+            (_, "-word-regexp") => only_words = true,
+            (_, "-fixed-strings") | ("select-string", "simplematch") => syntax = Syntax::Fixed,
+            (_, "-extended-regexp") => syntax = syntax.with('E'),
+            (_, "-perl-regexp") => syntax = syntax.with('P'),
             (_, "-invert-match" | "-count" | "-quiet" | "-silent" | "-line-regexp")
             | ("select-string", "notmatch" | "quiet")
             | ("findstr", "v" | "x") => return None,
@@ -107,7 +179,11 @@ fn sought_by(program: &str, told: &[&str]) -> Option<Vec<String>> {
             ("findstr", _) => operands.extend(option.split_once(':').map(|(_, sought)| sought)),
             _ if option.starts_with('-') => {}
             _ if option.contains(['v', 'c', 'q', 'l', 'L', 'x']) => return None,
-            _ => takes_both |= option.contains('i'),
+            _ => {
+                takes_both |= option.contains('i');
+                only_words |= option.contains('w');
+                syntax = option.chars().fold(syntax, Syntax::with);
+            }
         }
     }
     // The number of lines around each is the value of an option.
@@ -115,11 +191,9 @@ fn sought_by(program: &str, told: &[&str]) -> Option<Vec<String>> {
     if !told.contains(&"-e") {
         operands.truncate(1);
     }
-    let patterns = operands.iter().map(|pattern| pattern.replace(r"\|", "|"));
-    let patterns: Vec<String> =
-        patterns.map(|pattern| if takes_both { pattern.to_lowercase() } else { pattern }).collect();
-    let alternatives = patterns.iter().flat_map(|pattern| pattern.split('|'));
-    Some(alternatives.map(|sought| sought.trim_matches(['(', ')']).to_owned()).collect())
+    let alternatives = operands.iter().flat_map(|pattern| syntax.alternatives(pattern));
+    let alternatives = alternatives.map(|sought| if takes_both { sought.to_lowercase() } else { sought });
+    Some(alternatives.map(|sought| if only_words { format!(r"\b{sought}\b") } else { sought }).collect())
 }
 
 #[cfg(test)]
@@ -143,6 +217,18 @@ mod tests {
             ("npx tsc | grep 'error:'", Some(SomeFailures)),
             ("npx tsc | grep 'error TS2353'", Some(SomeFailures)),
             ("npx tsc | grep ERROR", Some(SomeFailures)),
+            ("npx tsc | grep 'error TS[0-9]*'", Some(Failures)),
+            ("npx tsc | rg 'error TS\\d+'", Some(Failures)),
+            ("npx tsc | grep 'error\\|warning'", Some(Failures)),
+            ("npx tsc | grep -E '(error|warning)'", Some(Failures)),
+            // As `grep` reads these, no line has them.
+            ("npx tsc | grep 'error|warning'", Some(SomeFailures)),
+            ("npx tsc | grep -F 'error|warning'", Some(SomeFailures)),
+            ("npx tsc | grep 'error TS[0-9]+'", Some(SomeFailures)),
+            ("npx tsc | grep -E 'error TS\\d+'", Some(SomeFailures)),
+            ("npx tsc | grep -w 'error TS'", Some(SomeFailures)),
+            ("npx tsc --pretty | grep 'error TS'", Some(SomeFailures)),
+            ("npx tsc | grep -E '(error|warning) TS2353'", Some(SomeFailures)),
             ("cargo fmt --check | grep error", Some(SomeFailures)),
             ("go build ./... 2>&1 | grep error", Some(SomeFailures)),
             ("cargo clippy 2>&1 | grep warning", Some(SomeFailures)),

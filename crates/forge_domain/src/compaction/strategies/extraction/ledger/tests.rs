@@ -588,7 +588,9 @@ fn counts_of_what_went_well_hide_nothing_that_broke() {
         ("ruff check .", "All checks passed!", true),
         ("python -m unittest", "Ran 12 tests in 0.1s\n\nOK", true),
         ("sh -c 'npm test | tail -3'", "exit code: 0\nerror: it broke", false),
+        ("sh -c 'npm test\ntail log'", "exit code: 0\nerror: it broke", false),
         ("sh -c 'cd a; npm test;'", "exit code: 0\nit ran", true),
+        ("sh -c 'cd a\nnpm test\n'", "exit code: 0\nit ran", true),
         // The filter found nothing.
         ("npx tsc 2>&1 | grep \"error TS\"", "(no output)\n\nCommand exited with code 1", true),
         ("npx tsc | grep error", "Wall time: 0.1 seconds\nProcess exited with code 1\nOutput:\n", true),
@@ -622,6 +624,8 @@ fn a_check_whose_end_is_not_shown_has_not_passed() {
         ("cargo test 2>&1 | grep FAILED", "Exit code 1"),
         ("npx tsc 2>/dev/null | grep error", "Exit code 1"),
         ("npx tsc | grep src/a.ts", "Exit code 1"),
+        // No line has what this seeks, whatever failed.
+        ("npx tsc | grep 'error|warning'", "Exit code 1"),
         ("pytest -q > log.txt 2>&1", ""),
     ] {
         let failed = ("Bash", json!({"command": "deploy now"}), "error: no such target\nExit code 2");
