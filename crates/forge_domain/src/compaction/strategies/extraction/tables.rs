@@ -126,16 +126,26 @@ fn tables(text: &str) -> Vec<Table> {
             && (head.len() >= LEAST_COLUMNS || has_numbers(rows))
             && let (Some((start, _)), Some((last, line))) = (block.first(), block.last())
         {
+            let Some(things) = things(rows) else { continue };
             let head: Vec<String> = head.iter().map(|cell| words(cell).join(" ")).collect();
-            let things = rows.iter().filter_map(|row| row.first()).map(|cell| {
-                let thing = cell.split_once('(').map_or(*cell, |(thing, _)| thing);
-                words(thing).join(" ")
-            });
             let range = *start as u32..(last + line.len()) as u32;
-            tables.push(Table { range, head: head.join("|"), things: things.collect(), heading });
+            tables.push(Table { range, head: head.join("|"), things, heading });
         }
     }
     tables
+}
+
+/// Returns the things that the first cells of rows name; `None` if those name none: they only number the rows,
+/// mark them, or are the same in several.
+fn things(rows: &[Vec<&str>]) -> Option<HashSet<String>> {
+    let thing = |cell: &&str| {
+        let thing = cell.split_once('(').map_or(*cell, |(thing, _)| thing);
+        words(thing).join(" ")
+    };
+    let named = rows.iter().filter_map(|row| row.first()).map(thing);
+    let named: Vec<String> = named.filter(|thing| thing.contains(char::is_alphabetic)).collect();
+    let (n_named, things) = (named.len(), named.into_iter().collect::<HashSet<_>>());
+    (things.len() == n_named && n_named * 3 >= rows.len() * 2).then_some(things)
 }
 
 /// Returns the cells of a row.
@@ -188,6 +198,7 @@ mod tests {
         let other_head = table("", "Person | Net (EUR)", &[("Ana", "1"), ("Ben", "2"), ("Cleo", "3")]);
         let one_more =
             table("## As of now", "Person | Net (R$)", &[("Ana", "1"), ("Ben", "2"), ("Dora", "3")]);
+        let numbered = |cells: [&str; 3]| table("", "Person | Net", &cells.map(|cell| (cell, "7")));
         let fields = |name: &str| table("", "Field | Value", &[("Name", name), ("Status", "open")]);
         for (earlier, later, expected) in [
             (balances("## Net balances"), balances("## Net balances"), true),
@@ -200,6 +211,10 @@ mod tests {
             // The fields of one thing, and of another.
             (fields("Ana"), fields("Ben"), false),
             (balances(""), "| Person | Net (R$) |\n| Ana | 1 |".to_owned(), false),
+            (numbered(["1", "2", "3"]), numbered(["1", "2", "3"]), false),
+            (numbered(["✅", "✅", "❌"]), numbered(["✅", "✅", "❌"]), false),
+            (numbered(["high", "low", "low"]), numbered(["high", "low", "low"]), false),
+            (numbered(["a.rs", "b.rs", "c.rs"]), numbered(["a.rs", "b.rs", "c.rs"]), true),
         ] {
             let is_replaced = |earlier: &Table| {
                 let later = tables(&later);
