@@ -5,8 +5,9 @@ use std::ops::Range;
 use crate::compaction::features::{Features, Line};
 
 /// Words in the headings of what was open when the summary was written.
-const OPEN: [&str; 8] =
-    ["pending", "current work", "in progress", "next step", "remaining", "todo", "to-do", "to do"];
+const OPEN: [&str; 5] = ["pending", "current work", "in progress", "next step", "remaining"];
+/// Such a heading as a whole, or its end: `Todo app` is what the work is about.
+const TO_DO: [&str; 4] = ["to-do", "to do", "todo", "todos"];
 /// Most words of such a heading: a sentence may end with a colon, too.
 const MOST_WORDS: usize = 5;
 /// The first words of what a harness orders below the summary.
@@ -67,7 +68,13 @@ fn heading(line: &str) -> Option<(usize, &str)> {
 /// Checks whether a heading is of what was open.
 fn is_open(title: &str) -> bool {
     let title = title.to_lowercase();
-    title.split_whitespace().count() <= MOST_WORDS && OPEN.iter().any(|words| title.contains(words))
+    let title = title.trim_matches(|c: char| !c.is_alphanumeric());
+    let is_to_do = |words: &&str| {
+        let before = title.strip_suffix(*words);
+        before.is_some_and(|before| !before.ends_with(char::is_alphanumeric))
+    };
+    title.split_whitespace().count() <= MOST_WORDS
+        && (OPEN.iter().any(|words| title.contains(words)) || TO_DO.iter().any(is_to_do))
 }
 
 /// Checks whether nothing stands before a line of the text, not even blanks.
@@ -103,6 +110,10 @@ mod tests {
             (
                 "**Done:**\nThe gate is white.\n**TODO**\nPaint the wall.\n**Rules**:\nPaint no roof.",
                 "**Done:** The gate is white. **Rules**: Paint no roof.",
+            ),
+            (
+                "## Todo app\nIt stores items.\n## Still to do:\nPaint the wall.\n## Todo.md\nIt is read.",
+                "## Todo app It stores items. ## Todo.md It is read.",
             ),
             (
                 "What is pending in the list of the gate was decided so:\nPaint the wall.",
