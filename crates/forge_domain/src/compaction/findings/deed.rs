@@ -1,6 +1,7 @@
 //! The subject and effect of a call, as far as its name and arguments tell.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use serde_json::Value;
@@ -79,7 +80,7 @@ struct CommandLine {
     /// The sections of what it writes, if only some are of checks.
     sections: Option<Sections>,
     /// The lines that it prints itself, each over what the next step writes.
-    headings: Vec<String>,
+    headings: HashSet<String>,
     /// The file that has what a check wrote.
     log: Option<String>,
     /// True if it changes something outside of the files of the work.
@@ -404,7 +405,7 @@ impl Deed {
 
     /// Checks whether a line is a heading that its command prints itself.
     pub(crate) fn is_heading(&self, line: &str) -> bool {
-        self.command_line.headings.iter().any(|heading| heading == line.trim())
+        self.command_line.headings.contains(line.trim())
     }
 
     /// Checks whether its command changes something outside of the files of the work.

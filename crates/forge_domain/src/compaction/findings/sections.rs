@@ -1,5 +1,7 @@
 //! The sections of what a command line wrote, if it prints headings between its steps.
 
+use std::collections::{HashMap, HashSet};
+
 use super::command_line::{Step, Walk, from_program, words_of};
 
 /// The sections of the output of a command line of which some steps check and others do not, such as
@@ -37,10 +39,13 @@ impl Sections {
     /// stands there: some harnesses put what went to the error stream last.
     pub(super) fn of_checks(&self, output: &str) -> Option<String> {
         let mut is_check = self.begins_with_check;
+        // Of two with the same words, the first.
+        let headings: HashMap<&str, bool> =
+            self.headings.iter().rev().map(|(heading, checks)| (heading.as_str(), *checks)).collect();
         let (mut told, mut has_heading) = (String::new(), false);
         for line in output.split_inclusive('\n') {
-            match self.headings.iter().find(|(heading, _)| heading == line.trim()) {
-                Some((_, checks)) => (is_check, has_heading) = (*checks, true),
+            match headings.get(line.trim()) {
+                Some(checks) => (is_check, has_heading) = (*checks, true),
                 None if is_check => told.push_str(line),
                 None => {}
             }
@@ -50,7 +55,7 @@ impl Sections {
 }
 
 /// Returns the headings that a command line which was followed by `walk` prints before its last step.
-pub(super) fn headings(walk: &Walk<'_>) -> Vec<String> {
+pub(super) fn headings(walk: &Walk<'_>) -> HashSet<String> {
     walk.steps.iter().rev().skip(1).filter_map(heading_of).collect()
 }
 

@@ -360,9 +360,10 @@ pub(super) fn output_in(path: &str) -> Option<&str> {
     starts.find(|at| begins(*at)).map(|at| &path[at..])
 }
 
-/// Checks whether a text names a folder that a build writes.
-pub(super) fn names_output(text: &str) -> bool {
-    OUTPUTS.iter().any(|output| text.contains(output))
+/// Iterates over the outputs of builds that a text names, each from the folder on that a build writes.
+pub(super) fn outputs_named(text: &str) -> impl Iterator<Item = &str> {
+    let is_between = |c: char| c.is_whitespace() || "\"'`(),:;<>|".contains(c);
+    text.split(is_between).filter_map(|word| output_in(word.trim_end_matches(['.', '!', '?'])))
 }
 
 /// The words of git if there is nothing to put aside.
@@ -435,6 +436,10 @@ mod tests {
         ] {
             assert_eq!(output_in(path), expected, "{path}");
         }
+        let text =
+            "Why is `web/.next/types/a.ts` (see target/doc/a.html:7) gone? I need src/b and __pycache__/c.";
+        let named: Vec<&str> = outputs_named(text).collect();
+        assert_eq!(named, [".next/types/a.ts", "target/doc/a.html", "__pycache__/c"]);
     }
 
     #[test]

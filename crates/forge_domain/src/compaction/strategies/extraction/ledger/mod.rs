@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use super::passage::is_omission;
 use super::record::{OpenError, Record};
 use super::root::{Root, in_folder, is_in, out_of_folder};
-use super::work_files::{WorkFiles, names_output};
+use super::work_files::{WorkFiles, outputs_named};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::envelope::{output, within};
 use crate::compaction::findings::{
@@ -128,13 +128,16 @@ impl<'a> Ledger<'a> {
             running.extend(unfinished.and_then(|unfinished| unfinished.id.clone()).map(|id| (id, deed)));
         }
         reports.for_each(|(_, report)| self.take_report(&report, &mut running));
-        // There may be many outputs, and words of them are rare.
+        // Collected once, and only if an output was deleted.
         let said = LazyCell::new(|| {
             let said = sources.iter().filter(|source| source.message().role() != Role::Tool);
-            let texts = said.map(|source| source.message().text());
-            texts.filter(|text| names_output(text)).collect::<Vec<_>>()
+            let named = said.flat_map(|source| {
+                let text = source.message().text();
+                outputs_named(&text).map(str::to_owned).collect::<Vec<_>>()
+            });
+            named.collect::<HashSet<_>>()
         });
-        self.files.drop_outputs(|output| said.iter().any(|text| text.contains(output)));
+        self.files.drop_outputs(|output| said.contains(output));
     }
 
     /// Takes in what a harness reports of the end of one of the commands that are `running`.
