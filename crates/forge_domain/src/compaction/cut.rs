@@ -42,6 +42,9 @@ impl Item {
     }
 }
 
+/// The most levels that are tried: of more images, several leave at once.
+const MOST_LEVELS: usize = 256;
+
 /// Returns the cuts that save `excess`, the largest items first down to one level for all, and the least that
 /// they save. If even the least of all of them is too much, all are cut to their least. What stands beside
 /// the part that is shortened is not counted: a few words beside ten calls are no large item. A message that
@@ -49,14 +52,20 @@ impl Item {
 pub(crate) fn level(items: &[Item], excess: Tokens, of: CutOf) -> (Vec<Cut>, Tokens) {
     let mut bare = items.to_vec();
     let mut left = excess;
+    let at_once = 1 + items.len() / MOST_LEVELS;
     let most = loop {
         let most = highest_level(&bare, left);
         let is_reached = |item: &&mut Item| item.images > Tokens::ZERO && item.cut_to(most) < item.tokens;
-        let oldest = bare.iter_mut().filter(is_reached).min_by_key(|item| item.position);
-        let Some(oldest) = oldest else { break most };
-        left = left - oldest.images;
-        oldest.tokens = oldest.tokens - oldest.images;
-        oldest.images = Tokens::ZERO;
+        let mut reached: Vec<&mut Item> = bare.iter_mut().filter(is_reached).collect();
+        if reached.is_empty() {
+            break most;
+        }
+        reached.sort_unstable_by_key(|item| item.position);
+        for oldest in reached.into_iter().take(at_once) {
+            left = left - oldest.images;
+            oldest.tokens = oldest.tokens - oldest.images;
+            oldest.images = Tokens::ZERO;
+        }
     };
     let cut = items.iter().zip(&bare).map(|(item, bare)| (item, bare.cut_to(most)));
     let saved: Tokens = cut.clone().map(|(item, most)| item.tokens - most).sum();

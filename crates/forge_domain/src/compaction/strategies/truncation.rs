@@ -447,6 +447,11 @@ mod tests {
         ] {
             assert_eq!(level(&items, Tokens::new(excess), CutOf::Text).0, expected, "{excess}");
         }
+        // Of many, the oldest leave, too.
+        let many: Vec<Item> = (0..600).map(pictured).collect();
+        let (cuts, saved) = level(&many, Tokens::new(300 * 950), CutOf::Text);
+        assert_eq!(cuts, (0..300).map(|position| cut(position, 50)).collect::<Vec<_>>());
+        assert_eq!(saved, Tokens::new(300 * 950));
     }
 
     #[test]
