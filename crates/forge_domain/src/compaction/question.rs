@@ -20,7 +20,7 @@ pub(crate) struct Asked {
     asker: Asker,
 }
 
-/// The source of a question.
+/// The place of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asker {
     Focus,

@@ -90,7 +90,8 @@ pub(super) fn name_of<'p>(number: &str, page: &'p str) -> Option<&'p str> {
     (start + 1 < end).then(|| &element[start..=end])
 }
 
-fn is_number(text: &str) -> bool {
+/// Checks whether a text is a number by which pages name an element.
+pub(super) fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 

@@ -8,7 +8,7 @@ use super::endings::{DONE, ENDING_CHARS, NO_OUTPUT, asks_the_user, ending_of, wh
 use super::imports::Imports;
 use super::label::{Folder, one_line, tool_name};
 use super::ledger::{COMMITTED, UNDONE};
-use super::pages::{element, name_of};
+use super::pages::{element, is_number, name_of};
 use super::record::Entry;
 use super::worth::Worth;
 use crate::compaction::answered_call::answered_call;
@@ -365,8 +365,7 @@ impl Done {
 /// `before` has it.
 fn element_named(number: &str, before: &[ContextMessage]) -> Option<String> {
     let results = before.iter().rev().filter(|source| source.role() == Role::Tool);
-    let is_number = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
-    let mut pages = results.take(if is_number { NEWEST_PAGES } else { 0 });
+    let mut pages = results.take(if is_number(number) { NEWEST_PAGES } else { 0 });
     let name = pages.find_map(|page| name_of(number, &page.features().text))?;
     one_line(name, WRITTEN_CHARS)
 }
@@ -576,6 +575,7 @@ mod tests {
             assert_eq!(folder.subject(&message.findings().deeds[0]), expected, "{arguments}");
         }
     }
+
     #[test]
     fn a_call_that_only_hands_the_work_over_is_known() {
         let moved = "Transferred to news analyst, adopting the role of news_analyst immediately.";
