@@ -148,8 +148,11 @@ fn with_paths_below<'t>(text: &'t str, folder: &str) -> Cow<'t, str> {
         let Some(rest) = Some(&text[at..]).filter(|_| begins).and_then(|path| below(path, folder)) else {
             continue;
         };
+        // Behind a quote, a name may continue.
+        let behind_quote = rest.strip_prefix(['"', '\'']).and_then(|behind| behind.chars().next());
+        let continues = behind_quote.is_some_and(|c| !c.is_whitespace() && !AFTER_PATH.contains(&c));
         // It would be another one.
-        if is_absolute(rest) || rest.starts_with(['-', '\\']) {
+        if is_absolute(rest) || rest.starts_with(['-', '\\', '$']) || continues {
             continue;
         }
         told.push_str(&text[from..at]);
@@ -307,6 +310,11 @@ mod tests {
             (edits("/w"), json!({"command": "sed -n 1,9p b.rs", "workdir": "/w/api"}), " b.rs (in api)"),
             (edits("/w"), json!({"command": "make", "workdir": "/v"}), " make (in /v)"),
             (edits("/w"), json!({"command": "make '/w/b c' x=/w/d /w"}), " make 'b c' x=d ."),
+            (
+                edits("/w"),
+                json!({"command": "make \"/w/\"*.o /w/$X '/w/';", "workdir": "/w"}),
+                " make \"/w/\"*.o /w/$X '.';",
+            ),
             (
                 edits("/w"),
                 json!({"command": "make /w/ -k /w//b /w/-c file:///w/d /wide/e"}),
