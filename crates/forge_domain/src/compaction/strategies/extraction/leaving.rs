@@ -154,10 +154,9 @@ impl Leaving<'_> {
         said().rev().filter(is_draft).collect()
     }
 
-    /// Returns the terms of the call that the message at `position` answers, and of those beside it.
-    fn terms_called(&self, position: usize) -> HashSet<u64, TermHasher> {
-        let asked = answered_call(self.material.context, position);
-        let caller = asked.map(|asked| self.material.sources[asked.place.message].features());
+    /// Returns the terms of the calls of the message at `caller`.
+    fn terms_called(&self, caller: Option<usize>) -> HashSet<u64, TermHasher> {
+        let caller = caller.map(|caller| self.material.sources[caller].features());
         let terms = caller.into_iter().flat_map(|caller| &caller.terms);
         terms.filter(|term| term.is_called()).map(|term| term.hash()).collect()
     }
@@ -170,6 +169,8 @@ impl Leaving<'_> {
         let drafts = self.drafts();
         // Collected once, and only if another agent reports something.
         let said = OnceCell::new();
+        // The message whose calls the last result answered, and the terms of those.
+        let mut called: (Option<usize>, HashSet<u64, TermHasher>) = Default::default();
         let leaving = self.material.sources.iter().enumerate().filter(|(position, _)| self.leaves[*position]);
         for (position, source) in leaving {
             let message = source.message();
@@ -212,8 +213,13 @@ impl Leaving<'_> {
                 found.retain(|passage| passage.origin != Origin::Work);
             }
             if message.role() == Role::Tool {
-                let called = self.terms_called(position);
-                found.retain(|passage| !repeats(passage, source.features(), &called));
+                let asked = answered_call(self.material.context, position);
+                let caller = asked.map(|asked| asked.place.message);
+                // One message may make thousands of calls.
+                if called.0 != caller {
+                    called = (caller, self.terms_called(caller));
+                }
+                found.retain(|passage| !repeats(passage, source.features(), &called.1));
             }
             if let Some(after) = self.material.changes.after(position, self.material.context, source) {
                 for passage in found.iter_mut().filter(|passage| passage.origin == Origin::Work) {
