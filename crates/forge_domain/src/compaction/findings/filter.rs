@@ -106,7 +106,7 @@ impl Syntax {
     }
 
     /// Returns the one that an option of one letter asks for.
-    fn with(self, letter: char) -> Self {
+    const fn with(self, letter: char) -> Self {
         match letter {
             'F' => Self::Fixed,
             'G' => Self::Basic,
