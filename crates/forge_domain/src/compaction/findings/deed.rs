@@ -398,9 +398,9 @@ impl Deed {
             && matches!(&result.message().body, Body::Tool(told) if found_nothing(told))
     }
 
-    /// Checks whether that filter sought something else than failures: they may all be there still.
-    pub(crate) fn looked_elsewhere(&self, result: &ContextMessage) -> bool {
-        self.command_line.filter == Some(Filter::Others) && self.found_nothing(result)
+    /// Checks whether that filter does not show all failures: they may be there still.
+    pub(crate) fn hides_failures(&self, result: &ContextMessage) -> bool {
+        self.command_line.filter != Some(Filter::Failures) && self.found_nothing(result)
     }
 
     /// Checks whether a line is a heading that its command prints itself.

@@ -9,9 +9,7 @@ use super::command_line::{Walk, from_program, is_redirection, without_folder, wo
 pub(super) enum Filter {
     /// At least one of each way in which the check fails: where none is left, it passed.
     Failures,
-    /// Those of some failures.
-    SomeFailures,
-    /// Those about something else, such as a file.
+    /// Those of some failures, or about something else, such as a file.
     Others,
 }
 
@@ -45,19 +43,16 @@ impl Filter {
             small.any(|alternative| words.iter().any(|word| alternative.contains(word)))
         };
         if has(SUCCESSES) {
-            None
-        } else if gets_all && alternatives.iter().any(|sought| is_in_all_failures(sought, &check)) {
-            Some(Self::Failures)
-        } else {
-            Some(if has(FAILURES) { Self::SomeFailures } else { Self::Others })
+            return None;
         }
+        let shows_all = gets_all && alternatives.iter().any(|sought| is_in_all_failures(sought, &check));
+        Some(if shows_all { Self::Failures } else { Self::Others })
     }
 }
 
-/// Parts of words for a success and for a failure.
+/// Parts of words for a success.
 const SUCCESSES: &[&str] =
     &["pass", "ok", "succe", "result", "built", "compiled", "finish", "done", "tests", "✓", "✔"];
-const FAILURES: &[&str] = &["err", "fail", "warn", "panic", "fatal", "exception", "✗", "✖", "×"];
 
 /// Checks whether all that a check writes reaches the next step, up to its end.
 fn writes_all(check: &str) -> bool {
@@ -204,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_filter_behind_a_check_shows_all_failures_or_some() {
-        use Filter::{Failures, Others, SomeFailures};
+        use Filter::{Failures, Others};
         for (command, expected) in [
             ("cd /w && npx tsc --noEmit 2>&1 | grep \"error TS\"", Some(Failures)),
             ("npx tsc 2>&1 | tee log | grep -E 'error TS[0-9]+' | head -5", Some(Failures)),
@@ -213,34 +208,34 @@ mod tests {
             ("npx tsc | findstr /c:\"error TS\"", Some(Failures)),
             ("cargo build 2>&1 | grep -E '^error|^warning'", Some(Failures)),
             // Its lines begin with a path, and have another form.
-            ("npx tsc | grep '^error'", Some(SomeFailures)),
-            ("npx tsc | grep 'error:'", Some(SomeFailures)),
-            ("npx tsc | grep 'error TS2353'", Some(SomeFailures)),
-            ("npx tsc | grep ERROR", Some(SomeFailures)),
+            ("npx tsc | grep '^error'", Some(Others)),
+            ("npx tsc | grep 'error:'", Some(Others)),
+            ("npx tsc | grep 'error TS2353'", Some(Others)),
+            ("npx tsc | grep ERROR", Some(Others)),
             ("npx tsc | grep 'error TS[0-9]*'", Some(Failures)),
             ("npx tsc | rg 'error TS\\d+'", Some(Failures)),
             ("npx tsc | grep 'error\\|warning'", Some(Failures)),
             ("npx tsc | grep -E '(error|warning)'", Some(Failures)),
             // As `grep` reads these, no line has them.
-            ("npx tsc | grep 'error|warning'", Some(SomeFailures)),
-            ("npx tsc | grep -F 'error|warning'", Some(SomeFailures)),
-            ("npx tsc | grep 'error TS[0-9]+'", Some(SomeFailures)),
-            ("npx tsc | grep -E 'error TS\\d+'", Some(SomeFailures)),
-            ("npx tsc | grep -w 'error TS'", Some(SomeFailures)),
-            ("npx tsc --pretty | grep 'error TS'", Some(SomeFailures)),
-            ("npx tsc | grep -E '(error|warning) TS2353'", Some(SomeFailures)),
-            ("cargo fmt --check | grep error", Some(SomeFailures)),
-            ("go build ./... 2>&1 | grep error", Some(SomeFailures)),
-            ("cargo clippy 2>&1 | grep warning", Some(SomeFailures)),
+            ("npx tsc | grep 'error|warning'", Some(Others)),
+            ("npx tsc | grep -F 'error|warning'", Some(Others)),
+            ("npx tsc | grep 'error TS[0-9]+'", Some(Others)),
+            ("npx tsc | grep -E 'error TS\\d+'", Some(Others)),
+            ("npx tsc | grep -w 'error TS'", Some(Others)),
+            ("npx tsc --pretty | grep 'error TS'", Some(Others)),
+            ("npx tsc | grep -E '(error|warning) TS2353'", Some(Others)),
+            ("cargo fmt --check | grep error", Some(Others)),
+            ("go build ./... 2>&1 | grep error", Some(Others)),
+            ("cargo clippy 2>&1 | grep warning", Some(Others)),
             // What breaks before the tests has other words.
-            ("cargo test 2>&1 | grep FAILED", Some(SomeFailures)),
+            ("cargo test 2>&1 | grep FAILED", Some(Others)),
             // Not all lines are there.
-            ("npx tsc 2>/dev/null | grep error", Some(SomeFailures)),
-            ("npx tsc | tail -5 | grep error", Some(SomeFailures)),
+            ("npx tsc 2>/dev/null | grep error", Some(Others)),
+            ("npx tsc | tail -5 | grep error", Some(Others)),
             ("npx tsc | grep error | grep -v node_modules", None),
-            ("npx tsc | grep error | grep src/a.ts", Some(SomeFailures)),
-            ("timeout 60 npx tsc | grep error", Some(SomeFailures)),
-            ("test -d src && npx tsc | grep error", Some(SomeFailures)),
+            ("npx tsc | grep error | grep src/a.ts", Some(Others)),
+            ("timeout 60 npx tsc | grep error", Some(Others)),
+            ("test -d src && npx tsc | grep error", Some(Others)),
             ("npx tsc | grep src/a.ts", Some(Others)),
             // If it finds nothing, that is no success.
             ("cargo test | grep 'test result'", None),

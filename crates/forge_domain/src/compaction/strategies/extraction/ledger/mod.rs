@@ -259,7 +259,7 @@ impl<'a> Ledger<'a> {
             // What did not end has not succeeded yet.
             None if deed.unfinished(result).is_some()
                 || deed.ran_nothing(result)
-                || deed.looked_elsewhere(result) => {}
+                || deed.hides_failures(result) => {}
             None => {
                 let passed = deed.checks_with(Outcome::Passed, result);
                 let is_another =

@@ -761,7 +761,9 @@ fn an_error_stands_until_the_same_thing_succeeds() {
     let versions = [run_it("python", "python: command not found\nExit code 127"), run_it("python3", "ok")];
     assert_eq!(ledger(&versions).errors, []);
     assert_eq!(ledger(&[failed.clone(), mended.clone()]).errors, []);
-    for (again, n_errors) in [("npx tsc | grep error", 0), ("npx tsc | grep src/b.ts", 1)] {
+    for (again, n_errors) in
+        [("npx tsc | grep error", 0), ("npx tsc | grep src/b.ts", 1), ("npx tsc | grep 'error TS9999'", 1)]
+    {
         let first = ("Bash", run("npx tsc | grep error"), "src/a.ts(4,6): error TS2353: x");
         assert_eq!(ledger(&[first, ("Bash", run(again), "Exit code 1")]).errors.len(), n_errors, "{again}");
     }
