@@ -322,7 +322,11 @@ pub(super) fn runs_check(step: &Step<'_>) -> bool {
 pub(super) fn hides_carried(step: &Step<'_>) -> bool {
     let first = step.command.split_whitespace().next();
     let told = step.command.trim_end_matches([' ', '"', '\'', ';', '\n']);
-    let last = told.rsplit_once(['|', ';', '\n']).map(|(_, last)| last.trim_matches([' ', '"', '\'']));
+    // The sign of the background, not a part of `&&` or of a redirection.
+    let is_alone = |at: usize| !told[..at].ends_with(['&', '>']) && !told[at + 1..].starts_with(['&', '>']);
+    let ends = |(at, c): &(usize, char)| matches!(c, '|' | ';' | '\n') || *c == '&' && is_alone(*at);
+    let last = told.char_indices().rev().find(ends);
+    let last = last.map(|(at, _)| told[at + 1..].trim_matches([' ', '"', '\'']));
     first.is_some_and(|first| CARRIERS.contains(&program(first)))
         && last.is_some_and(|last| !runs_check(&Step { command: last, ..step.clone() }))
         && runs_check(step)

@@ -589,6 +589,8 @@ fn counts_of_what_went_well_hide_nothing_that_broke() {
         ("python -m unittest", "Ran 12 tests in 0.1s\n\nOK", true),
         ("sh -c 'npm test | tail -3'", "exit code: 0\nerror: it broke", false),
         ("sh -c 'npm test\ntail log'", "exit code: 0\nerror: it broke", false),
+        ("sh -c 'npm test &'", "exit code: 0\nerror: it broke", false),
+        ("sh -c 'cd a && npm test 2>&1'", "exit code: 0\nit ran", true),
         ("sh -c 'cd a; npm test;'", "exit code: 0\nit ran", true),
         ("sh -c 'cd a\nnpm test\n'", "exit code: 0\nit ran", true),
         // The filter found nothing.
