@@ -135,8 +135,8 @@ fn tables(text: &str) -> Vec<Table> {
     tables
 }
 
-/// Returns the things that the first cells of rows name; `None` if those name none: they only number the rows,
-/// mark them, or are the same in several.
+/// Returns the things that the first cells of rows name; `None` if those name none: they only number or mark
+/// the rows, or are the same in several.
 fn things(rows: &[Vec<&str>]) -> Option<HashSet<String>> {
     let thing = |cell: &&str| {
         let thing = cell.split_once('(').map_or(*cell, |(thing, _)| thing);
