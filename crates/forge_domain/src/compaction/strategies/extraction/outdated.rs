@@ -19,6 +19,8 @@ pub(super) struct Changes {
     /// By hashes of lines, of whichever file: a line that moved to another one is not gone.
     removed: ByTerm<usize>,
     added: ByTerm<usize>,
+    /// The position of the last message that changed any file; zero if there is none.
+    latest: usize,
     /// The positions of messages of whose calls one changed a file, and one was to and failed.
     changing: HashSet<usize>,
     failing: HashSet<usize>,
@@ -87,6 +89,7 @@ impl Changes {
 
     /// Notes that a file was changed, or is another one as a whole, or none.
     fn note(&mut self, path: String, is_whole: bool, position: usize) {
+        self.latest = self.latest.max(position);
         let changed = self.files.entry(path).or_default();
         changed.any = changed.any.max(position);
         if is_whole {
@@ -110,7 +113,7 @@ impl Changes {
 
     /// Checks whether any file was changed after the message at `position`.
     pub(super) fn has_any_after(&self, position: usize) -> bool {
-        self.files.values().any(|changed| changed.any > position)
+        self.latest > position
     }
 
     /// Returns what has become of the file that the message at `position` reads or writes; `source` is that
