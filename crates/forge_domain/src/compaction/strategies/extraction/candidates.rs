@@ -54,7 +54,7 @@ impl Candidates {
         let is_of_it = |other: &Passage| other.message == message && other.origin == Origin::Agent;
         let before = index.checked_sub(1).and_then(|before| self.passages.get(before));
         origin == Origin::Agent
-            && !before.is_some_and(|before| before.message == message)
+            && before.is_none_or(|before| before.message != message)
             && self.passages.get(index + 1).is_some_and(is_of_it)
     }
 
