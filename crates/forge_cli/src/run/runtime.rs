@@ -23,7 +23,8 @@ pub(crate) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
-/// A runtime that hardly waits for a task when it is dropped, as in a panic: one could wait for a key forever.
+/// A runtime that hardly waits for a task when it is dropped, as in a panic: one could wait for a key
+/// forever.
 pub(crate) struct Runtime(Option<tokio::runtime::Runtime>);
 
 impl Runtime {
