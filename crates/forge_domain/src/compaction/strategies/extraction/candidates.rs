@@ -1,6 +1,6 @@
 //! The passages that may be chosen, and what was chosen of them.
 
-use super::passage::{Origin, Passage};
+use super::passage::Passage;
 
 /// An answer repeats another message's if at most this share of its terms is new, in percent; and the most
 /// messages that say the same: a value may have changed between them.
@@ -46,16 +46,6 @@ impl Candidates {
 
     pub(super) fn asked_terms(&self, index: usize) -> &[AskedTerm] {
         part(&self.asked_terms, &self.asked_ends, index)
-    }
-
-    /// Checks whether a candidate is the first of several passages of what the agent says in a message.
-    pub(super) fn begins_longer(&self, index: usize) -> bool {
-        let Passage { message, origin, .. } = self.passages[index];
-        let is_of_it = |other: &Passage| other.message == message && other.origin == Origin::Agent;
-        let before = index.checked_sub(1).and_then(|before| self.passages.get(before));
-        origin == Origin::Agent
-            && before.is_none_or(|before| before.message != message)
-            && self.passages.get(index + 1).is_some_and(is_of_it)
     }
 
     /// Checks whether a candidate names anything that one of `questions` does.

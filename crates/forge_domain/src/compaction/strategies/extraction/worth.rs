@@ -375,9 +375,6 @@ impl<'a> Worth<'a> {
             Purpose::Statement => candidates.n_told[passage.message as usize],
             _ => 0,
         };
-        // Of a longer text, the beginning mostly answers, and the rest adds to it.
-        let begins = purpose == Purpose::Statement && candidates.begins_longer(index);
-        let sum = sum * if begins { BEGINS } else { 1.0 };
         sum * TOLD_OF.powi(n_told.into()) * self.lateness(passage, purpose) / cost.of(passage.n_bytes())
     }
 
@@ -608,8 +605,6 @@ const SAID_LATER: f32 = 0.6;
 const ASKS_BACK: f32 = 0.3;
 /// The factor of a statement for each that was chosen of the same message: of a long plan, some is enough.
 const TOLD_OF: f64 = 0.85;
-/// The factor of the beginning of a text of the agent's that has more than one passage.
-const BEGINS: f64 = 1.25;
 /// The share of its worth that a text which ends with a question has in talk.
 const ASKS_IN_THE_END: f32 = 0.7;
 const QUESTION_MARKS: [char; 3] = ['?', '？', '؟'];
