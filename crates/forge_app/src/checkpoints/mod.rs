@@ -41,7 +41,7 @@ pub use self::undo::{Undone, undo};
 /// Returns that nothing is meant by `word`, and what to write instead.
 fn not_there(word: &str) -> String {
     match word {
-        "last" => "there is no last run: write a run's id in place of `last`".to_owned(),
+        "last" => "there is no last run: write a run's id instead of `last`".to_owned(),
         _ => {
             format!(
                 "unknown run or checkpoint `{word}`: write a run, a checkpoint's label or number, or `last`"

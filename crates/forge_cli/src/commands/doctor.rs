@@ -147,7 +147,7 @@ fn trust_check(left_out: &[Demand]) -> Option<Check> {
 }
 
 /// Returns the faults of the agents, each at its place; or that all their templates and budgets are valid.
-/// What was left out without consent may be what they lack.
+/// They may lack just what was left out without consent.
 fn findings(
     services: &Services,
     layers: &forge_services::workflow::Layers,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::root::{Root, below, has_root, in_folder, is_short, whole_path};
+use super::root::{Root, below, has_root, in_folder, is_short, start_of, whole_path};
 use super::work_files::output_in;
 use crate::compaction::features::is_line_break;
 use crate::compaction::findings::{Deed, has_drive, is_absolute};
@@ -34,8 +34,9 @@ impl Folder {
     /// Finds the one that shortens most what labels tell of `messages`, unless an earlier record has `known`
     /// one.
     pub(super) fn of(messages: &[ContextMessage], known: Option<String>) -> Self {
-        let files = known.or_else(|| base_of(messages));
-        Self { root: Root::of(messages, files.as_deref()), files }
+        let root = Root { start: start_of(messages), ..Root::default() };
+        let files = known.or_else(|| base_of(messages, &root));
+        Self { root: Root::of(messages, files.as_deref(), root.start), files }
     }
 
     pub(super) const fn root(&self) -> &Root {
@@ -76,9 +77,8 @@ impl Folder {
 }
 
 /// Returns the folder below which the calls of `messages` can be told in the fewest characters; `None` if too
-/// little is known of where their paths are.
-fn base_of(messages: &[ContextMessage]) -> Option<String> {
-    let root = Root::of(messages, None);
+/// little is known of where their paths are. Of `root`, the start alone is known.
+fn base_of(messages: &[ContextMessage], root: &Root) -> Option<String> {
     let (mut paths, mut places, mut commands) = (Vec::new(), Vec::new(), Vec::new());
     let mut n_unknown = 0;
     for deed in messages.iter().flat_map(|message| &message.findings().deeds) {

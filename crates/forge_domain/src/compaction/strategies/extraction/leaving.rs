@@ -289,7 +289,6 @@ impl Leaving<'_> {
                 passage.origin = Origin::Work;
             }
         }
-        let features = source.features();
         let of_now = |passage: &Passage| self.material.tables.beside(passage, features);
         found = found.iter().flat_map(of_now).collect();
         let furniture = self.material.frames.furniture();

@@ -201,6 +201,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::passage::{Origin, passages};
+    use super::super::root::start_of;
     use super::*;
     use crate::Conversation;
 
@@ -221,7 +222,11 @@ mod tests {
             }
         }
         let context = log.view();
-        let changes = Changes::of(&context, context.messages(), &Root::of(context.messages(), None));
+        let changes = Changes::of(
+            &context,
+            context.messages(),
+            &Root::of(context.messages(), None, start_of(context.messages())),
+        );
         let source = &context.messages()[position];
         let all = 0..source.features().lines.len();
         let [passage] = passages(source, position, Origin::Work, all)[..] else { panic!("not one passage") };

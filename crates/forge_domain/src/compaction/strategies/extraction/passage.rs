@@ -448,7 +448,7 @@ pub(super) fn ends_at(passage: &Passage, sources: &[ContextMessage]) -> [bool; 2
 }
 
 /// Checks whether a line is a row of a table in Markdown.
-fn is_row(line: &str) -> bool {
+pub(super) fn is_row(line: &str) -> bool {
     line.starts_with('|')
 }
 

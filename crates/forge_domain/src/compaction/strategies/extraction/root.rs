@@ -21,9 +21,8 @@ pub(super) struct Root {
 
 impl Root {
     /// Finds them in the calls of `messages`: where most commands run of which a folder is told, or where the
-    /// work began, unless the `base` of the record's paths is above that.
-    pub(super) fn of(messages: &[ContextMessage], base: Option<&str>) -> Self {
-        let start = start_of(messages);
+    /// work began, at `start`, unless the `base` of the record's paths is above that.
+    pub(super) fn of(messages: &[ContextMessage], base: Option<&str>, start: Option<String>) -> Self {
         let deeds = messages.iter().flat_map(|message| &message.findings().deeds);
         let folders: Vec<&str> = deeds.filter_map(|deed| deed.folder().or(deed.enters())).collect();
         let is_most = |n: usize| n * 100 >= folders.len() * MOST_PERCENT;
@@ -83,7 +82,7 @@ impl Root {
 
 /// Returns the folder in which the work began: the one that a harness tells, or the one in which what calls
 /// name by relative paths is known by whole ones. Once a call entered another one, calls run there.
-fn start_of(messages: &[ContextMessage]) -> Option<String> {
+pub(super) fn start_of(messages: &[ContextMessage]) -> Option<String> {
     let deeds = || messages.iter().flat_map(|message| &message.findings().deeds);
     if deeds().any(|deed| deed.enters().is_some()) {
         return None;

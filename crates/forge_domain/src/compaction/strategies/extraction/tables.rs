@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::passage::Passage;
+use super::passage::{Passage, is_row};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::features::Features;
 use crate::{Context, ContextMessage, Role};
@@ -99,7 +99,7 @@ fn are_of_two_things(one: &[String], other: &[String]) -> bool {
 
 /// Returns the tables in a text, in order.
 fn tables(text: &str) -> Vec<Table> {
-    let is_row = |line: &str| line.trim_start().starts_with('|');
+    let is_row = |line: &str| is_row(line.trim_start());
     if !text.contains('|') {
         return Vec::new();
     }

@@ -1,6 +1,7 @@
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
+use super::super::root::start_of;
 use super::*;
 use crate::compaction::fixture::Characters;
 use crate::{Conversation, ToolCall, ToolName, ToolResult};
@@ -33,7 +34,7 @@ fn ledger_of(earlier: &Record, answered: impl IntoIterator<Item = (ToolCall, Too
         }
     }
     let view = log.view();
-    let mut ledger = Ledger::new(Root::of(view.messages(), None));
+    let mut ledger = Ledger::new(Root::of(view.messages(), None, start_of(view.messages())));
     ledger.take_record(earlier);
     ledger.take_all(&view, view.messages());
     let mut record = Record::default();
