@@ -252,7 +252,7 @@ impl Compact {
 const LEAST_TARGET: Tokens = Tokens::new(4_000);
 
 /// Returns the target for a trigger if none is set: a quarter of it, which the curve of cost and retention
-/// suggests (`plans/extraction.md`), but no less than is needed to continue.
+/// suggests (`plans/extraction-measured.md`), but no less than is needed to continue.
 fn default_target(trigger: Tokens) -> Tokens {
     trigger.share(1, 4).max(LEAST_TARGET).min(most_default_target(trigger))
 }
