@@ -9,27 +9,34 @@ mod deed;
 mod ending;
 mod failure;
 mod filter;
+mod identity;
+mod line_facts;
 mod looks;
 mod missing;
 mod pattern;
+mod result;
 mod script_changes;
 mod sections;
 mod shell_change;
 mod told_changes;
+mod touch;
 
 pub(crate) use self::acts::is_act;
 pub(crate) use self::check::Check;
 pub(crate) use self::command_line::{has_drive, is_absolute, join};
-pub(crate) use self::deed::{Deed, Extent, FileState, Outcome, Touch, identity};
+pub(crate) use self::deed::Deed;
 use self::ending::{Evidence, Unfinished};
 pub(crate) use self::ending::{
     is_of_log, is_of_status, only_says_status, only_says_success, says_nothing_written, tells_commit,
     tells_outcome, tells_push, tells_what_was_made,
 };
 pub(crate) use self::failure::{Failure, is_marked_failed, is_of_the_user, is_refused};
+pub(crate) use self::identity::identity;
+pub(crate) use self::result::Outcome;
 use self::sections::Sections;
 pub(crate) use self::shell_change::{ALL, ShellChange, ShellStep};
 pub(crate) use self::told_changes::told_changes;
+pub(crate) use self::touch::{Extent, FileState, Touch};
 use crate::{Body, ContextMessage, Message, ToolResult};
 
 /// Most characters of a command or an error line that are kept.
