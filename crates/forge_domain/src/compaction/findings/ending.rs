@@ -3,11 +3,11 @@
 use std::sync::LazyLock;
 
 use super::MAX_CHARS;
-use super::failure::{
-    Status, after_last_count, counts, edges, end_of, foot, head, stated_status, states_code, told_in,
-};
+use super::counts::{after_last_count, counts};
+use super::failure::{edges, end_of, told_in};
 use super::pattern::{Pattern, any_of, matches};
 use super::sections::Sections;
+use super::status::{Status, foot, head, stated_status, states_code};
 use crate::ToolResult;
 use crate::compaction::envelope::{output, without_command};
 use crate::compaction::names::is_hash;

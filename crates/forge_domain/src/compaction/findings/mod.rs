@@ -5,19 +5,24 @@ mod answer;
 mod aside;
 mod check;
 mod command_line;
+mod counts;
 mod deed;
 mod ending;
+mod error_line;
 mod failure;
+mod failure_forms;
 mod filter;
 mod identity;
 mod line_facts;
 mod looks;
 mod missing;
 mod pattern;
+mod refusal;
 mod result;
 mod script_changes;
 mod sections;
 mod shell_change;
+mod status;
 mod told_changes;
 mod touch;
 
@@ -30,8 +35,9 @@ pub(crate) use self::ending::{
     is_of_log, is_of_status, only_says_status, only_says_success, says_nothing_written, tells_commit,
     tells_outcome, tells_push, tells_what_was_made,
 };
-pub(crate) use self::failure::{Failure, is_marked_failed, is_of_the_user, is_refused};
+pub(crate) use self::failure::{Failure, is_marked_failed};
 pub(crate) use self::identity::identity;
+pub(crate) use self::refusal::{is_of_the_user, is_refused};
 pub(crate) use self::result::Outcome;
 use self::sections::Sections;
 pub(crate) use self::shell_change::{ALL, ShellChange, ShellStep};
