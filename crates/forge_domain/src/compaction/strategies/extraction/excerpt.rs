@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 
 use super::Material;
+use super::fence::FENCE;
 use super::label::{Folder, number, tool_name};
-use super::passage::{FENCE, Origin, Passage};
+use super::passage::{Origin, Passage};
 use super::picks::{is_item, number_of};
 use super::record::{Entry, Section};
 use super::team::{Team, is_agent, is_user};

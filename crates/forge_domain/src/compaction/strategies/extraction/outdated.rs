@@ -200,7 +200,8 @@ impl After<'_> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::passage::{Origin, passages};
+    use super::super::cutting::passages;
+    use super::super::passage::Origin;
     use super::super::root::start_of;
     use super::*;
     use crate::Conversation;

@@ -8,7 +8,8 @@ use indexmap::IndexMap;
 
 use super::candidates::{AskedTerm, Candidates, Questions, Said, set_of};
 use super::frames::Frames;
-use super::passage::{Origin, Passage, WORK_LINES, says_nothing_alone};
+use super::introductions::says_nothing_alone;
+use super::passage::{Origin, Passage, WORK_LINES};
 use super::queue::{Queue, Ranked};
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
 use crate::compaction::features::{Features, Kind, Line, SENTENCE_ENDS, TermHasher};
