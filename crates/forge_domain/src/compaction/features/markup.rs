@@ -1,6 +1,6 @@
 //! Answers in HTML: their tags end lines as line breaks do, and are no part of them.
 
-use super::pieces;
+use super::pieces::pieces;
 
 /// The tags that begin or end a line where HTML is shown.
 const BLOCKS: [&str; 17] = [
