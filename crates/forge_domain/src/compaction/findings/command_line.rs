@@ -298,6 +298,9 @@ pub(super) fn is_shell(program: &str) -> bool {
     )
 }
 
+/// The programs that pass on all lines of what they read.
+pub(super) const PASS_ALL: [&str; 4] = ["cat", "less", "more", "tee"];
+
 /// Returns the name of a program without the folder that it is in.
 pub(super) fn without_folder(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)

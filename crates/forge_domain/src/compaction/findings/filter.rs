@@ -2,7 +2,7 @@
 //! of the line is that of the filter, which fails if it finds nothing.
 
 use super::check::{Check, check_of};
-use super::command_line::{Walk, from_program, is_redirection, without_folder, words_of};
+use super::command_line::{PASS_ALL, Walk, from_program, is_redirection, without_folder, words_of};
 
 /// The lines of the check that a filter lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Filter {
                     gets_all &= alternatives.is_none();
                     alternatives.get_or_insert_default().extend(sought_by(&program, told)?);
                 }
-                "cat" | "less" | "more" | "tee" => {}
+                program if PASS_ALL.contains(&program) => {}
                 "cut" | "head" | "sed" | "sort" | "tail" | "uniq" => gets_all &= alternatives.is_some(),
                 _ => return None,
             }

@@ -1,7 +1,7 @@
 //! The part of a command's output that its result lacks.
 
 use super::check::runs_check;
-use super::command_line::{Walk, outside_quotes, steps, without_folder};
+use super::command_line::{PASS_ALL, Walk, outside_quotes, steps, without_folder};
 
 /// Most steps behind a redirection that are looked at for one that shows its file.
 const MOST_READERS: usize = 32;
@@ -49,7 +49,9 @@ impl Missing {
                 '>' if readers.show(word_of(file), at + sign) => named = pipe.len() - file.len(),
                 '>' => (self.some, named) = (true, pipe.len() - file.len()),
                 '|' => match without_folder(word_of(after.trim_start())) {
-                    "cat" | "less" | "more" | "tee" | "tail" => {}
+                    program if PASS_ALL.contains(&program) => {}
+                    // It has the end, from which the outcome is read.
+                    "tail" => {}
                     "head" => self.end = true,
                     _ => self.some = true,
                 },
