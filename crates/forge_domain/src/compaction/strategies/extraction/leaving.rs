@@ -9,6 +9,7 @@ use super::Material;
 use super::answered::Answered;
 use super::contents::Unquoted;
 use super::cutting::passages;
+use super::drafts::is_report;
 use super::excerpt::{is_answer, said_in};
 use super::filling::Filling;
 use super::introductions::move_introductions;
@@ -27,8 +28,7 @@ use crate::compaction::omission::is_marker;
 use crate::compaction::record_tag::is_record;
 use crate::compaction::strategies::summarization::said_in_summary;
 use crate::compaction::stub::is_stub;
-use crate::tool_twin::asks_agent;
-use crate::{ContextMessage, MessageId, Role, speaker, user_words};
+use crate::{ContextMessage, MessageId, Role, user_words};
 
 /// The number of the agent's texts that are its newest.
 const N_NEWEST: usize = 3;
@@ -91,11 +91,7 @@ impl Leaving<'_> {
 
     /// Checks whether a result is what another agent reports.
     fn is_report(&self, position: usize) -> bool {
-        let asked = answered_call(self.material.context, position);
-        asked.is_some_and(|asked| {
-            asks_agent(asked.call.name.as_str())
-                && asked.deed.failure(&self.material.sources[position]).is_none()
-        })
+        is_report(self.material.context, self.material.sources, position)
     }
 
     /// Checks whether a result reports nothing new: another agent was only launched, or its own message says
@@ -130,32 +126,6 @@ impl Leaving<'_> {
         sources[position - n_results..position].iter().all(is_next) && rest.is_empty()
     }
 
-    /// Returns the positions of what agents that were given a task said before their last words: they
-    /// reported to an agent without a name, which was told no more than that.
-    fn drafts(&self) -> HashSet<usize> {
-        let sources = self.material.sources;
-        let name = |position: usize| speaker(sources[position].message());
-        let said = || (0..sources.len()).filter(|position| self.material.has_agent_text(*position));
-        let is_model_summary = |position: usize| sources[position].message().is_compacted;
-        let has_main = || said().any(|at| name(at).is_none() && !is_model_summary(at));
-        let is_team = said().any(|at| name(at).is_some()) && has_main();
-        if !is_team {
-            return HashSet::new();
-        }
-        let text = |position: usize| sources[position].features().beside_calls().trim();
-        let reports = (0..sources.len()).filter(|position| self.is_report(*position));
-        let reports: HashSet<&str> = reports.map(text).collect();
-        if reports.is_empty() {
-            return HashSet::new();
-        }
-        let mut last = HashSet::new();
-        let is_draft = |position: &usize| {
-            let is_further = name(*position).is_some_and(|name| !last.insert(name));
-            is_further && !reports.contains(text(*position))
-        };
-        said().rev().filter(is_draft).collect()
-    }
-
     /// Returns the terms of the calls of the message at `caller`.
     fn terms_called(&self, caller: Option<usize>) -> HashSet<u64, TermHasher> {
         let caller = caller.map(|caller| self.material.sources[caller].features());
@@ -168,7 +138,6 @@ impl Leaving<'_> {
     /// repeats what stays is left out.
     pub(super) fn passages(&self, newest: &[usize], answered: &Answered, staying: &Filling) -> Vec<Passage> {
         let mut all = Vec::new();
-        let drafts = self.drafts();
         // Collected once, and only if another agent reports something.
         let said = OnceCell::new();
         // The message whose calls the last result answered, and the terms of those.
@@ -184,7 +153,7 @@ impl Leaving<'_> {
             let left = self.left.iter().find(|(cut, _)| *cut == position).map(|(_, left)| left.as_str());
             let Some(origin) = self.origin_of(position, left.is_some(), &said) else { continue };
             let mut found = self.passages_at(position, origin);
-            if drafts.contains(&position) {
+            if self.material.drafts.contains(&position) {
                 found.retain(|passage| passage.origin == Origin::Work);
             }
             let is_known = |line: &str| staying.known.contains(&hash(line));
@@ -377,11 +346,10 @@ impl Leaving<'_> {
     /// Returns the positions of the agent's newest texts that leave, and of the text that the latest request
     /// answers.
     pub(super) fn newest(&self) -> Vec<usize> {
-        let drafts = self.drafts();
         let has_text = |position: &usize| {
             self.material.has_agent_text(*position)
                 && !self.repeats_results(*position)
-                && !drafts.contains(position)
+                && !self.material.drafts.contains(position)
         };
         let mut newest: Vec<usize> =
             (0..self.material.sources.len()).rev().filter(has_text).take(N_NEWEST).collect();

@@ -16,6 +16,7 @@ mod choice;
 mod command_words;
 mod contents;
 mod cutting;
+mod drafts;
 mod endings;
 mod excerpt;
 mod fence;
@@ -59,11 +60,14 @@ mod tests;
 #[cfg(test)]
 mod work_tests;
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::announcements::Announcements;
+use self::drafts::drafts;
 use self::frames::Frames;
 use self::outdated::Changes;
 use self::passage::{Origin, Passage};
@@ -133,6 +137,7 @@ impl CompactionStrategy for Extraction {
         let changes = Changes::of(&context, &sources, state.folder.root());
         let team = Team::of(&sources);
         let tables = ReplacedTables::of(&context, &sources);
+        let drafts = drafts(&context, &sources);
         let material = Material {
             context: &context,
             sources: &sources,
@@ -143,6 +148,7 @@ impl CompactionStrategy for Extraction {
             changes: &changes,
             team: &team,
             tables: &tables,
+            drafts: &drafts,
             is_talk,
         };
         let mut worth = Worth::of(&context, &sources, &frames, &question, is_talk);
@@ -196,6 +202,8 @@ struct Material<'a> {
     changes: &'a Changes,
     team: &'a Team,
     tables: &'a ReplacedTables,
+    /// The positions of what agents that were given a task said before their last words.
+    drafts: &'a HashSet<usize>,
     /// True if hardly any tool is used.
     is_talk: bool,
 }
@@ -203,8 +211,7 @@ struct Material<'a> {
 impl Material<'_> {
     /// Checks whether the agent says something in the message at `position`.
     fn has_agent_text(&self, position: usize) -> bool {
-        let message = self.sources[position].message();
-        message.role() == Role::Assistant && !message.text().trim().is_empty()
+        has_agent_text(&self.sources[position])
     }
 
     /// Checks whether the agent wrote a passage into a file.
@@ -216,4 +223,10 @@ impl Material<'_> {
             && source.role() == Role::Assistant
             && writes()
     }
+}
+
+/// Checks whether the agent says something in a message.
+fn has_agent_text(source: &ContextMessage) -> bool {
+    let message = source.message();
+    message.role() == Role::Assistant && !message.text().trim().is_empty()
 }
