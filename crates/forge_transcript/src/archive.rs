@@ -15,7 +15,7 @@ use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
 use crate::TranscriptError;
-use crate::codec::{MOST_UNPACKED, too_large};
+use crate::codec::{most_unpacked, too_large};
 use crate::fields::Fields;
 use crate::foreign::{Foreign, with_way};
 use crate::json_text::parse;
@@ -54,7 +54,8 @@ struct Archive<'b> {
     zip: ZipArchive<Cursor<&'b [u8]>>,
     /// The names of its entries.
     names: Vec<String>,
-    /// The bytes of all entries that may still be read.
+    /// The most bytes of all entries together that are read, and those of them that are left.
+    most: u64,
     left: u64,
 }
 
@@ -62,7 +63,8 @@ impl<'b> Archive<'b> {
     fn open(bytes: &'b [u8]) -> io::Result<Self> {
         let zip = ZipArchive::new(Cursor::new(bytes)).map_err(fault)?;
         let names = zip.file_names().filter_map(Result::ok).map(Cow::into_owned).collect();
-        Ok(Self { zip, names, left: MOST_UNPACKED })
+        let most = most_unpacked(bytes.len());
+        Ok(Self { zip, names, most, left: most })
     }
 
     fn has(&self, name: &str) -> bool {
@@ -93,7 +95,8 @@ impl<'b> Archive<'b> {
         } else {
             self.zip.by_index(place).map_err(fault)?.take(self.left + 1).read_to_end(&mut bytes)?;
         }
-        self.left = self.left.checked_sub(bytes.len() as u64).ok_or_else(too_large)?;
+        let left = self.left.checked_sub(bytes.len() as u64);
+        self.left = left.ok_or_else(|| too_large(self.most, "export it with `inspect log dump`"))?;
         String::from_utf8(bytes).map_err(|_| io::Error::other(format!("{name} is not text")))
     }
 

@@ -1,5 +1,7 @@
 //! The reasons why a recorded session could not be read.
 
+use std::io::ErrorKind;
+
 use forge_wire::WireError;
 use serde_json::error::Category;
 use serde_json::{Map, Value};
@@ -37,7 +39,10 @@ pub enum TranscriptError {
         origin: String,
     },
     /// It is compressed, and cannot be unpacked.
-    #[error("{origin} cannot be unpacked: {source}; copy the whole file")]
+    #[error(
+        "{origin} cannot be unpacked: {source}{}",
+        if source.kind() == ErrorKind::FileTooLarge { "" } else { "; copy the whole file" }
+    )]
     Packed {
         /// Name of the file.
         origin: String,

@@ -133,22 +133,40 @@ pub(crate) fn unpacked<'r>(mut reader: impl BufRead + 'r) -> io::Result<Box<dyn 
 /// The byte order marks of UTF-16.
 const UTF_16_MARKS: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
 
-/// Most bytes that a file is unpacked to: a few of them can stand for more than the memory holds.
-pub(crate) const MOST_UNPACKED: u64 = 8 << 30;
+/// The size up to which any file is unpacked. A few packed bytes can stand for more than the memory holds.
+const ALWAYS_UNPACKED: u64 = 512 << 20;
+/// The number of times its own size up to which a larger file is unpacked: sessions are hardly packed to less
+/// than a hundredth.
+const MOST_TIMES: u64 = 200;
+/// The most bytes that any file is unpacked to.
+const MOST_UNPACKED: u64 = 8 << 30;
 
-/// Returns the error about a file that holds more.
-pub(crate) fn too_large() -> io::Error {
-    io::Error::other("it holds more than 8 GiB")
+/// Returns the most bytes to which a file of `packed` bytes is unpacked.
+pub(crate) fn most_unpacked(packed: usize) -> u64 {
+    (packed as u64).saturating_mul(MOST_TIMES).clamp(ALWAYS_UNPACKED, MOST_UNPACKED)
+}
+
+/// Returns the error about a file that holds more than `most` bytes, with a way to read it all the same.
+pub(crate) fn too_large(most: u64, way: &str) -> io::Error {
+    let most = most >> 20;
+    let what =
+        format!("it holds more than {most} MiB, which no session of its size does; if it is one, {way}");
+    io::Error::new(io::ErrorKind::FileTooLarge, what)
 }
 
 /// Returns `bytes` unpacked. What was packed before the file was cut off is there.
 pub(crate) fn unpack(bytes: &[u8], origin: &str) -> Result<Vec<u8>, TranscriptError> {
+    unpack_at_most(most_unpacked(bytes.len()), bytes, origin)
+}
+
+fn unpack_at_most(most: u64, bytes: &[u8], origin: &str) -> Result<Vec<u8>, TranscriptError> {
+    const WAY: &str = "unpack it with `gunzip` or `unzstd` and name the unpacked file";
     let fault = |source| TranscriptError::Packed { origin: origin.to_owned(), source };
     let mut whole = Vec::new();
-    let read = unpacked(bytes).and_then(|reader| reader.take(MOST_UNPACKED + 1).read_to_end(&mut whole));
+    let read = unpacked(bytes).and_then(|reader| reader.take(most + 1).read_to_end(&mut whole));
     match read {
         Err(source) if whole.is_empty() => Err(fault(source)),
-        _ if whole.len() as u64 > MOST_UNPACKED => Err(fault(too_large())),
+        _ if whole.len() as u64 > most => Err(fault(too_large(most, WAY))),
         _ => Ok(whole),
     }
 }
@@ -161,4 +179,36 @@ fn without_mark(bytes: &[u8]) -> &[u8] {
 /// Returns the last part of a path.
 pub(crate) fn file_name(origin: &str) -> &str {
     origin.rsplit(['/', '\\']).next().unwrap_or(origin)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_small_file_is_not_unpacked_to_all_of_the_memory() {
+        for (packed, expected) in
+            [(0, 512 << 20), (4 << 20, 800 << 20), (100 << 20, 8 << 30), (usize::MAX, 8 << 30)]
+        {
+            assert_eq!(most_unpacked(packed), expected, "{packed}");
+        }
+        let blanks = vec![b' '; 3 << 20];
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(&blanks).unwrap();
+        for packed in [gzip.finish().unwrap(), zstd::encode_all(blanks.as_slice(), 3).unwrap()] {
+            let error = unpack_at_most(2 << 20, &packed, "f").unwrap_err().to_string();
+            assert_eq!(
+                error,
+                "f cannot be unpacked: it holds more than 2 MiB, which no session of its size does; if it is one, \
+                unpack it with `gunzip` or `unzstd` and name the unpacked file"
+            );
+            assert_eq!(unpack_at_most(3 << 20, &packed, "f").unwrap(), blanks);
+        }
+    }
 }

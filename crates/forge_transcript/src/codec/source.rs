@@ -210,7 +210,8 @@ impl<'o> Source<'o> {
                 return Ok(true);
             }
             if line.len() as u64 > MOST_OF_A_LINE {
-                return Err(io::Error::other("a line of it is longer than 512 MiB"));
+                let what = format!("{}: a line is longer than 512 MiB; is it the right file?", self.origin);
+                return Err(io::Error::other(what));
             }
             let line = readable_line(&line);
             if matches!(line, Cow::Owned(_)) && !self.has_lines()? {
