@@ -911,6 +911,7 @@ fn managed_samples() -> Vec<Sample> {
         sample("managed-agents", lines(&log), seen),
         sample("managed-agents", lines(&events), seen),
         sample("managed-agents", json!(events).to_string(), seen),
+        sample("managed-agents", json!({"data": events, "next_page": null}).to_string(), seen),
     ]
 }
 

@@ -4,7 +4,7 @@ use forge_domain::{Message, Role};
 use serde_json::Value;
 
 use crate::any_blocks::{answer, call, messages_of, reply, text_at, word};
-use crate::codec::{EntryFormat, Evidence, Fields};
+use crate::codec::{EntryFormat, Evidence, Fields, LOOKED_AT, Listing};
 use crate::format::FormatFacts;
 
 /// The author of what the service itself adds.
@@ -13,6 +13,8 @@ const BY: &str = "managed agents";
 const FAMILIES: [&str; 4] = ["user.", "agent.", "session.", "span."];
 /// The first characters of the ids of events.
 const ID: &str = "sevt_";
+/// The key of the events in a page of the API's list.
+const PAGE: &str = "data";
 
 /// The format of such events.
 pub(super) struct ManagedAgents;
@@ -21,13 +23,19 @@ impl EntryFormat for ManagedAgents {
     const FACTS: &'static FormatFacts = &FormatFacts {
         id: "managed-agents",
         name: "events of Claude Managed Agents",
-        description: "JSONL or a list of {\"type\": \"agent.tool_use\", \"id\": \"sevt_...\"}",
+        description: "JSONL, a list or a page of {\"type\": \"agent.tool_use\", \"id\": \"sevt_...\"}",
         protocol: None,
     };
     const JOINS_REPLIES: bool = true;
 
     fn detect(evidence: &Evidence<'_>) -> bool {
-        evidence.lines().iter().chain(evidence.list()).any(is_own)
+        evidence.lines().iter().chain(evidence.list()).any(is_own) || evidence.document().is_some_and(is_page)
+    }
+
+    fn sessions(text: &str) -> Result<Vec<Listing<'_>>, serde_json::Error> {
+        let file = Fields::of(text);
+        let listing = if is_page(&file) { Listing::of_keys(&file, &[PAGE]) } else { Listing::of_text(text)? };
+        Ok(vec![listing])
     }
 
     fn messages(entry: &Value) -> Vec<Message> {
@@ -45,6 +53,11 @@ fn is_own(line: &Fields<'_>) -> bool {
         FAMILIES.iter().any(|family| kind.starts_with(family)) && event.text("id").starts_with(ID)
     };
     is_event(line) || is_event(&Fields::of(line.get("raw")))
+}
+
+/// Checks for a page of the API's list.
+fn is_page(file: &Fields<'_>) -> bool {
+    file.items(PAGE).iter().take(LOOKED_AT).any(|event| is_own(&Fields::of(event.get())))
 }
 
 /// Returns what an event tells the model, or what the model says in it.
