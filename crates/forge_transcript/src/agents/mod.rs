@@ -22,6 +22,7 @@ mod openhands;
 mod pi;
 mod pi_append;
 mod script_value;
+mod specstory;
 mod swe_agent;
 mod vscode;
 mod who_and_when;
@@ -51,6 +52,7 @@ pub(crate) const AGENTS: &[&dyn Codec] = &[
     &exports::Spans,
     &exports::Atif,
     &aider::Aider,
+    &specstory::SpecStory,
     &swe_agent::SWE_AGENT,
     &who_and_when::WhoAndWhen,
     &inspect::Inspect,
