@@ -162,6 +162,19 @@ async fn calls_are_answered_as_data_of_a_stranger() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_too_long_ends_its_call_at_once() {
+    let fixture = Fixture::new(&[], &json!({}));
+    fixture.prepare().await.unwrap();
+    let long = fixture.call("s__flood", r#"{"text": "17000000"}"#).await.unwrap_err();
+    assert!(
+        long.starts_with("the MCP server answered the call, but its answer has more than 16 MiB"),
+        "{long}"
+    );
+    assert_eq!(fixture.call("s__echo", "{}").await, Ok("nothing".to_owned()));
+    assert_eq!((fixture.count("started"), fixture.count("notifications/cancelled")), (1, 0));
+}
+
+#[tokio::test]
 async fn a_server_that_dies_in_a_call_is_started_again_and_the_call_is_not_repeated() {
     let fixture = Fixture::new(&[], &json!({"restarts": 1}));
     fixture.prepare().await.unwrap();

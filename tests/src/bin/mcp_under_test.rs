@@ -124,7 +124,10 @@ fn call(message: &Value, tool: &str) {
         "wait" => send(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {
             "progressToken": message["params"]["_meta"]["progressToken"], "progress": 1, "total": 2, "message": "half\nway",
         }})),
-        "flood" => answer(message, &text(&"x".repeat(300_000))),
+        "flood" => {
+            let n_bytes = arguments["text"].as_str().and_then(|n_bytes| n_bytes.parse().ok());
+            answer(message, &text(&"x".repeat(n_bytes.unwrap_or(300_000))));
+        }
         "env" => {
             let value = |name: &str| std::env::var(name).unwrap_or_default();
             answer(message, &text(&format!("[{}][{}][{}]", value("TOKEN"), value("PLAIN"), value("OTHER"))));

@@ -22,11 +22,14 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::sync::watch;
 
 use super::content::{clean, shorten};
+use super::long_answers::{MOST_OF_A_LINE, pass_lines};
 use super::{McpError, McpNews, McpTokens, McpWatcher, elicitation};
 use crate::http::{client_builder, same_server};
 use crate::process::{self, Program, Running};
 use crate::{CommandSandbox, Secret};
 
+/// The most bytes of a program's stdout that wait to be read.
+const PIECE: usize = 64 * 1024;
 /// The most bytes of a line on stderr that are kept.
 const MOST_LINE: u64 = 8 * 1024;
 /// The most characters that are shown of a server's last output.
@@ -234,7 +237,9 @@ impl Connection {
         let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
             return Err(failed(std::io::Error::other("it has no stdin and stdout")));
         };
-        let service = listener.serve((stdout, stdin)).await;
+        let (lines, passed) = tokio::io::duplex(PIECE);
+        tokio::spawn(pass_lines(stdout, lines, MOST_OF_A_LINE));
+        let service = listener.serve((passed, stdin)).await;
         let service = match service {
             Ok(service) => service,
             Err(error) => {

@@ -11,6 +11,7 @@ mod error;
 mod listing;
 #[cfg(feature = "mcp-oauth")]
 mod login;
+mod long_answers;
 mod offers;
 mod server;
 mod tokens;

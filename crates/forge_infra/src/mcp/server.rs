@@ -26,6 +26,7 @@ use super::connection::{
 };
 use super::content::{answer_of, clean, result, shorten};
 use super::listing::{Listing, Page};
+use super::long_answers::TOO_LONG;
 use super::{McpError, McpNews, McpServerReport, McpTokens, McpWatcher, offers};
 use crate::CommandSandbox;
 use crate::tools::validate;
@@ -559,6 +560,12 @@ impl Server {
             Ok(answer) => answer_of(answer).ok_or_else(|| {
                 Unanswered::Refused("the MCP server answered with something other than a result".to_owned())
             }),
+            Err(ServiceError::McpError(error)) if error.message == TOO_LONG => {
+                Err(Unanswered::Refused(format!(
+                    "the MCP server answered the call, but {TOO_LONG}, and no more is read. The call may have had its \
+                     effect. Ask for less, or for one part after the other."
+                )))
+            }
             Err(ServiceError::McpError(error)) => Err(Unanswered::Refused(format!(
                 "the MCP server refused the call: {} ({})",
                 error.message, error.code.0
