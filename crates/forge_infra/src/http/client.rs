@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+#[cfg(feature = "mcp")]
+use forge_domain::without_secrets;
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -101,14 +103,25 @@ pub(crate) fn same_server() -> Policy {
     let policy = |attempt: reqwest::redirect::Attempt<'_>| {
         let is_same =
             attempt.previous().first().is_some_and(|named| named.origin() == attempt.url().origin());
-        if is_same && attempt.previous().len() <= MOST { attempt.follow() } else { attempt.stop() }
+        if !is_same {
+            let elsewhere = Elsewhere(without_secrets(attempt.url().as_str()));
+            return attempt.error(elsewhere);
+        }
+        if attempt.previous().len() <= MOST { attempt.follow() } else { attempt.stop() }
     };
     Policy::custom(policy)
 }
 
+/// The error about a redirect to another server, whose address it has as it may be shown.
+#[cfg(feature = "mcp")]
+#[derive(Debug, thiserror::Error)]
+#[error("it redirects to {0}, which is another server: if you trust that one, name its address")]
+struct Elsewhere(String);
+
 #[cfg(test)]
 #[cfg(feature = "mcp")]
 mod tests {
+    use std::error::Error as _;
     use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::sync::Mutex;
@@ -148,8 +161,12 @@ mod tests {
         let (other, asked_of_other) = redirecting("/".to_owned());
         let (named, asked) = redirecting(format!("{other}/stolen"));
         let client = client_builder().no_proxy().redirect(same_server()).build().unwrap();
-        let response = client.post(format!("{named}/here")).header("x-key", "secret").send().await.unwrap();
-        assert_eq!(response.status(), 307, "where it would have led is not asked");
+        let sent = client.post(format!("{named}/here")).header("x-key", "secret").send().await;
+        let why = sent.unwrap_err().source().map(ToString::to_string);
+        let expected = format!(
+            "it redirects to {other}/stolen, which is another server: if you trust that one, name its address"
+        );
+        assert_eq!(why, Some(expected), "where it would have led is not asked");
         assert_eq!(*asked.lock().unwrap(), ["/here", "/there"]);
         assert_eq!(*asked_of_other.lock().unwrap(), Vec::<String>::new());
     }
