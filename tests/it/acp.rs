@@ -654,7 +654,12 @@ fn what_cannot_be_done_is_answered_with_the_reason() {
             -32602,
             "MCP server `old`: the transport `sse` is not supported",
         ),
-        ("session/load", json!({"cwd": folder, "sessionId": "no-such-run"}), -32603, "no-such-run"),
+        (
+            "session/load",
+            json!({"cwd": folder, "sessionId": "gone"}),
+            -32002,
+            "there is no saved session `gone`",
+        ),
         ("session/prompt", json!({"sessionId": "x", "prompt": []}), -32602, "no open session `x`"),
         ("session/prompt", json!({"sessionId": session, "prompt": []}), -32602, "the prompt is empty"),
         (

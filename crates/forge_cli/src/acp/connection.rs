@@ -37,6 +37,11 @@ impl RpcError {
         Self { code: -32602, message: why.into() }
     }
 
+    /// Returns the error about a session that is not saved anywhere.
+    pub(super) fn unknown_session(id: &str) -> Self {
+        Self { code: -32002, message: format!("there is no saved session `{id}`") }
+    }
+
     /// Returns the error about work that failed.
     pub(super) fn new(why: impl Into<String>) -> Self {
         Self { code: -32603, message: why.into() }

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forge_app::{Orchestrator, Resume, RunCard, run_cards};
+use forge_app::{CheckpointsError, Orchestrator, Resume, ResumeError, RunCard, run_cards};
 use forge_domain::{McpServerConfig, McpServerId, Person, StoreSetting};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
@@ -285,7 +285,12 @@ impl Server {
         let prepared = prepared.await.map_err(|error| RpcError::new(error.to_string()))?;
         let (mut orchestrator, request) = prepared?;
         if let Some(resume) = &request.resume {
-            orchestrator.restore(resume).await.map_err(explain_resume)?;
+            orchestrator.restore(resume).await.map_err(|error| match (error, resumed) {
+                (ResumeError::Unclear(CheckpointsError::Unknown { .. }), Some(id)) => {
+                    RpcError::unknown_session(id)
+                }
+                (error, _) => explain_resume(error).into(),
+            })?;
         }
         let id = resumed.map_or_else(|| id_of(&orchestrator), str::to_owned);
         let session = Arc::new(Session::new(orchestrator, updates, self.flags.agent.id().map(str::to_owned)));
