@@ -330,7 +330,13 @@ fn a_cut_reply_is_said() {
 fn a_closed_pipe_is_no_fault_and_a_full_disk_is_one() {
     let session = r#"{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"ho"}]}"#;
     let forge = Forge::new().with_file("good.json", session);
-    for arguments in [&["replay", "good.json"][..], &["inspect", "good.json"], &["config", "show"]] {
+    for arguments in [
+        &["replay", "good.json"][..],
+        &["inspect", "good.json"],
+        &["config", "show"],
+        &["--help"],
+        &["--version"],
+    ] {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_forge_under_test"));
         command.args(arguments).env_clear().current_dir(forge.path(""));
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();

@@ -25,6 +25,7 @@ mod trust;
 mod worker;
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -61,7 +62,7 @@ impl Arguments {
     /// Reads the command line; without a command, it is that of `run`.
     ///
     /// # Errors
-    /// Fails with [`Misconfigured`] for a misspelt command.
+    /// Fails with [`Misconfigured`] for a misspelt command, or if the help cannot be written.
     pub(crate) fn of_process() -> anyhow::Result<Self> {
         let mut words: Vec<OsString> = std::env::args_os().collect();
         let mut command = Self::command();
@@ -78,7 +79,16 @@ impl Arguments {
                 return Err(Misconfigured(what).into());
             }
         }
-        let matches = command.clone().get_matches_from(words);
+        let matches = match command.clone().try_get_matches_from(words) {
+            Ok(matches) => matches,
+            Err(error) if error.use_stderr() => error.exit(),
+            Err(help) => match help.print() {
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                    return Err(anyhow::Error::new(error).context("cannot write to stdout"));
+                }
+                _ => std::process::exit(help.exit_code()),
+            },
+        };
         let mut arguments =
             Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit());
         if let Command::Run(run) = &mut arguments.command {
