@@ -228,7 +228,7 @@ fn written_out(expected: &str, found: Option<&Node>) -> Option<String> {
 /// Returns what to write if `field` is the id of an agent in a list, which is a key of maps only: it has no
 /// value, or one with keys.
 fn id_of_agent(path: &KeyPath, field: &str, found: Option<&Node>) -> Option<String> {
-    found.and_then(Node::text).is_none_or(str::is_empty).then_some(())?;
+    found.and_then(Node::text).is_none_or(|text| matches!(text, "" | "~")).then_some(())?;
     match path.0.as_slice() {
         [Step::Key(agents), Step::Item(_), Step::Key(_)] if agents == "agents" => {
             Some(format!("if it is the agent's id, write `- id: {field}` and the other keys below `id`"))

@@ -974,6 +974,7 @@ fn no_message_has_the_words_of_the_parser() {
             &["put quotes around a text with a colon and a space in it"],
         ),
         ("agents:\n  - reader:\n      model: b\n".to_owned(), &["write `- id: reader`"]),
+        ("agents:\n  - reader:\n    model: b\n".to_owned(), &["write `- id: reader`"]),
         (format!("x-0: &x0 [l,l,l,l,l,l,l,l,l]\n{aliases}"), &["too many values", "an alias such as"]),
         ("x-a: &a text\nagents:\n  a:\n    <<: *a\n".to_owned(), &["`<<` needs a mapping"]),
         (format!("x-a: {}", "[".repeat(5_000)), &["nested too deeply"]),
