@@ -94,7 +94,11 @@ pub(super) fn write(
                     return None;
                 }
                 let told = joined[nth..].iter().take_while(is_told_with);
-                let told: Vec<String> = told.map(|passage| with_cuts(passage, text_of(passage))).collect();
+                // What introduces a call is whole without it.
+                let said = source.features().beside_calls();
+                let is_said = |passage: &Passage| passage.end as usize <= said.len();
+                let around = |passage| if is_said(passage) { said } else { text_of(passage) };
+                let told: Vec<String> = told.map(|passage| with_cuts(passage, around(passage))).collect();
                 let (number, label) = place_of(sources, passage.message as usize, team);
                 (Section::Story, (number, place.1), Entry::labelled(&label, &joined_with_gaps(&told), false))
             }
