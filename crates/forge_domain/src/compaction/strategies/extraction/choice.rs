@@ -24,6 +24,9 @@ const N_NEWEST_STEPS: usize = 12;
 const ASKED_PASSAGES: usize = 5;
 /// The most lines of a list that were meant, and that stand around those.
 const MOST_ITEMS: usize = 24;
+/// The tokens that calls which changed something outside have at least, if that is no more than a third of
+/// what is left: about two of them.
+const LEAST_ACTS: Tokens = Tokens::new(50);
 /// The approximate cost of a line's indentation and end, and of the mark of a gap.
 const LINE_TOKENS: u64 = 1;
 const GAP_TOKENS: u64 = 3;
@@ -228,11 +231,16 @@ impl<'c, 'm> Choice<'c, 'm> {
         let room = self.left.share(percent, 100);
         let leaving = self.leaving;
         match calls {
-            Calls::Acting => self.take_steps(
-                &mut steps(leaving).filter(|step| step.effect == Effect::Outside).peekable(),
-                room,
-            ),
-            Calls::Asking => self.take_steps(&mut steps(leaving).filter(|step| step.asks).peekable(), room),
+            Calls::Acting => {
+                let mut room = room.max(LEAST_ACTS.min(self.left.share(1, 3)));
+                // One with a long outcome hides none of those before it.
+                for step in steps(leaving).filter(|step| step.effect == Effect::Outside) {
+                    room = self.take_steps(&mut std::iter::once(step).peekable(), room);
+                }
+            }
+            Calls::Asking => {
+                self.take_steps(&mut steps(leaving).filter(|step| step.asks).peekable(), room);
+            }
             Calls::NewestDone => {
                 let done = steps(leaving).take(N_NEWEST_STEPS).filter(|step| step.effect != Effect::Looks);
                 self.take_steps(&mut done.peekable(), room);
@@ -246,8 +254,8 @@ impl<'c, 'm> Choice<'c, 'm> {
         }
     }
 
-    /// Takes the next steps until `room` is full.
-    fn take_steps(&mut self, steps: &mut Peekable<impl Iterator<Item = Step>>, mut room: Tokens) {
+    /// Takes the next steps until `room` is full, and returns what is left of it.
+    fn take_steps(&mut self, steps: &mut Peekable<impl Iterator<Item = Step>>, mut room: Tokens) -> Tokens {
         while let Some(step) = steps.peek_mut() {
             step.tell_names(self.leaving.material.sources, self.worth);
             let entry = &step.entry;
@@ -264,6 +272,7 @@ impl<'c, 'm> Choice<'c, 'm> {
                 self.take(Section::Story, position, entry, tokens);
             }
         }
+        room
     }
 
     /// Takes the newest of what the user says in summaries until a share of what is left is full.

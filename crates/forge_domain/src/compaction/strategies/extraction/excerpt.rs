@@ -6,7 +6,7 @@ use super::Material;
 use super::fence::FENCE;
 use super::label::{Folder, number, tool_name};
 use super::passage::{Origin, Passage};
-use super::picks::{is_item, number_of};
+use super::picks::number_of;
 use super::record::{Entry, Section};
 use super::team::{Team, is_agent, is_user};
 use crate::compaction::answered_call::answered_call;
@@ -94,11 +94,8 @@ pub(super) fn write(
                     return None;
                 }
                 let told = joined[nth..].iter().take_while(is_told_with);
-                // What introduces a call is whole without it.
-                let said = source.features().beside_calls();
-                let is_said = |passage: &Passage| passage.end as usize <= said.len();
-                let around = |passage| if is_said(passage) { said } else { text_of(passage) };
-                let told: Vec<String> = told.map(|passage| with_cuts(passage, around(passage))).collect();
+                let told: Vec<String> =
+                    told.map(|passage| with_cuts(passage, said_around(passage, material))).collect();
                 let (number, label) = place_of(sources, passage.message as usize, team);
                 (Section::Story, (number, place.1), Entry::labelled(&label, &joined_with_gaps(&told), false))
             }
@@ -170,8 +167,20 @@ fn joined_with_gaps(told: &[String]) -> String {
     bare.collect::<Vec<_>>().join(format!(" {GAP}\n").as_str())
 }
 
-/// Returns a passage of `whole`, with a mark where it begins or ends within a sentence, a list or a table,
-/// where something stands before it, and where what it introduces is missing.
+/// Returns the text of the agent's that a passage is a part of, without the announcement of a call and the
+/// calls if it stands before those: nothing is missing then.
+fn said_around<'m>(passage: &Passage, material: &Material<'m>) -> &'m str {
+    let Material { sources, announcements, .. } = *material;
+    let position = passage.message as usize;
+    let features = sources[position].features();
+    let said = features.beside_calls();
+    let announced_from = announcements.end_before(sources, position).map_or(said.len(), |end| end as usize);
+    let ends = [announced_from, said.len()].into_iter().find(|end| passage.end as usize <= *end);
+    &features.text[..ends.unwrap_or(features.text.len())]
+}
+
+/// Returns a passage of `whole`, with a mark where it begins or ends within a sentence, and where something
+/// stands before or after it.
 fn with_cuts(passage: &Passage, whole: &str) -> String {
     let (before, rest) = whole.split_at(passage.start as usize);
     let (text, after) = rest.split_at((passage.end - passage.start) as usize);
@@ -182,16 +191,11 @@ fn with_cuts(passage: &Passage, whole: &str) -> String {
     let begins = last.is_none_or(|c| is_line_break(c) || SENTENCE_ENDS.contains(&c));
     let next = after.trim_start_matches(is_blank).chars().next();
     let ends = text.ends_with(SENTENCE_ENDS) || next.is_none_or(is_line_break);
-    let is_told = |line: &&str| !line.trim().is_empty();
-    let in_list = |one: Option<&str>, other: Option<&str>| {
-        one.zip(other).is_some_and(|(one, other)| is_item(one) && is_item(other))
-    };
     let first = text.lines().next();
     // An answer may begin with what its end only adds to.
     let is_further =
         before.contains(char::is_alphanumeric) || first.and_then(number_of).is_some_and(|number| number > 1);
-    let goes_on = in_list(text.lines().next_back(), after.lines().find(is_told))
-        || text.ends_with([':', '：']) && after.contains(char::is_alphanumeric);
+    let goes_on = after.contains(char::is_alphanumeric);
     let begin = if !begins {
         "… "
     } else if is_further {
@@ -408,11 +412,12 @@ mod tests {
             with_cuts(&passage, whole)
         };
         for (whole, part, expected) in [
-            ("One. Two. Three.", "Two.", "[…] Two."),
-            ("One. Two. Three.", "One.", "One."),
+            ("One. Two. Three.", "Two.", "[…] Two. […]"),
+            ("One. Two. Three.", "One.", "One. […]"),
+            ("One. Two. Three.", "Two. Three.", "[…] Two. Three."),
             ("One. Two, or three.", "Two,", "[…] Two, …"),
-            ("One or two. Three.", "or two.", "… or two."),
-            ("One, and\n  two\nThree.", "two", "[…] two"),
+            ("One or two. Three.", "or two.", "… or two. […]"),
+            ("One, and\n  two\nThree.", "two", "[…] two […]"),
             ("扉は閉。鍵は右。", "鍵は右。", "[…] 鍵は右。"),
             ("- One\n- Two\n- Three", "- Two", "[…] - Two […]"),
             ("1. One\n\n2. Two", "1. One", "1. One […]"),
