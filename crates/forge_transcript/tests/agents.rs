@@ -670,6 +670,23 @@ fn compacted_opencode(request: &Value) -> String {
     .to_string()
 }
 
+/// Returns a session of opencode with commands: one failed, one went well, and one was stopped.
+fn commands_of_opencode() -> String {
+    let tool = |id: &str, name: &str, output: &str, metadata: Value| {
+        json!({"type": "tool", "callID": id, "tool": name,
+            "state": {"status": "completed", "input": {}, "output": output, "metadata": metadata}})
+    };
+    let parts = json!([
+        tool("c", "bash", "1 failed", json!({"exit": 1, "output": "1 failed"})),
+        tool("d", "bash", "", json!({"exit": 0})),
+        tool("e", "bash", "half", json!({"exit": null})),
+        tool("f", "read", "out", json!({"truncated": false})),
+    ]);
+    let asked = json!([{"type": "text", "text": "Test it."}]);
+    json!({"info": {"id": "s"}, "messages": [message("m1", "user", asked), message("m2", "assistant", parts)]})
+        .to_string()
+}
+
 /// Returns logs of opencode's events: a reply that grows, a call and its result, and a sub-agent's session.
 fn opencode_logs() -> Vec<Sample> {
     let event = |kind: &str, properties: Value| json!({"type": kind, "properties": properties});
@@ -770,6 +787,8 @@ fn export_samples() -> Vec<Sample> {
         sample("opencode", json!({"info": {"id": "s", "revert": {"messageID": "m3"}}, "messages": [
             message("m1", "user", json!([say("One.")])), message("m2", "assistant", json!([say("1")])),
             message("m3", "user", json!([say("Two.")]))]}).to_string(), "u:One. | a:1"),
+        sample("opencode", commands_of_opencode(), "u:Test it. | a:+bash(c)+bash(d)+bash(e)+read(f) | \
+            r(c):Exit code: 1\nOutput:\n1 failed | r(d):Exit code: 0\nOutput:\n | r(e):half | r(f):out"),
         sample("otel", spans.to_string(), seen),
         sample("atif", json!({"schema_version": "ATIF-v1.4", "session_id": "s", "agent": {"name": "x", "version": "1"}, "steps": [
             {"step_id": 1, "source": "user", "message": "Find it."},

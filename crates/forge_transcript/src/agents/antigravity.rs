@@ -6,6 +6,7 @@
 use forge_domain::{Message, Role};
 use serde_json::Value;
 
+use super::exit_code::{EXIT_CODE, with_exit_code};
 use crate::any_blocks::{answer, call, items, messages_of, reply, text_at};
 use crate::codec::{EntryFormat, Evidence, Fields};
 use crate::format::FormatFacts;
@@ -31,8 +32,6 @@ const LOG_OF_ENDED: &str = "\nLog: ";
 const END_OF_MESSAGE: &str = "</SYSTEM_MESSAGE>";
 /// The mark behind the beginning of a long argument.
 const CUT: &str = "\n<truncated ";
-/// The words before the exit code in the form that outputs get.
-const EXIT_CODE: &str = "Exit code: ";
 
 /// The format of Antigravity.
 pub(super) struct Antigravity;
@@ -147,7 +146,7 @@ fn own_id(id: &str) -> &str {
 fn ended_command(text: &str) -> Option<String> {
     let said = text.trim_start_matches('\n').strip_prefix(MARGIN)?;
     let (status, written) = said.split_once('\n').unwrap_or((said, ""));
-    Some(format!("{EXIT_CODE}{}\nOutput:\n{}", exit_code(status.trim_end())?, streams(written)))
+    Some(with_exit_code(exit_code(status.trim_end())?, &streams(written)))
 }
 
 fn exit_code(status: &str) -> Option<&str> {

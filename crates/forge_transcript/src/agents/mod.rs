@@ -10,6 +10,7 @@ mod codex_script;
 mod continue_dev;
 mod conversations;
 mod copilot;
+mod exit_code;
 mod exports;
 mod gemini_cli;
 mod inspect;

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use forge_domain::{Message, Role};
 use serde_json::{Value, json};
 
+use super::exit_code::with_exit_code;
 use super::opencode_events::{is_event, sessions};
 use crate::any_blocks::{messages_of, role_of, text_at};
 use crate::codec::{Effect, EntryFormat, Evidence, Fields, Listing, Trace, Window};
@@ -190,6 +191,9 @@ fn answer(part: &Value, id: Option<&Value>) -> Option<Value> {
         let error = state.get("error")?;
         return Some(json!({"type": "tool-error", "toolCallId": id, "error": error}));
     };
+    let code = state.pointer("/metadata/exit").and_then(Value::as_i64);
+    let stated = code.zip(output.as_str()).map(|(code, output)| json!(with_exit_code(code, output)));
+    let output = stated.as_ref().unwrap_or(output);
     match state.get("attachments").and_then(Value::as_array).filter(|files| !files.is_empty()) {
         None => said(output),
         Some(files) => {
