@@ -986,7 +986,50 @@ fn vscode_samples() -> Vec<Sample> {
              n:<context>\nlater\n</context> | n:@agent Continue: \"Continue to iterate?\" | a:On.+f(e)",
         ),
         sample("vscode-chat", lines(&log), "u:Find it. | a:I look.+f(c) | r(c):out | a:Here."),
+        vscode_without_rounds(),
     ]
+}
+
+/// Returns a session of VS Code with a request that was stopped, which leaves no rounds of the model.
+fn vscode_without_rounds() -> Sample {
+    let shown = |text: &str| json!({"value": text, "supportThemeIcons": false});
+    let call = |id: &str, tool: &str, more: Value| {
+        let mut call = json!({"kind": "toolInvocationSerialized", "toolCallId": id, "toolId": tool});
+        call.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        call
+    };
+    let message = |text: &str| {
+        let uris = json!({"file:///c%3A/w/a.js": {"path": "/c:/w/a.js"}});
+        json!({"value": format!("{text} [](file:///c%3A/w/a.js)"), "uris": uris})
+    };
+    let edit = |path: &str| json!({"kind": "textEditGroup", "uri": {"path": path}, "edits": [[{"text": "let a;"}], []], "done": true});
+    let response = json!([
+        shown("I look."),
+        {"kind": "thinking", "value": "Hm."},
+        shown("Then I edit."),
+        call("r", "copilot_readFile", json!({"invocationMessage": message("Reading"), "pastTenseMessage": message("Read")})),
+        call("p", "copilot_applyPatch", json!({"invocationMessage": message("Patching"), "isConfirmed": {"type": 1}})),
+        shown("\n```\n"),
+        edit("/c:/w/a.js"),
+        shown("\n```\n\n```\n"),
+        edit("/w/b.js"),
+        shown("Now the test."),
+        call("t", "run_in_terminal", json!({"toolSpecificData": {"kind": "terminal", "commandLine": {"original": "npm test"},
+            "terminalCommandState": {"exitCode": 1}, "terminalCommandOutput": {"text": "1 failed"}}})),
+        call("u", "run_in_terminal", json!({"isConfirmed": {"type": 0}, "toolSpecificData": {"kind": "terminal"}})),
+        shown("It fails."),
+    ]);
+    let request =
+        json!({"requestId": "1", "message": {"text": "Test it."}, "response": response, "result": {}});
+    sample(
+        "vscode-chat",
+        json!({"responderUsername": "GitHub Copilot", "requests": [request]}).to_string(),
+        "u:Test it. | a:I look.\nThen I edit.+read_file(r)+apply_patch(p)+edit_file(call_0) | r(r):Read c:\\w\\a.js | \
+         r(p):The following files were successfully edited:\nc:\\w\\a.js | \
+         r(call_0):The following files were successfully edited:\n/w/b.js | \
+         a:Now the test.+run_in_terminal(t)+run_in_terminal(u) | r(t):Exit code: 1\nOutput:\n1 failed | \
+         r!(u):The call was declined or cancelled. | a:It fails.",
+    )
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod script_value;
 mod specstory;
 mod swe_agent;
 mod vscode;
+mod vscode_response;
 mod who_and_when;
 
 use crate::codec::Codec;

@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::any_blocks::{answer, call, content_of, hidden_tokens, items, messages_of, reply, text_at, word};
-use crate::codec::{EntryFormat, Evidence, Fields, Listing, file_name};
+use super::vscode_response::{is_call, response_messages, shown_text};
+use crate::any_blocks::{answer, call, content_of, hidden_tokens, items, messages_of, reply, text_at};
+use crate::codec::{EntryFormat, Evidence, Fields, Listing};
 use crate::flat_text::IMAGE;
 use crate::format::FormatFacts;
 use crate::json_text::parse;
@@ -68,11 +69,17 @@ impl EntryFormat for VsCode {
         }
         let metadata = request.pointer("/result/metadata").unwrap_or(&Value::Null);
         let rounds = items(metadata, "toolCallRounds");
+        let parts = items(request, "response");
         let mut messages = request_messages(request, metadata);
+        let Some(last) = rounds.last() else {
+            messages.extend(response_messages(parts));
+            return messages;
+        };
         for round in rounds {
             messages.extend(with_time(round, round_messages(round, metadata)));
         }
-        messages.extend(reply(content_of(&json!(shown_text(request, rounds.last()))), Vec::new(), 0));
+        let shown = shown_text(parts_after(parts, last));
+        messages.extend(reply(content_of(&json!(shown)), Vec::new(), 0));
         messages
     }
 }
@@ -199,27 +206,13 @@ fn add_texts(node: &Value, mut follows_text: bool, text: &mut String) {
     }
 }
 
-/// Returns the text that the user saw last, unless the last round has it: all of it if there are no rounds,
-/// and what follows the last call if the model was interrupted.
-fn shown_text(request: &Value, last: Option<&Value>) -> String {
-    let parts = items(request, "response");
-    let is_call = |part: &Value| text_at(part, "/kind") == "toolInvocationSerialized";
-    let parts = match last {
-        None => parts,
-        Some(last) if items(last, "toolCalls").is_empty() && !text_at(last, "/response").is_empty() => &[],
-        Some(_) => parts.rsplit(is_call).next().unwrap_or_default(),
-    };
-    let texts = parts.iter().map(|part| match text_at(part, "/kind") {
-        "" => part.as_str().unwrap_or(text_at(part, "/value")),
-        "markdownContent" | "markdownVuln" => text_at(part, "/content/value"),
-        "inlineReference" => file_name(word(
-            part,
-            &["/name", "/inlineReference/name", "/inlineReference/path", "/inlineReference/uri/path"],
-        )),
-        _ => "",
-    });
-    // The lines around an edit are the chat's.
-    texts.filter(|text| text.trim() != "```").collect()
+/// Returns the parts that the user saw last, unless the last round has them: what follows the last call, if
+/// the model was interrupted.
+fn parts_after<'v>(parts: &'v [Value], last: &Value) -> &'v [Value] {
+    if items(last, "toolCalls").is_empty() && !text_at(last, "/response").is_empty() {
+        return &[];
+    }
+    parts.rsplit(is_call).next().unwrap_or_default()
 }
 
 /// Returns messages with the time of `entry`, which is in milliseconds.
