@@ -337,7 +337,22 @@ fn antigravity_samples() -> Vec<Sample> {
         step(7, "MODEL", "PLANNER_RESPONSE", "Here."),
     ];
     let seen = "u:Find it. | n:<ADDITIONAL_METADATA>\nx\n</ADDITIONAL_METADATA> | n:Be brief. | a:I look.+view_file(step_4)+list_dir(step_5) | r(step_4):out | r!(step_5):no | a:Here.";
-    vec![sample("antigravity", lines(&steps), seen)]
+    let mut thought = step(1, "MODEL", "PLANNER_RESPONSE", "thought\nHm.");
+    thought["tool_calls"] = json!([{"name": "list_dir", "args": {}}]);
+    let thoughtful = [
+        step(0, "USER_EXPLICIT", "USER_INPUT", "Find it."),
+        thought,
+        step(2, "MODEL", "LIST_DIRECTORY", "out"),
+        step(3, "MODEL", "PLANNER_RESPONSE", "thought\nSo it is a.rs.Here."),
+    ];
+    vec![
+        sample("antigravity", lines(&steps), seen),
+        sample(
+            "antigravity",
+            lines(&thoughtful),
+            "u:Find it. | a:+list_dir(step_2) | r(step_2):out | a:So it is a.rs.Here.",
+        ),
+    ]
 }
 
 fn copilot_samples() -> Vec<Sample> {

@@ -3,11 +3,11 @@
 //! An output is read without what Antigravity puts around it. What it says of a command that ended, or still
 //! runs, gets the form in which other harnesses say so.
 
-use forge_domain::{Message, Role};
-use serde_json::Value;
+use forge_domain::{Message, Role, ToolCall};
+use serde_json::{Value, json};
 
 use super::exit_code::{EXIT_CODE, with_exit_code};
-use crate::any_blocks::{answer, call, items, messages_of, reply, text_at};
+use crate::any_blocks::{answer, call, hidden_tokens, items, messages_of, reply, text_at};
 use crate::codec::{EntryFormat, Evidence, Fields};
 use crate::format::FormatFacts;
 use crate::json_text::parse;
@@ -16,6 +16,8 @@ use crate::json_text::parse;
 const BY: &str = "antigravity";
 /// The tags around what the user typed; metadata stands beside them.
 const REQUEST: [&str; 2] = ["<USER_REQUEST>", "</USER_REQUEST>"];
+/// The line before what a model thinks.
+const THOUGHT: &str = "thought\n";
 /// The first words of the lines with which an output begins: when its step ran.
 const TIMES: [&str; 2] = ["Created At: ", "Completed At: "];
 /// The type of a step that edits a file, and the first words of advice to the model in its output.
@@ -56,14 +58,7 @@ impl EntryFormat for Antigravity {
         let text = text_at(step, "/content");
         let messages = match (text_at(step, "/type"), text_at(step, "/source")) {
             ("USER_INPUT", _) => user_messages(text),
-            ("PLANNER_RESPONSE", _) => {
-                let calls = items(step, "tool_calls").iter().enumerate();
-                let calls = calls.map(|(n, made)| {
-                    let given = made.get("args").unwrap_or(&Value::Null);
-                    call(&call_id(step, n + 1), text_at(made, "/name"), &arguments(given))
-                });
-                reply(text.to_owned().into(), calls.collect(), 0).into_iter().collect()
-            }
+            ("PLANNER_RESPONSE", _) => reply_of(step, text).into_iter().collect(),
             // An error that is not of a call has no content: the model does not see it.
             ("ERROR_MESSAGE", _) if !text.is_empty() => vec![result(step, true)],
             (_, "MODEL") => vec![result(step, text_at(step, "/status") == "ERROR")],
@@ -80,6 +75,23 @@ impl EntryFormat for Antigravity {
     fn is_silent(step: &str) -> bool {
         Fields::of(step).has(&["step_index", "type"])
     }
+}
+
+/// Returns a reply of the model. Some models write what they think before a call where other replies have
+/// their text; before an answer, the thoughts end in the middle of a line, without a mark.
+fn reply_of(step: &Value, text: &str) -> Option<Message> {
+    let calls = items(step, "tool_calls").iter().enumerate();
+    let calls = calls.map(|(n, made)| {
+        let given = made.get("args").unwrap_or(&Value::Null);
+        call(&call_id(step, n + 1), text_at(made, "/name"), &arguments(given))
+    });
+    let calls: Vec<ToolCall> = calls.collect();
+    let (said, thought) = match text.strip_prefix(THOUGHT) {
+        Some(thought) if !calls.is_empty() => ("", thought),
+        Some(answer) => (answer, ""),
+        None => (text, ""),
+    };
+    reply(said.to_owned().into(), calls, hidden_tokens(&json!({"thinking": thought})))
 }
 
 /// Returns what the user typed, and what Antigravity put around it as a note.
@@ -220,7 +232,6 @@ fn cut_text(text: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
-    use serde_json::json;
 
     use super::*;
 
