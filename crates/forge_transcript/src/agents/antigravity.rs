@@ -223,10 +223,40 @@ fn arguments(given: &Value) -> Value {
 /// whole, or no text.
 fn cut_text(text: &str) -> Option<Value> {
     let (begin, cut) = text.rsplit_once(CUT)?;
+    if begin.starts_with('[') {
+        return cut_list(begin, cut);
+    }
     let read = |begin: &str| parse::<String>(&format!("{begin}\"")).ok();
     // The cut may be in an escape.
     let read = read(begin).or_else(|| read(&begin[..begin.rfind('\\')?]))?;
     Some(format!("{read}{CUT}{cut}").into())
+}
+
+/// Returns a list of which the transcript holds only the beginning, with the mark behind the text in it that
+/// is cut; `None` if it is not cut in a text.
+fn cut_list(begin: &str, cut: &str) -> Option<Value> {
+    let (mut ends, mut is_text, mut is_escaped) = (Vec::new(), false, false);
+    for c in begin.chars() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = is_text,
+            '"' => is_text = !is_text,
+            '[' if !is_text => ends.push(']'),
+            '{' if !is_text => ends.push('}'),
+            ']' | '}' if !is_text => {
+                ends.pop();
+            }
+            _ => {}
+        }
+    }
+    let ends: String = ends.iter().rev().collect();
+    let mark = Value::from(format!("{CUT}{cut}")).to_string();
+    let mark = &mark[1..];
+    // The cut may be in an escape, and the text may be the name of a field.
+    let begins = [Some(begin.len() - usize::from(is_escaped)), begin.rfind('\\')];
+    let closed = |end: usize| ["", ":null"].map(|value| format!("{}{mark}{value}{ends}", &begin[..end]));
+    let mut texts = begins.into_iter().flatten().flat_map(closed).filter(|_| is_text);
+    texts.find_map(|text| parse(&text).ok())
 }
 
 #[cfg(test)]
@@ -305,6 +335,9 @@ mod tests {
             "Cut": "\"a\\n\\\"b\n<truncated 9 bytes>",
             "CutInEscape": "\"a\\u00\n<truncated 9 bytes>",
             "CutList": "[1,\n<truncated 9 bytes>",
+            "CutItem": "[{\"a\":[2],\"b\":\"{\\\"c\n<truncated 9 bytes>",
+            "CutItemInEscape": "[{\"a\":\"b\\\n<truncated 9 bytes>",
+            "CutName": "[{\"a\":1},{\"b\n<truncated 9 bytes>",
             "Plain": 1,
         });
         let expected = json!({
@@ -315,6 +348,9 @@ mod tests {
             "Cut": "a\n\"b\n<truncated 9 bytes>",
             "CutInEscape": "a\n<truncated 9 bytes>",
             "CutList": "[1,\n<truncated 9 bytes>",
+            "CutItem": [{"a": [2], "b": "{\"c\n<truncated 9 bytes>"}],
+            "CutItemInEscape": [{"a": "b\n<truncated 9 bytes>"}],
+            "CutName": [{"a": 1}, {"b\n<truncated 9 bytes>": null}],
             "Plain": 1,
         });
         assert_eq!(arguments(&given), expected);
