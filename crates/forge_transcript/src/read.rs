@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::archive::{is_archive, unpack_archive, with_attachments};
-use crate::codec::{Evidence, Input, LineCheck, SOME_ENTRIES, is_packed, readable_lines, unpack};
+use crate::codec::{
+    Evidence, Input, LineCheck, SOME_ENTRIES, document_below, is_packed, readable_lines, unpack,
+};
 use crate::formats::{codec, formats};
 use crate::looks::described;
 use crate::mixture::Mixture;
@@ -52,7 +54,9 @@ fn read_input(
         packed if is_packed(packed) => Some(unpack(packed, origin)?),
         archive if is_archive(archive) => Some(unpack_archive(archive, origin)?),
         // What refers to nothing stays so: the log that comes of it has no attachments beside its messages.
-        log => with_attachments(log).or_else(|| readable_lines(log).map(String::into_bytes)),
+        log => with_attachments(log)
+            .or_else(|| readable_lines(log).map(String::into_bytes))
+            .or_else(|| document_below(log).map(<[u8]>::to_vec)),
     };
     if let Some(file) = unpacked {
         // A file may be made so that it unpacks to itself, without an end.

@@ -804,6 +804,8 @@ fn export_samples() -> Vec<Sample> {
             message("m3", "user", json!([say("Two.")]))]}).to_string(), "u:One. | a:1"),
         sample("opencode", commands_of_opencode(), "u:Test it. | a:+bash(c)+bash(d)+bash(e)+read(f) | \
             r(c):Exit code: 1\nOutput:\n1 failed | r(d):Exit code: 0\nOutput:\n | r(e):half | r(f):out"),
+        sample("opencode", format!("Exporting session: s\n{}", json!({"info": {"id": "s"}, "messages": [
+            message("m1", "user", json!([say("One.")]))]})), "u:One."),
         sample("otel", spans.to_string(), seen),
         sample("atif", json!({"schema_version": "ATIF-v1.4", "session_id": "s", "agent": {"name": "x", "version": "1"}, "steps": [
             {"step_id": 1, "source": "user", "message": "Find it."},

@@ -8,6 +8,7 @@ use memchr::memchr_iter;
 use serde::de::IgnoredAny;
 use zstd::Decoder;
 
+use crate::arguments::object_fields;
 use crate::record::Shelf;
 use crate::{Format, TranscriptError};
 
@@ -71,6 +72,25 @@ pub(crate) fn readable_lines(bytes: &[u8]) -> Option<String> {
         readable.push_str(&readable_line(line));
     }
     Some(readable)
+}
+
+/// The most lines that a program prints before a session.
+const MOST_LINES_ABOVE: usize = 5;
+
+/// Returns the JSON object in a file below lines for people, such as the one that `opencode export` prints
+/// before the session; `None` if there is no such line, or if the rest is not one object.
+pub(crate) fn document_below(bytes: &[u8]) -> Option<&[u8]> {
+    let text = text(bytes, "").ok()?;
+    let mut above = 0;
+    for line in text.split_inclusive('\n').take(MOST_LINES_ABOVE + 1) {
+        if line.starts_with(['{', '[']) {
+            let is_below = line.starts_with('{') && !text[..above].trim().is_empty();
+            let document = Some(&text[above..]).filter(|_| is_below);
+            return document.filter(|document| object_fields(document).is_ok()).map(str::as_bytes);
+        }
+        above += line.len();
+    }
+    None
 }
 
 /// Checks whether a file has JSON objects in lines, by its first line that is text and begins like one.
@@ -190,6 +210,22 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+
+    #[test]
+    fn a_document_is_found_below_a_few_lines_for_people() {
+        for (text, expected) in [
+            ("Exporting session: ses_1\n{\n \"a\": 1\n}\n", Some("{\n \"a\": 1\n}\n")),
+            ("1\n2\n\n4\n5\n{}", Some("{}")),
+            ("1\n2\n3\n4\n5\n6\n{}", None),
+            ("{\"a\": 1}", None),
+            ("\n{\"a\": 1}", None),
+            ("Exporting\n[{}]\n{}", None),
+            ("Exporting\n{\"a\": 1} and more", None),
+            ("# Notes\n\nNone.", None),
+        ] {
+            assert_eq!(document_below(text.as_bytes()), expected.map(str::as_bytes), "{text}");
+        }
+    }
 
     #[test]
     fn a_small_file_is_not_unpacked_to_all_of_the_memory() {

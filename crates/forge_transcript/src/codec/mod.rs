@@ -16,7 +16,9 @@ pub(crate) use crate::fields::{Fields, value_of};
 pub(crate) use addition::{Addition, NO_ADDITION};
 pub(crate) use entries::{EntryFormat, Listing, SOME_ENTRIES};
 pub(crate) use evidence::{Evidence, LOOKED_AT, Layout};
-pub(crate) use input::{Input, file_name, is_packed, most_unpacked, readable_lines, too_large, unpack};
+pub(crate) use input::{
+    Input, document_below, file_name, is_packed, most_unpacked, readable_lines, too_large, unpack,
+};
 pub(crate) use message_list::{MessageList, is_anthropics, is_message_list};
 pub(crate) use record_lines::each_record;
 pub use revision::RewriteError;
