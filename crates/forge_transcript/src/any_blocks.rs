@@ -37,7 +37,7 @@ const fn form(
 }
 
 const CALLS: &[Form] = &[
-    form("tool_use", &["/id"], &["/name"], &["/input", "/arguments"]),
+    form("tool_use", &["/id", "/tool_id"], &["/name", "/tool_name"], &["/input", "/arguments"]),
     form("server_tool_use", &["/id"], &["/name"], &["/input"]),
     form("mcp_tool_use", &["/id"], &["/name"], &["/input"]),
     form("toolCall", &["/id"], &["/name"], &["/arguments"]),
@@ -53,7 +53,7 @@ const CALLS: &[Form] = &[
 ];
 
 const ANSWERS: &[Form] = &[
-    form("tool_result", &["/tool_use_id"], &[], &["/content"]),
+    form("tool_result", &["/tool_use_id", "/tool_id"], &[], &["/content", "/output"]),
     form("mcp_tool_result", &["/tool_use_id"], &[], &["/content"]),
     form("web_search_tool_result", &["/tool_use_id"], &[], &["/content"]),
     form("web_fetch_tool_result", &["/tool_use_id"], &[], &["/content"]),

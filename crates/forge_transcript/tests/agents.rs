@@ -896,6 +896,21 @@ fn log_samples() -> Vec<Sample> {
     ]
 }
 
+/// Returns messages of Anthropic's form whose content is one block, a line each.
+fn blocks_in_lines() -> Vec<Sample> {
+    let said = |role: &str, block: Value| json!({"timestamp": "2026-01-01T10:00:00Z", "role": role, "content": block});
+    let say = |text: &str| json!({"type": "text", "text": text});
+    let blocks = [
+        said("user", say("Find it.")),
+        said("assistant", json!({"type": "thinking", "text": "Hm."})),
+        said("assistant", say("I look.")),
+        said("assistant", json!({"type": "tool_use", "tool_name": "f", "tool_id": "c", "input": {}})),
+        said("tool", json!({"type": "tool_result", "tool_id": "c", "output": "out", "is_error": true})),
+        said("assistant", say("Here.")),
+    ];
+    vec![sample("anthropic-lines", lines(&blocks), "u:Find it. | a:I look.+f(c) | r!(c):out | a:Here.")]
+}
+
 fn managed_samples() -> Vec<Sample> {
     let event = |kind: &str, more: Value| {
         let mut event =
@@ -1194,6 +1209,7 @@ fn samples() -> Vec<Sample> {
         export_samples(),
         opencode_logs(),
         log_samples(),
+        blocks_in_lines(),
         managed_samples(),
         vscode_samples(),
     ]

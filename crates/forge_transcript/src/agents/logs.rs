@@ -16,7 +16,7 @@ impl EntryFormat for AnthropicLines {
     const FACTS: &'static FormatFacts = &FormatFacts {
         id: "anthropic-lines",
         name: "Anthropic messages in lines",
-        description: "JSONL of {\"role\", \"content\": [blocks]}",
+        description: "JSONL of {\"role\", \"content\": [blocks]}, or of {\"role\", \"content\": {block}}",
         protocol: None,
     };
     const JOINS_REPLIES: bool = true;
@@ -25,7 +25,8 @@ impl EntryFormat for AnthropicLines {
         let is_own = |line: &Fields<'_>| {
             matches!(line.text("role").as_str(), "user" | "assistant")
                 && !line.contains("ts")
-                && line.items("content").iter().any(|block| is_call_or_result(&Fields::of(block.get())))
+                && (line.items("content").iter().any(|block| is_call_or_result(&Fields::of(block.get())))
+                    || is_block(&Fields::of(line.get("content"))))
         };
         evidence.document().is_none() && evidence.lines().iter().any(is_own)
     }
@@ -39,7 +40,17 @@ impl EntryFormat for AnthropicLines {
     /// Checks for a reply that says nothing, which is no message.
     fn is_silent(entry: &str) -> bool {
         let entry = Fields::of(entry);
-        entry.contains("role") && entry.has_list("content")
+        entry.contains("role") && (entry.has_list("content") || is_block(&Fields::of(entry.get("content"))))
+    }
+}
+
+/// Checks for a block that is the whole content of its line: some programs write each in a line of its own.
+fn is_block(content: &Fields<'_>) -> bool {
+    match content.text("type").as_str() {
+        "text" | "thinking" => content.contains("text"),
+        "tool_use" => content.contains("input"),
+        "tool_result" => content.contains("tool_id"),
+        _ => false,
     }
 }
 
