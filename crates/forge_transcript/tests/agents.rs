@@ -168,8 +168,46 @@ fn team_samples() -> Vec<Sample> {
             .to_string(),
             "u:hi | a:+f(a) | r(a):out",
         ),
+        trae_sample(),
         sample("swe-agent", call_in_text(), "u:hi | a:I look.+bash(call_1) | r(call_1):a.rs | a:Done."),
     ]
+}
+
+/// Returns a trajectory of a Trae agent that got a second task. If the model says nothing, the last message
+/// is repeated as its words.
+fn trae_sample() -> Sample {
+    let say = |role: &str, text: &str| json!({"role": role, "content": text});
+    let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let done = r#"{"success":true,"result":"out"}"#;
+    let result = json!({"role": "tool", "tool_call_id": "c", "content": done});
+    let calling =
+        |text: &str, id: &str| json!({"role": "assistant", "content": text, "tool_calls": [call(id)]});
+    let asked = [say("system", "You are Trae Agent."), say("user", "Find it.")];
+    let sent = [&asked[..], &[calling("Find it.", "c"), result]].concat();
+    let repeated = json!({"role": "tool", "tool_call_id": "d", "content": done});
+    let later = [&sent[..], &[calling(done, "d"), repeated]].concat();
+    let step = |messages: &[Value], more: Value| {
+        let mut step = json!({"step_id": "1", "messages": messages, "tool_calls": [], "tool_results": []});
+        step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        step
+    };
+    let failed = json!({"success": false, "error": "late"});
+    let steps = json!([
+        step(&asked, json!({})),
+        step(&asked, json!({"tool_calls": [call("c")]})),
+        step(&sent, json!({"tool_calls": [call("d")]})),
+        step(
+            &later,
+            json!({"llm_response_content": "Once more.", "tool_calls": [call("e")], "tool_results": [failed]})
+        ),
+        step(&[say("user", "And now?")], json!({})),
+    ]);
+    sample(
+        "trae-agent",
+        json!({"agent_id": "t", "task": "Find it.", "steps": steps}).to_string(),
+        "s:You are Trae Agent. | u:Find it. | a:+f(c) | r(c):{\"success\":true,\"result\":\"out\"} | a:+f(d) | \
+         r(d):{\"success\":true,\"result\":\"out\"} | a:Once more.+f(e) | r(e):{\"success\":false,\"error\":\"late\"}",
+    )
 }
 
 /// A trajectory of SWE-agent whose model writes its calls into its text.

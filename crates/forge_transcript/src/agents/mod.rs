@@ -25,6 +25,7 @@ mod pi_append;
 mod script_value;
 mod specstory;
 mod swe_agent;
+mod trae;
 mod vscode;
 mod vscode_response;
 mod who_and_when;
@@ -53,6 +54,7 @@ pub(crate) const AGENTS: &[&dyn Codec] = &[
     &opencode::OpenCode,
     &exports::Spans,
     &exports::Atif,
+    &trae::Trae,
     &aider::Aider,
     &specstory::SpecStory,
     &swe_agent::SWE_AGENT,
