@@ -76,7 +76,7 @@ fn is_an_error(fields: &Map<String, Value>) -> bool {
 }
 
 /// Returns the message of an error, in whatever field it is.
-fn why(value: &Value) -> Option<String> {
+pub(super) fn why(value: &Value) -> Option<String> {
     const NAMES: [&str; 8] =
         ["error", "errors", "message", "detail", "reason", "description", "content", "text"];
     match value {

@@ -3,17 +3,31 @@
 
 use std::sync::LazyLock;
 
+use serde_json::Value;
+
 use super::MAX_CHARS;
-use super::answer::begins_as_failed;
+use super::answer::{begins_as_failed, why};
 use super::counts::count;
 use super::failure_forms::{BREAKS, ONLY_ERROR, STOPS, names_failure, place, says_none};
 use super::pattern::{Pattern, any_of, matches};
 use super::refusal::{first_line, is_of_the_user};
+use crate::compaction::envelope::within;
 
 /// Returns the line of a failed result that says best what the error is.
 pub(super) fn error_line(text: &str) -> Option<String> {
-    let test = failed_test_of_go(text).map(|test| test.chars().take(MAX_CHARS).collect::<String>());
-    test.or_else(|| named_error(text))
+    let line = failed_test_of_go(text).or_else(|| invalid_input(text));
+    let line = line.map(|line| line.chars().take(MAX_CHARS).collect::<String>());
+    line.or_else(|| named_error(text))
+}
+
+/// Returns the error of a call whose arguments Claude Code refused, with the first of the messages that it
+/// lists in JSON.
+fn invalid_input(text: &str) -> Option<String> {
+    let said = within(text, "tool_use_error")?;
+    let name = &said[..said.find(['[', '{'])?];
+    let messages: Value = serde_json::from_str(&said[name.len()..]).ok()?;
+    let why = why(&messages).filter(|_| name.trim_end().ends_with(':') && !name.contains('\n'))?;
+    Some(format!("{name}{}", first_line(&why)))
 }
 
 /// Returns the first line of a failed result that names the error.
@@ -169,6 +183,14 @@ mod tests {
             (
                 "Traceback (most recent call last):\n  File \"a.py\", line 3\n    run()\nsubprocess.TimeoutExpired: late",
                 Some("subprocess.TimeoutExpired: late"),
+            ),
+            (
+                "<tool_use_error>InputValidationError: [\n  {\n    \"code\": \"small\",\n    \"message\": \"Too few items\"\n  }\n]</tool_use_error>",
+                Some("InputValidationError: Too few items"),
+            ),
+            (
+                "<tool_use_error>String not found.\nString: {}</tool_use_error>",
+                Some("<tool_use_error>String not found."),
             ),
             ("Traceback (most recent call last):", Some("Traceback (most recent call last):")),
             (
