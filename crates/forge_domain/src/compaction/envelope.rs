@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use anstream::adapter::strip_str;
 use serde_json::Value;
 
+use super::read_frame::without_read_frame;
+
 /// The names under which harnesses put the output of a tool, and how its call went.
 const OUTPUTS: &[&str] = &["output", "stdout", "result"];
 const COURSES: &[&str] =
@@ -110,6 +112,7 @@ pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
     let text =
         part_of(part_of(text, without_numbers), |text| without_fields(without_head(without_command(text))));
     let text = part_of(part_of(inside(text), without_receipt), without_frame);
+    let text = part_of(text, without_read_frame);
     if text.contains(ESCAPE) { Cow::Owned(strip_str(&text).to_string()) } else { text }
 }
 
@@ -480,6 +483,10 @@ mod tests {
             (
                 "<system-reminder>The file is empty.</system-reminder>",
                 "<system-reminder>The file is empty.</system-reminder>",
+            ),
+            (
+                "<path>/w/a.rs</path>\n<type>file</type>\n<content>\n1: a\n\n(End of file - total 1 lines)\n</content>\n\n<system-reminder>\nConsider it.\n</system-reminder>",
+                "1: a",
             ),
             ("\x1b[31m1 failed\x1b[0m,\t\x1b[1m2 passed\x1b[0m\r\n", "1 failed,\t2 passed\r\n"),
             (r#"{"output":"\u001b[32mok\u001b[0m"}"#, "ok\n"),

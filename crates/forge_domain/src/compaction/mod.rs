@@ -44,6 +44,7 @@ mod superseded;
 mod cap;
 mod assistant_run;
 mod written;
+mod read_frame;
 
 #[cfg(test)]
 pub(crate) mod fixture;
