@@ -74,16 +74,6 @@ fn is_pick(message: &str, label: &str, at: usize) -> bool {
     begins || !is_count
 }
 
-/// The marks of an item without a label, and of a row of a table.
-const BULLETS: [&str; 5] = ["- ", "* ", "+ ", "• ", "|"];
-
-/// Checks whether a line is an item of a list, or a row of a table.
-pub(super) fn is_item(line: &str) -> bool {
-    let line = line.trim_start();
-    let is_numbered = || label(line).is_some_and(|label| label.len() <= 2);
-    BULLETS.iter().any(|bullet| line.starts_with(bullet)) || is_numbered()
-}
-
 /// Returns the label of the item that a line is.
 fn label(line: &str) -> Option<&str> {
     let line = line.trim_start_matches(|c: char| c.is_whitespace() || BEFORE.contains(&c));
