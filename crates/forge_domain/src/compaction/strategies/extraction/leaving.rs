@@ -247,9 +247,7 @@ impl Leaving<'_> {
             let of_quotes = |line: &&Line| (line.start as usize) < length;
             content.start = features.lines.iter().take_while(of_quotes).count();
         }
-        let is_of_before = message.role() == Role::User
-            && message.is_compacted
-            && self.material.changes.has_any_after(position);
+        let is_of_before = message.is_compacted && self.material.changes.has_any_after(position);
         let contents = if is_of_before { lasting_lines(features, content) } else { vec![content] };
         let found = contents.into_iter().flat_map(|content| passages(source, position, origin, content));
         let mut found: Vec<Passage> = found.collect();

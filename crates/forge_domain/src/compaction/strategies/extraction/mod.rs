@@ -40,6 +40,7 @@ mod plan;
 mod queue;
 mod record;
 mod root;
+mod shed;
 mod stale_sections;
 mod state;
 mod story;
@@ -75,6 +76,7 @@ use self::plan::Plan;
 #[cfg(test)]
 pub(crate) use self::record::Entry;
 pub(crate) use self::record::{Record, record_length};
+use self::shed::Shed;
 use self::state::State;
 use self::tables::ReplacedTables;
 use self::team::Team;
@@ -138,8 +140,9 @@ impl CompactionStrategy for Extraction {
         let team = Team::of(&sources);
         let tables = ReplacedTables::of(&context, &sources);
         let drafts = drafts(&context, &sources);
+        let shed = Shed::of(&context, rules, &changes, services.counter());
         let material = Material {
-            context: &context,
+            context: &shed.context,
             sources: &sources,
             question: &question,
             frames: &frames,
@@ -149,6 +152,7 @@ impl CompactionStrategy for Extraction {
             team: &team,
             tables: &tables,
             drafts: &drafts,
+            shed: &shed.positions,
             is_talk,
         };
         let mut worth = Worth::of(&context, &sources, &frames, &question, is_talk);
@@ -204,6 +208,9 @@ struct Material<'a> {
     tables: &'a ReplacedTables,
     /// The positions of what agents that were given a task said before their last words.
     drafts: &'a HashSet<usize>,
+    /// The positions of the messages that are shorter in `context` than in `sources`: what they lost is not
+    /// told.
+    shed: &'a [usize],
     /// True if hardly any tool is used.
     is_talk: bool,
 }

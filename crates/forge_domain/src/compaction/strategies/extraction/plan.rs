@@ -388,8 +388,10 @@ impl Plan {
             let folds: Vec<Edit> = folds.collect();
             context.edit(folds.into_iter().chain(cuts.iter().cloned()).collect())
         };
+        // One of them may go without its reasoning now, and is the same message.
         let mut leaves: Vec<bool> =
-            context.messages().iter().zip(sources).map(|(is, was)| is.tokens() != was.tokens()).collect();
+            context.messages().iter().zip(sources).map(|(is, was)| !is.is_same_as(was)).collect();
+        material.shed.iter().for_each(|position| leaves[*position] = false);
         for index in &self.folded {
             if let Some(group) = self.standing.groups.iter().nth(*index) {
                 leaves[group.range()].fill(true);

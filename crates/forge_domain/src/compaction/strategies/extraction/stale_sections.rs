@@ -2,7 +2,11 @@
 
 use std::ops::Range;
 
+use super::passage::indented_start;
 use crate::compaction::features::{Features, Line};
+use crate::compaction::short_text::omission;
+use crate::compaction::strategies::summarization::said_in_summary;
+use crate::{Content, ContextMessage, TokenCounter};
 
 /// Words in the headings of what was open when the summary was written.
 const OPEN: [&str; 5] = ["pending", "current work", "in progress", "next step", "remaining"];
@@ -20,6 +24,103 @@ const ORDERS: [&str; 3] = [
 const NUMBERED: usize = 7;
 const BOLD: usize = 8;
 const PLAIN: usize = 9;
+/// The marks around a quote.
+const QUOTES: [(char, char); 4] = [('"', '"'), ('“', '”'), ('«', '»'), ('「', '」')];
+/// A quote of fewer bytes is a name or a message of a program.
+const LEAST_QUOTE: usize = 24;
+const FENCE: &str = "```";
+
+/// Returns a summary that stays without what was open when it was written, and without the orders below that:
+/// a line says how much was left out. Quotes in it may be the user's words, so they stay unless they stand
+/// elsewhere in it, too. `None` if nothing is left out.
+pub(super) fn without_open(message: &ContextMessage, counter: &dyn TokenCounter) -> Option<ContextMessage> {
+    let features = message.features();
+    let text = match message.message().content() {
+        Some(Content::Text(text)) if *text == features.text => text,
+        _ => return None,
+    };
+    let open = open_parts(features);
+    if open.is_empty() {
+        return None;
+    }
+    let mut from = 0;
+    let mut lasting: Vec<&str> = Vec::with_capacity(open.len() + 1);
+    for part in &open {
+        lasting.push(&text[from..part.start]);
+        from = part.end;
+    }
+    lasting.push(&text[from..]);
+    let mut rest = String::with_capacity(text.len());
+    for (lasting_part, part) in lasting.iter().zip(&open) {
+        rest.push_str(lasting_part);
+        if !rest.is_empty() && !rest.ends_with('\n') {
+            rest.push('\n');
+        }
+        let part = &text[part.clone()];
+        rest.push_str(&omission(message.id(), part));
+        for quote in quotes_in(part).iter().filter(|quote| lasting.iter().all(|part| !part.contains(**quote)))
+        {
+            rest.push_str(&format!("\nQuoted there: \"{quote}\""));
+        }
+        if part.ends_with('\n') {
+            rest.push('\n');
+        }
+    }
+    rest.push_str(lasting.last().copied().unwrap_or_default());
+    Some(ContextMessage::count(message.message().with_content(rest), counter))
+}
+
+/// Returns the parts of a summary's text that tell what was open when it was written, in order. The user's
+/// words that Forge quotes at its start are none of them, and neither is the tag that closes it.
+fn open_parts(features: &Features) -> Vec<Range<usize>> {
+    let text = features.text.as_str();
+    let (_, said) = said_in_summary(text);
+    let n_lines = features.lines.len();
+    let mut from = features.lines.iter().take_while(|line| (line.start as usize) < said).count();
+    let end = end_before_tag(text);
+    let start_of =
+        |nth: usize| features.lines.get(nth).map_or(end, |line| indented_start(text, line.start) as usize);
+    let mut open = Vec::new();
+    let lasting = lasting_lines(features, from..n_lines);
+    for range in lasting.into_iter().chain(std::iter::once(n_lines..n_lines)) {
+        let part = start_of(from)..start_of(range.start);
+        if from < range.start && part.start < part.end {
+            open.push(part);
+        }
+        from = range.end;
+    }
+    open
+}
+
+/// Returns the end of a text, before the line with a closing tag if one is the last.
+fn end_before_tag(text: &str) -> usize {
+    let closed = text.trim_end();
+    let line = closed.rfind('\n').map_or(0, |at| at + 1);
+    if closed[line..].starts_with("</") && closed.ends_with('>') { line } else { text.len() }
+}
+
+/// Returns the longer quotes in the words of a part, before the orders.
+fn quotes_in(part: &str) -> Vec<&str> {
+    let mut quotes = Vec::new();
+    let mut is_code = false;
+    for line in part.lines().take_while(|line| !is_order(line)) {
+        is_code ^= line.trim_start().starts_with(FENCE);
+        for (start, end) in QUOTES {
+            let mut rest = line;
+            while let Some((quote, after)) =
+                rest.split_once(start).and_then(|(_, quoted)| quoted.split_once(end)).filter(|_| !is_code)
+            {
+                quotes.extend(Some(quote).filter(|quote| quote.len() >= LEAST_QUOTE));
+                rest = after;
+            }
+        }
+    }
+    quotes
+}
+
+fn is_order(line: &str) -> bool {
+    ORDERS.iter().any(|order| line.starts_with(order))
+}
 
 /// Returns the lines of a summary, of those in `content`, that tell nothing of what was open then.
 pub(super) fn lasting_lines(features: &Features, content: Range<usize>) -> Vec<Range<usize>> {
@@ -29,7 +130,7 @@ pub(super) fn lasting_lines(features: &Features, content: Range<usize>) -> Vec<R
     for nth in content {
         let line = &features.lines[nth];
         let text = features.line(line);
-        if ORDERS.iter().any(|order| text.starts_with(order)) {
+        if is_order(text) {
             break;
         }
         let heading = heading(text).filter(|_| is_at_margin(features, line));
@@ -88,7 +189,45 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-    use crate::Message;
+    use crate::{Characters, Message};
+
+    #[test]
+    fn a_summary_that_stays_says_what_it_lost_and_keeps_the_quotes() {
+        let said = "do not join it to the canal, ever";
+        for (summary, expected) in [
+            (
+                format!(
+                    "Summary:\n1. Intent:\n   A mill.\n2. Code:\n```\nlet x = 1;\n```\n3. Pending Tasks:\n   - Dig, \
+                     as \"{said}\" and \"so\"\n```\nlog(\"a long line that a program writes\")\n```\n4. Paths:\n   \
+                     mill.rs\n5. Current Work:\n   The wheel turns, and its axle is made of oak.\n\nContinue the \
+                     conversation from where it left off. \"Resume directly, as if nothing was\""
+                ),
+                Some(format!(
+                    "Summary:\n1. Intent:\n   A mill.\n2. Code:\n```\nlet x = 1;\n```\n[... 125 characters omitted ...]\n\
+                     Quoted there: \"{said}\"\n4. Paths:\n   mill.rs\n[... 153 characters omitted ...]"
+                )),
+            ),
+            (
+                format!(
+                    "<sum>\n## Done\nThe wheel. He said \"{said}\".\n## Next Steps\n- Dig: \"{said}\", and then the \
+                     second ditch, too.\n</sum>\n"
+                ),
+                Some(format!(
+                    "<sum>\n## Done\nThe wheel. He said \"{said}\".\n[... 90 characters omitted ...]\n</sum>\n"
+                )),
+            ),
+            ("Summary:\n1. Intent:\n   A mill with a pending wheel.".to_owned(), None),
+            (String::new(), None),
+        ] {
+            let message = ContextMessage::count(Message::user(summary).compacted(), &Characters);
+            let actual = without_open(&message, &Characters);
+            let actual = actual.map(|short| short.message().to_text());
+            assert_eq!(actual, expected);
+            let again =
+                ContextMessage::count(Message::user(actual.unwrap_or_default()).compacted(), &Characters);
+            assert_eq!(without_open(&again, &Characters), None, "once is enough");
+        }
+    }
 
     #[test]
     fn what_was_open_and_the_order_below_it_are_left_out() {
