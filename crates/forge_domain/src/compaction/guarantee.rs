@@ -5,6 +5,7 @@
 
 use super::omission::{MARKER_TOKENS, most_for_a_marker};
 use super::pinned_text::PinnedText;
+use super::restated::restated_notes;
 use super::standing::{First, Hold, Standing, opens_with_user, sum};
 use super::{
     ClearToolResults, CompactionServices, CompactionSettings, ContextCompactor, Extraction, Fit, Outcome,
@@ -260,9 +261,12 @@ impl Books {
         let is_smaller = is_smaller || is_given_up(Yield::RetentionAge);
         // A message that replaces others already may be replaced by one that replaces more. The user's
         // words beyond their share yield as such, also among the newest messages.
+        let restated = restated_notes(before, settings.rules.retention_window);
         let is_kept = |message: &ContextMessage| {
             let yields = message.starts_turn() && is_given_up(Yield::UserMessages);
-            has(&message) || message.message().is_compacted || yields
+            // What such a note loses stands elsewhere, too.
+            let is_restated = || restated.keys().any(|at| before.messages()[*at].id() == message.id());
+            has(&message) || message.message().is_compacted || yields || is_restated()
         };
         fixed(is_smaller || of(Hold::Retained).all(is_kept), "a retained message is not as it was");
 

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::fixture::{Script, budget, conversation, settings};
 use super::{BrokenGuarantee, CompactionServices, ContextCompactor, fit_and_check};
 use crate::{
-    ChatStream, Conversation, Model, ModelError, ModelId, ModelInfo, Prompt, ProviderError, ProviderId,
-    ProviderService, SummaryTemplate, TokenCounter,
+    ChatStream, Conversation, Message, Model, ModelError, ModelId, ModelInfo, Prompt, ProviderError,
+    ProviderId, ProviderService, SummaryTemplate, TokenCounter,
 };
 
 /// Returns the number of tries of each of the three properties: three thousand cases in all, which are the
@@ -215,6 +215,39 @@ fn whatever_was_recorded_keeps_every_guarantee() {
             blocks.iter().flat_map(|yaml| (50..3_000).step_by(97).map(move |room| (yaml, room)))
         {
             assert_eq!(fit(yaml, room, &mut conversation(notation)), [], "{notation} by {yaml} in {room}");
+        }
+    }
+}
+
+#[test]
+fn notes_that_say_the_same_again_keep_every_guarantee() {
+    let note = |n: usize| {
+        let rules = "Never touch the sluice of the mill. ".repeat(4);
+        Message::note("harness", format!("<day>\nThe day is {n}.\n</day>\n<rules>\n{rules}\n</rules>"))
+    };
+    let blocks = [
+        "{}",
+        "{ strategies: [extraction] }",
+        "{ strategies: [extraction, truncation], retention_window: 3 }",
+        "{ strategies: [clear_tool_results, extraction], token_threshold: 60% }",
+        "{ strategies: [sliding_window], retention_window: 2 }",
+    ];
+    // Such notes alone, before requests, and between calls and their results.
+    for turn in [&["n"][..], &["n", "ua"], &["n", "n", "u", "tr", "a"], &["u", "n", "A"], &["t", "n", "r"]] {
+        for (yaml, room) in
+            blocks.iter().flat_map(|yaml| (300..4_000).step_by(307).map(move |room| (yaml, room)))
+        {
+            let mut log = Conversation::new();
+            for n in 0..12 {
+                for part in turn {
+                    if *part == "n" {
+                        log.add(note(n))
+                    } else {
+                        log.add_all(part)
+                    };
+                }
+            }
+            assert_eq!(fit(yaml, room, &mut log), [], "{turn:?} by {yaml} in {room}");
         }
     }
 }

@@ -41,6 +41,7 @@ mod asked_lines;
 mod names;
 mod stub;
 mod superseded;
+mod restated;
 mod cap;
 mod assistant_run;
 mod written;

@@ -426,7 +426,7 @@ fn last_group(groups: &Groups, context: &Context) -> Option<usize> {
 
 /// Returns the end of the opening: with the first request come the notes of a harness, such as a project's
 /// rules, and a summary that another program wrote. All of the work rests on them.
-fn end_of_opening(context: &Context, start: usize) -> usize {
+pub(super) fn end_of_opening(context: &Context, start: usize) -> usize {
     let is_opening = |message: &&ContextMessage| {
         message.role() == Role::User && !is_record(message.message()) && !is_marker(message.message())
     };

@@ -157,6 +157,10 @@ impl Leaving<'_> {
                 found.retain(|passage| passage.origin == Origin::Work);
             }
             let is_known = |line: &str| staying.known.contains(&hash(line));
+            if message.note_by().is_some() {
+                let is_told = |line: &str| is_known(line) || self.has_lost(position, line);
+                found = new_in_note(&found, source.features(), is_told);
+            }
             found = found
                 .into_iter()
                 .filter_map(|passage| match passage.origin {
@@ -222,7 +226,7 @@ impl Leaving<'_> {
         let message = source.message();
         match message.role() {
             Role::User if is_marker(message) || message.is_renewed() => None,
-            Role::User if message.note_by().is_some() && is_stub(&message.text()) => None,
+            Role::User if message.note_by().is_some() && self.is_cleared(position) => None,
             Role::Tool if self.echoes(position, said) => None,
             Role::Assistant if self.repeats_results(position) => None,
             // Another program's summary: what its agent concluded.
@@ -234,6 +238,18 @@ impl Leaving<'_> {
             Role::Assistant => Some(Origin::Agent),
             Role::User | Role::System | Role::Tool => Some(Origin::Work),
         }
+    }
+
+    /// Checks whether a stub stands for the message at `position` since it was cleared.
+    fn is_cleared(&self, position: usize) -> bool {
+        is_stub(&self.material.context.messages()[position].message().text())
+    }
+
+    /// Checks whether a line of the message at `position` is a part of what it lost, as it is out of date or
+    /// stands elsewhere.
+    fn has_lost(&self, position: usize, line: &str) -> bool {
+        let left = || self.material.context.messages()[position].message().text();
+        self.material.shed.contains(&position) && !left().contains(line)
     }
 
     /// Returns the passages of the message at `position`, whose author is `origin`.
@@ -367,6 +383,13 @@ fn keep_code(passages: &mut [Passage]) {
         let code = passages.iter_mut().filter(|passage| is_code(passage));
         code.for_each(|passage| (passage.origin, passage.is_code) = (Origin::Agent, true));
     }
+}
+
+/// Returns the passages of a note without the lines that are told elsewhere: what a harness says in one note
+/// need not belong together.
+fn new_in_note(passages: &[Passage], features: &Features, is_told: impl Fn(&str) -> bool) -> Vec<Passage> {
+    let leaves = |line: &Line| is_told(features.line(line).trim());
+    passages.iter().flat_map(|passage| passage.without(features, leaves)).collect()
 }
 
 /// Checks whether a passage of a result only repeats what the call says: nearly all of its terms, and each

@@ -1,14 +1,21 @@
-//! What messages lose that stay: what was open when a summary was written, once files changed after it.
+//! The parts that messages lose although they stay: what was open when a summary was written, once files
+//! changed after it, and what a harness's note says that stands elsewhere as well.
+
+use std::ops::Range;
 
 use super::outdated::Changes;
+use super::passage::is_omission;
 use super::stale_sections::without_open;
 use crate::compaction::CompactionRules;
 use crate::compaction::omission::is_marker;
 use crate::compaction::record_tag::is_record;
+use crate::compaction::restated::restated_notes;
+use crate::compaction::short_text::omission;
 use crate::compaction::standing::{Hold, Standing};
+use crate::compaction::stub::Stub;
 use crate::{Context, ContextMessage, Edit, Role, TokenCounter};
 
-/// A context without that. A record tells nothing of what such a message lost: it is out of date.
+/// A context without these parts, of which a record tells nothing.
 pub(super) struct Shed {
     pub(super) context: Context,
     /// The positions of the messages that became shorter.
@@ -29,12 +36,18 @@ impl Shed {
             matches!(hold, Hold::Pinned | Hold::System | Hold::Retained | Hold::Free)
                 && !standing.pins.hold(&messages[position])
         };
-        let stale = messages.iter().enumerate().filter(|(position, message)| {
-            is_summary(message) && changes.has_any_after(*position) && may_lose(*position)
-        });
-        let shorter: Vec<(usize, ContextMessage)> = stale
-            .filter_map(|(position, message)| Some((position, without_open(message, counter)?)))
-            .filter(|(position, with)| with.tokens() < messages[*position].tokens())
+        let stale = messages
+            .iter()
+            .enumerate()
+            .filter(|(position, message)| is_summary(message) && changes.has_any_after(*position));
+        let summaries =
+            stale.filter_map(|(position, message)| Some((position, without_open(message, counter)?)));
+        let notes = restated_notes(context, rules.retention_window).into_iter();
+        let notes =
+            notes.map(|(position, parts)| (position, without_parts(&messages[position], &parts, counter)));
+        let shorter: Vec<(usize, ContextMessage)> = summaries
+            .chain(notes)
+            .filter(|(position, with)| with.tokens() < messages[*position].tokens() && may_lose(*position))
             .collect();
         let positions = shorter.iter().map(|(position, _)| *position).collect();
         let edits = shorter.into_iter().map(|(position, with)| Edit::Shorten { position, with });
@@ -51,12 +64,50 @@ fn is_summary(message: &ContextMessage) -> bool {
     is_said && message.is_compacted && !is_record(message) && !is_marker(message)
 }
 
+/// Returns a note without such parts of its text, in order: a line stands for each. If it says nothing else,
+/// a stub is left.
+fn without_parts(
+    note: &ContextMessage,
+    parts: &[Range<usize>],
+    counter: &dyn TokenCounter,
+) -> ContextMessage {
+    let text = note.message().text();
+    let mut joined: Vec<Range<usize>> = Vec::with_capacity(parts.len());
+    for part in parts {
+        match joined.last_mut().filter(|last| text[last.end..part.start].trim().is_empty()) {
+            Some(last) => last.end = part.end,
+            None => joined.push(part.clone()),
+        }
+    }
+    let mut rest = String::with_capacity(text.len());
+    let mut from = 0;
+    for part in joined {
+        rest.push_str(&text[from..part.start]);
+        from = part.end;
+        rest.push_str(&omission(note.id(), &text[part]));
+    }
+    rest.push_str(&text[from..]);
+    if rest.lines().any(says_something) {
+        ContextMessage::count(note.message().with_content(rest), counter)
+    } else {
+        Stub::of_note(note).in_place_of(note, counter)
+    }
+}
+
+/// Checks whether a line has words and is neither a tag alone nor a mark of what was left out.
+fn says_something(line: &str) -> bool {
+    let line = line.trim();
+    let is_tag = line.starts_with('<') && line.ends_with('>') && !line.contains(char::is_whitespace);
+    line.contains(char::is_alphanumeric) && !is_tag && !is_omission(line)
+}
+
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
 
     use super::super::tests::extract;
-    use crate::compaction::fixture::texts;
+    use super::*;
+    use crate::compaction::fixture::{Characters, texts};
     use crate::{Conversation, Message};
 
     #[test]
@@ -76,6 +127,41 @@ mod tests {
             assert!(view.contains("A mill by the pond.") && view.contains("mill.rs is the mill."), "{view}");
             assert_eq!(view.contains("Join the mill"), !is_out_of_date, "{view}");
             assert_eq!(view.contains(" characters of m0 omitted"), is_out_of_date, "{view}");
+        }
+    }
+
+    #[test]
+    fn what_stands_elsewhere_leaves_a_note() {
+        let rules = "<rules>\nNever touch the sluice of the mill, and ask before a gate is open.\n</rules>";
+        let note = |n: usize| {
+            let open = format!("<editor>\nThe open file of the user is gate_{n}.rs in the mill.\n</editor>");
+            Message::note("vscode", format!("{open}\n{rules}"))
+        };
+        let mut log = Conversation::new();
+        for n in 0..30 {
+            log.add(note(n)).user(format!("Oil gate {n}.")).agent(format!("Gate {n} turns by {}.", n * 7));
+        }
+        extract(&mut log, 2_400);
+        let texts = texts(&log);
+        let view = texts.join("\n");
+        assert_eq!(view.matches("Never touch the sluice").count(), 1, "{view}");
+        assert!(view.contains("of the user is gate_29.rs in") && !view.contains("gate_28.rs in"), "{view}");
+        assert!(texts[0].contains("Never touch the sluice") && !texts[0].contains("gate_0.rs"), "{view}");
+    }
+
+    #[test]
+    fn of_a_note_that_says_nothing_else_a_stub_is_left() {
+        let said =
+            "<a>\nIt is Monday, and the mill is closed.\n</a>\n<b>\nNever touch the sluice, please.\n</b>";
+        let note = ContextMessage::count(Message::note("vscode", said), &Characters);
+        let parts = [0..46, 47..87];
+        for (n_parts, expected) in [
+            (2, "[m cleared: note, 91 tokens, 6 lines]"),
+            (1, "[... 46 characters omitted ...]\n<b>\nNever touch the sluice, please.\n</b>"),
+        ] {
+            let actual = without_parts(&note, &parts[..n_parts], &Characters);
+            assert_eq!(actual.message().to_text(), expected);
+            assert_eq!(actual.message().note_by(), Some("vscode"));
         }
     }
 }
