@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::compaction::features::is_line_break;
-use crate::{ContextMessage, ToolCall};
+use crate::{ContextMessage, Message, ToolCall};
 
 /// The start of a here-document that is an argument, and the options whose value is a text.
 const DOCUMENT: &str = "$(cat <<";
@@ -21,7 +21,21 @@ pub(super) struct CommandWords {
 }
 
 /// The tools by which agents show their plan to the user, in lower case. All that such a call says is theirs.
-const PLANNING: [&str; 4] = ["exitplanmode", "exit_plan_mode", "plan_mode_respond", "present_plan"];
+const PLANNING: [&str; 4] = ["exitplanmode", "exit_plan_mode", ANSWERING, "present_plan"];
+/// The one of them by which an agent says all that it says while it plans.
+const ANSWERING: &str = "plan_mode_respond";
+
+/// The fewest bytes of the arguments in which a whole plan stands.
+const LEAST_PLAN: usize = 200;
+
+/// Checks whether the agent shows a whole plan in a message: the next such message replaces it.
+pub(super) fn shows_plan(message: &Message) -> bool {
+    let shows = |call: &ToolCall| {
+        let name = call.name.as_str().to_lowercase();
+        name != ANSWERING && PLANNING.contains(&name.as_str()) && call.arguments.len() >= LEAST_PLAN
+    };
+    message.calls().iter().any(shows)
+}
 
 /// Returns such texts of a message.
 pub(super) fn command_words(message: &ContextMessage) -> Vec<CommandWords> {

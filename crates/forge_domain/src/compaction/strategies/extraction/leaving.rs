@@ -7,6 +7,7 @@ use memchr::memmem;
 
 use super::Material;
 use super::answered::Answered;
+use super::command_words::shows_plan;
 use super::contents::Unquoted;
 use super::cutting::passages;
 use super::drafts::is_report;
@@ -15,7 +16,7 @@ use super::filling::Filling;
 use super::introductions::move_introductions;
 use super::label::number;
 use super::outdated::Outdated;
-use super::passage::{Origin, Passage, passages_of_record, without_known};
+use super::passage::{Origin, Passage, naming_plan, new_in_note, passages_of_record, without_known};
 use super::record::Section;
 use super::stale_sections::lasting_lines;
 use super::story::hands_over;
@@ -39,6 +40,8 @@ const LEAST_SAID: usize = 4;
 /// The fewest terms of a call that a passage repeats if it says nothing else, and for each of its own.
 const LEAST_REPEATED: usize = 4;
 const REPEATED_TO_NEW: usize = 4;
+/// Fewer messages of the agent's before a summary may be what a program keeps beside it.
+const LEAST_SUMMED_UP: usize = 8;
 /// A shorter text that equals a result may be the agent's answer.
 const LEAST_REPETITION: usize = 40;
 
@@ -229,6 +232,7 @@ impl Leaving<'_> {
             Role::User if message.note_by().is_some() && self.is_cleared(position) => None,
             Role::Tool if self.echoes(position, said) => None,
             Role::Assistant if self.repeats_results(position) => None,
+            Role::User if message.is_compacted && self.sums_up_what_is_there(position) => None,
             // Another program's summary: what its agent concluded.
             Role::User if message.is_compacted => Some(Origin::Agent),
             // The rest of a text that is shortened where it stands is an excerpt of it.
@@ -238,6 +242,17 @@ impl Leaving<'_> {
             Role::Assistant => Some(Origin::Agent),
             Role::User | Role::System | Role::Tool => Some(Origin::Work),
         }
+    }
+
+    /// Checks whether another program's summary stands for messages that are in the context as well: it comes
+    /// directly behind the agent's work. A program that puts one in place of others leaves none of the
+    /// agent's messages before it.
+    fn sums_up_what_is_there(&self, position: usize) -> bool {
+        let before =
+            || self.material.sources[..position].iter().filter(|before| !before.message().is_compacted);
+        let is_agents = |before: &&ContextMessage| matches!(before.role(), Role::Assistant | Role::Tool);
+        let last = before().rfind(|before| before.message().note_by().is_none());
+        last.as_ref().is_some_and(is_agents) && before().filter(is_agents).count() >= LEAST_SUMMED_UP
     }
 
     /// Checks whether a stub stands for the message at `position` since it was cleared.
@@ -281,6 +296,10 @@ impl Leaving<'_> {
             let own =
                 |passage: &Passage| passage.without(features, |line| furniture.has(features.line(line)));
             found = found.iter().flat_map(own).collect();
+        }
+        let is_newer = |later: &ContextMessage| shows_plan(later.message());
+        if shows_plan(message) && self.material.sources[position + 1..].iter().any(is_newer) {
+            found = naming_plan(found, features);
         }
         found
     }
@@ -383,13 +402,6 @@ fn keep_code(passages: &mut [Passage]) {
         let code = passages.iter_mut().filter(|passage| is_code(passage));
         code.for_each(|passage| (passage.origin, passage.is_code) = (Origin::Agent, true));
     }
-}
-
-/// Returns the passages of a note without the lines that are told elsewhere: what a harness says in one note
-/// need not belong together.
-fn new_in_note(passages: &[Passage], features: &Features, is_told: impl Fn(&str) -> bool) -> Vec<Passage> {
-    let leaves = |line: &Line| is_told(features.line(line).trim());
-    passages.iter().flat_map(|passage| passage.without(features, leaves)).collect()
 }
 
 /// Checks whether a passage of a result only repeats what the call says: nearly all of its terms, and each

@@ -185,6 +185,34 @@ pub(super) fn without_known(
     Some(new)
 }
 
+/// Returns the passages of a message in which the agent shows a plan that a later one replaced: of the plan,
+/// its first line.
+pub(super) fn naming_plan(passages: Vec<Passage>, features: &Features) -> Vec<Passage> {
+    let mut is_named = false;
+    let named = passages.into_iter().filter_map(|mut passage| {
+        let first = passage.lines(features).first()?;
+        if !first.is_call || !matches!(passage.origin, Origin::Agent | Origin::Code) {
+            return Some(passage);
+        }
+        (passage.end, passage.lines_to) = (first.end.min(passage.end), passage.lines_from + 1);
+        let is_first = !is_named;
+        is_named = true;
+        is_first.then_some(passage)
+    });
+    named.collect()
+}
+
+/// Returns the passages of a note without the lines that are told elsewhere: what a harness says in one note
+/// need not belong together.
+pub(super) fn new_in_note(
+    passages: &[Passage],
+    features: &Features,
+    is_told: impl Fn(&str) -> bool,
+) -> Vec<Passage> {
+    let leaves = |line: &Line| is_told(features.line(line).trim());
+    passages.iter().flat_map(|passage| passage.without(features, leaves)).collect()
+}
+
 /// Checks whether a passage is all that the user says in a message, or an entry of one line.
 pub(super) fn is_said_whole(passage: &Passage, sources: &[ContextMessage]) -> bool {
     match passage.origin {

@@ -345,3 +345,47 @@ fn words_of_several_people_are_told_apart() {
         }
     }
 }
+
+#[test]
+fn of_several_plans_the_newest_is_quoted() {
+    let plan = |n: &str, what: &str| {
+        let parts = ["oak", "ash", "elm", "yew"];
+        let parts = parts.map(|part| format!("- `{what}_{part}()` makes the {part} of the {what}s."));
+        let list = parts.join("\n");
+        format!(
+            "# Task {n}: the {what}s\n\nThe frame is there.\n\n{list}\n\nThen run the tests of the {what}s."
+        )
+    };
+    let mut log = Conversation::new();
+    for (n, what) in [("1.2", "wheel"), ("1.3", "guild")] {
+        let arguments = serde_json::json!({ "plan": plan(n, what) });
+        log.user(format!("Start with task {n}."))
+            .call("ExitPlanMode", arguments, "User has approved your plan.")
+            .agent(format!("Task {n} is complete."));
+    }
+    append_results(&mut log, (0..8).map(|n| format!("part {n}: {}\n", "beam ".repeat(90))));
+    log.user("Start task 1.4.").agent("I look at the grain.");
+    extract(&mut log, 3_000);
+    let record = record_in(&log);
+    assert!(!record.contains("wheel_"), "{record}");
+    assert!(record.contains("guild_"), "{record}");
+}
+
+#[test]
+fn a_summary_of_messages_that_are_there_is_not_quoted() {
+    for n_before in [0, 12] {
+        let mut log = Conversation::new();
+        log.user("Build the mill.");
+        for n in 0..30 {
+            if n == n_before {
+                log.add(Message::user("The smith forged the gate_key by hand, and it fits.").compacted());
+            }
+            let announced = format!("Step {n} is about item_{n}.");
+            log.announced_call(announced, "read", "{}", "more ".repeat(60));
+        }
+        log.user("And now?").agent("I look.");
+        extract(&mut log, 2_400);
+        let view = texts(&log).join("\n");
+        assert_eq!(view.contains("gate_key"), n_before == 0, "{view}");
+    }
+}
