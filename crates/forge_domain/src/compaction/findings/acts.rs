@@ -48,7 +48,7 @@ pub(crate) fn is_act(tool: &str) -> bool {
 }
 
 /// Returns the words of a name such as `createIssue` or `create-issue`, in small letters.
-fn words_of_name(name: &str) -> Vec<String> {
+pub(super) fn words_of_name(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut was_small = false;
     for c in name.chars() {

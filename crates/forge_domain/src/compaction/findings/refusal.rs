@@ -3,12 +3,16 @@
 
 use std::sync::LazyLock;
 
-use super::pattern::{Pattern, any_of, matches};
-use crate::{Body, Message, user_words};
+use serde_json::Value;
 
-/// Checks whether a message is the result of a call that was refused: by the user's words, or by a sentence
+use super::acts::words_of_name;
+use super::pattern::{Pattern, any_of, matches};
+use crate::compaction::arguments::text_or_number;
+use crate::{Body, Message, ToolCall, user_words};
+
+/// Checks whether a message is the result of a `call` that was refused: by the user's words, or by a sentence
 /// that is all of it.
-pub(crate) fn is_refused(message: &Message) -> bool {
+pub(crate) fn is_refused(call: &ToolCall, message: &Message) -> bool {
     let Body::Tool(result) = &message.body else { return false };
     let text = result.content.text();
     let text = text.trim();
@@ -18,7 +22,45 @@ pub(crate) fn is_refused(message: &Message) -> bool {
         && (text.contains(char::is_whitespace) || !text.is_ascii());
     user_words(message).is_some()
         || is_of_the_user(first_line(text))
-        || is_sentence && matches(&REFUSED, text) && !matches(&SUCCESSES, text)
+        || is_sentence
+            && matches(&REFUSED, text)
+            && !matches(&SUCCESSES, text)
+            && !tells_what_was_asked_for(call, text)
+}
+
+/// The beginnings of verbs that ask for an end, as the names and arguments of calls have them.
+const ENDS: &[&str] = &["abort", "cancel", "kill", "revoke", "stop", "terminat"];
+
+/// Checks whether a sentence that reads like a refusal tells what its `call` asked for: an order that was to
+/// be cancelled is, or the state of what the call names.
+fn tells_what_was_asked_for(call: &ToolCall, text: &str) -> bool {
+    if matches(&NOT_DONE, text) {
+        return false;
+    }
+    let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
+    let values = arguments.as_object().into_iter().flat_map(|fields| fields.values());
+    // A command or a text has several words, of which any may stand for anything.
+    let values = values.filter_map(text_or_number).filter(|value| !value.contains(char::is_whitespace));
+    let values: Vec<String> = values.collect();
+    let tool = call.name.as_str().rsplit("__").next().unwrap_or_default();
+    let asked: Vec<String> =
+        words_of_name(tool).into_iter().chain(values.iter().map(|value| value.to_lowercase())).collect();
+    let asks_for = |verb: &str| asked.iter().any(|word| word.starts_with(verb));
+    // The name of a file stands in refusals as well.
+    let is_id = |value: &str| {
+        value.len() > 1 && value.contains(|c: char| c.is_ascii_digit()) && !value.contains(['/', '\\', '.'])
+    };
+    let is_of_end = ENDS.iter().any(|verb| asks_for(verb))
+        || values.iter().any(|value| is_id(value) && text.contains(value.as_str()));
+    let is_asked_for = |word: &str| {
+        word.starts_with("cancel") && is_of_end
+            || ["declin", "reject"].iter().any(|verb| word.starts_with(verb) && asks_for(verb))
+    };
+    let rest = text.split_whitespace().filter(|word| {
+        let word = word.trim_start_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+        !is_asked_for(&word)
+    });
+    !matches(&REFUSED, &rest.collect::<Vec<_>>().join(" "))
 }
 
 /// Checks whether a line of a harness says that the user refused a call, which is not an error, or stopped
@@ -85,6 +127,9 @@ static REFUSED: Pattern = LazyLock::new(|| {
         ],
     )
 });
+/// Words for what was not done, and for those who refuse.
+static NOT_DONE: Pattern =
+    LazyLock::new(|| any_of("(?i)", &[r"\b(?:user|tool|permission|not|cannot|unable|failed|never)\b|n't\b"]));
 pub(super) static SUCCESSES: Pattern = LazyLock::new(|| {
     let forms = [
         r"\A\W*(?:ok|done|updated|edited|created|wrote|saved|applied|replaced)\b",
@@ -98,14 +143,42 @@ static NAMED: Pattern = LazyLock::new(|| any_of("", &[r#"`[^`]*`|"[^"]*"|'[^']*'
 
 #[cfg(test)]
 mod tests {
+    use pretty_assertions::assert_eq;
+
     use super::*;
+    use crate::{ToolName, ToolResult};
 
     #[test]
     fn every_pattern_is_one() {
         assert!(
-            [&CONDITIONS, &REFUSALS, &REFUSED, &SUCCESSES, &NAMED]
+            [&CONDITIONS, &REFUSALS, &REFUSED, &NOT_DONE, &SUCCESSES, &NAMED]
                 .into_iter()
                 .all(|pattern| pattern.is_some())
         );
+    }
+
+    #[test]
+    fn a_cancellation_that_was_asked_for_is_no_refusal() {
+        for (tool, arguments, said, expected) in [
+            ("manage_job", r#"{"Action":"kill","JobId":"j/12"}"#, "Job \"j/12\" cancelled.", false),
+            ("cancelBooking", r#"{"booking":"B41"}"#, "Booking B41 was cancelled.", false),
+            ("mcp__shop__stop_delivery", "{}", "The delivery is cancelled", false),
+            ("update_booking", r#"{"booking":"B41","status":"cancelled"}"#, "Booking cancelled.", false),
+            ("get_booking", r#"{"booking":"B41"}"#, "Booking B41 was cancelled.", false),
+            ("reject_offer", r#"{"offer":7}"#, "Offer 7 was rejected.", false),
+            ("get_booking", r#"{"booking":"B41"}"#, "Access to B41 was denied.", true),
+            ("cancel_booking", r#"{"booking":"B41"}"#, "The user cancelled this call.", true),
+            ("cancel_booking", r#"{"booking":"B41"}"#, "Permission to cancel was denied.", true),
+            ("cancel_booking", r#"{"booking":"B41"}"#, "Booking B41 cannot be cancelled.", true),
+            ("cancel_booking", r#"{"booking":"B41"}"#, "The cancellation was rejected.", true),
+            ("write", r#"{"path":"a1.rs"}"#, "Writing a1.rs was cancelled.", true),
+            ("Bash", r#"{"command":"kill 12"}"#, "This command was cancelled.", true),
+            ("pay", r#"{"amount":12}"#, "The payment was declined.", true),
+        ] {
+            let name = ToolName::new(tool).unwrap();
+            let call = ToolCall { id: "c".into(), name, arguments: arguments.into() };
+            let message = Message::tool(ToolResult::answer(&call, said));
+            assert_eq!(is_refused(&call, &message), expected, "{tool} {arguments}: {said}");
+        }
     }
 }

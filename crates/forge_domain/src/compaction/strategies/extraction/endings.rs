@@ -130,7 +130,7 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, told: &Told<'_>) ->
     if let Some(said) = user_words(result.message()).and_then(answer) {
         return Some(format!("refused; the user said: {said}"));
     }
-    if is_refused(result.message()) {
+    if is_refused(asked.call, result.message()) {
         // A rule, or a program, may say more.
         let why = one_line(&result.message().text(), ENDING_CHARS).filter(|line| !is_of_the_user(line));
         return Some(why.map_or_else(|| REFUSED.to_owned(), |why| format!("{REFUSED}: {why}")));

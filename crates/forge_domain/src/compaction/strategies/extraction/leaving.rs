@@ -68,11 +68,12 @@ impl Leaving<'_> {
     /// the call. `said` is for what the agent says.
     fn echoes<'s>(&'s self, position: usize, said: &OnceCell<HashSet<&'s str>>) -> bool {
         let result = &self.material.sources[position];
-        let is_told = user_words(result.message()).is_some() || is_refused(result.message());
+        let asked = answered_call(self.material.context, position);
+        let is_told = user_words(result.message()).is_some()
+            || asked.is_some_and(|asked| is_refused(asked.call, result.message()));
         if is_told || is_stand_in(&result.features().text) {
             return true;
         }
-        let asked = answered_call(self.material.context, position);
         let echoes_call = asked.is_some_and(|asked| {
             is_about_tasks(asked.call)
                 || hands_over(asked.call, result)

@@ -103,6 +103,11 @@ impl<'a> Ledger<'a> {
             while let Some((_, report)) = reports.next_if(|(at, _)| *at < asked.place.message) {
                 self.take_report(&report, &mut running);
             }
+            // Somebody's decision is no error, and nothing ran.
+            if is_refused(asked.call, result.message()) {
+                self.n_exchanges += 1;
+                continue;
+            }
             // An argument may have been shortened since.
             let deed =
                 sources[asked.place.message].findings().deeds.get(asked.place.nth).unwrap_or(asked.deed);
@@ -168,11 +173,9 @@ impl<'a> Ledger<'a> {
 
     fn take(&mut self, deed: &'a Deed, result: &'a ContextMessage, marks_failures: bool) {
         self.n_exchanges += 1;
-        let is_refused = is_refused(result.message());
-        if deed.failure(result).is_some() && !is_refused {
+        if deed.failure(result).is_some() {
             self.take_shell_changes(deed.shell_changes.iter().filter(|step| step.is_sure), deed, result);
-        }
-        if deed.failure(result).is_none() && !is_refused {
+        } else {
             // Of a path that was shortened, no file is known.
             let is_whole = |path: &str| path.len() <= MAX_PATH && !path.lines().any(is_omission);
             let folder = self.folder(deed.folder());
@@ -188,7 +191,7 @@ impl<'a> Ledger<'a> {
                 self.here = self.folder(deed.enters());
             }
         }
-        if deed.runs && !deed.only_looks && !is_refused {
+        if deed.runs && !deed.only_looks {
             let folder = self.folder(deed.folder());
             for change in told_changes(&result.message().text()) {
                 self.files.take_change(&change, folder.as_deref(), "");
@@ -234,10 +237,6 @@ impl<'a> Ledger<'a> {
     /// Takes in how a call ended: what that says of checks and errors. `marks_failures` is true if its tool
     /// marks results that failed.
     fn take_end(&mut self, deed: &'a Deed, result: &'a ContextMessage, marks_failures: bool) {
-        // Somebody's decision is no error, and nothing ran.
-        if is_refused(result.message()) {
-            return;
-        }
         if !deed.checks.is_empty() {
             let outcome = deed.outcome(result, marks_failures);
             for check in deed.checks_with(outcome, result) {
