@@ -32,6 +32,8 @@ pub(crate) enum ShellChange {
     Edits(String),
     /// It gets what the command itself says.
     Writes(String),
+    /// It gets what a program writes: that is no work, but the file is there.
+    Outputs(String),
     /// It is again as it was committed last.
     Restores(String),
     /// The same, and its changes are put aside; with `new_ones`, new files are, too.
@@ -56,8 +58,7 @@ pub(super) type Kind = (&'static Pattern, fn(String) -> ShellChange);
 /// All files of the folder.
 pub(crate) const ALL: &str = ".";
 
-/// Returns the changes of the steps of a command line without here-documents, in order. What a program writes
-/// (a log, the output of a build) is not part of the work.
+/// Returns the changes of the steps of a command line without here-documents, in order.
 pub(super) fn shell_changes(walk: &Walk<'_>) -> Vec<ShellStep> {
     let mut changes: Vec<ShellStep> = Vec::new();
     let (mut may_have_failed, mut can_fail) = (false, false);
@@ -67,7 +68,8 @@ pub(super) fn shell_changes(walk: &Walk<'_>) -> Vec<ShellStep> {
         let mut of_step = changes_of_step(step);
         of_step.extend(before.into_iter().flat_map(|before| removals_of_found(before, step)));
         let is_sure = !may_have_failed;
-        may_have_failed |= of_step.is_empty() && !hardly_fails(step.command);
+        let only_outputs = of_step.iter().all(|step| matches!(step.change, ShellChange::Outputs(_)));
+        may_have_failed |= only_outputs && !hardly_fails(step.command);
         can_fail |= may_have_failed;
         changes.extend(of_step.into_iter().map(|change| ShellStep { is_sure, ..change }));
     }
@@ -119,7 +121,11 @@ fn changes_of_step(step: &Step<'_>) -> Vec<ShellStep> {
             words.drain(..2);
         }
     }
-    let changes = if is_git { changes_of_git(&words) } else { changes_of(&words) };
+    let mut changes = if is_git { changes_of_git(&words) } else { changes_of(&words) };
+    if changes.is_empty() {
+        let redirected = words.iter().position(|word| is_redirection(word)).unwrap_or(words.len());
+        changes.extend(written(&words[redirected..]).map(|(file, _)| ShellChange::Outputs(file)));
+    }
     let in_folder = |change| ShellStep { change, folder: folder.clone(), is_sure: false };
     changes.into_iter().map(in_folder).collect()
 }
@@ -246,7 +252,13 @@ fn changes_of(words: &[&str]) -> Vec<ShellChange> {
         "perl" | "ruby" if words.iter().any(|word| edits_in_place(word)) => {
             edited(words, &["-e", "-pe", "-ne", "-pie", "-nie"])
         }
-        "cat" | "echo" | "printf" => written(redirection).into_iter().collect(),
+        "cat" | "echo" | "printf" => {
+            let change = |(file, is_more)| match is_more {
+                true => ShellChange::Edits(file),
+                false => ShellChange::Writes(file),
+            };
+            written(redirection).map(change).into_iter().collect()
+        }
         "tee" if words.contains(&"-a") => names().map(ShellChange::Edits).collect(),
         "tee" => names().map(ShellChange::Writes).collect(),
         _ => changes_of_powershell(program, words),
@@ -398,16 +410,18 @@ fn edited(words: &[&str], scripted: &[&str]) -> Vec<ShellChange> {
     files.filter(|word| is_name(word)).map(|word| ShellChange::Edits(name(word))).collect()
 }
 
-/// Returns the file into which the output goes.
-fn written(redirection: &[&str]) -> Option<ShellChange> {
-    let (sign, after) = redirection.split_first()?;
+/// Returns the file into which the output goes, and true if that is added to it. Where errors go may be told
+/// first.
+fn written(redirection: &[&str]) -> Option<(String, bool)> {
+    let at = redirection.iter().position(|word| word.starts_with('>'))?;
+    let (sign, after) = redirection[at..].split_first()?;
     let (is_more, file) = match sign.strip_prefix(">>") {
         Some(file) => (true, file),
         None => (false, sign.strip_prefix('>')?),
     };
     let file = if file.is_empty() { after.first().copied()? } else { file };
     let file = Some(file).filter(|file| is_name(file) && !file.starts_with('&')).map(name)?;
-    Some(if is_more { ShellChange::Edits(file) } else { ShellChange::Writes(file) })
+    Some((file, is_more))
 }
 
 #[cfg(test)]
@@ -416,8 +430,8 @@ mod tests {
 
     use super::super::command_line::without_documents;
     use super::ShellChange::{
-        Cleans, Commits, Copies, Deletes, DropsStash, Edits, Moves, Removes, Resets, Restores, Stages,
-        Stashes, Unstages, Unstashes, Writes,
+        Cleans, Commits, Copies, Deletes, DropsStash, Edits, Moves, Outputs, Removes, Resets, Restores,
+        Stages, Stashes, Unstages, Unstashes, Writes,
     };
     use super::*;
 
@@ -504,7 +518,14 @@ mod tests {
             ("cat <<E > a.py\nx > y\nE", vec![Writes("a.py".into())]),
             ("echo 'a > b' >> notes.md", vec![Edits("notes.md".into())]),
             ("printf x | tee a.txt >/dev/null", vec![Writes("a.txt".into())]),
-            ("python a.py > out.log 2>&1; cat a > /tmp/b; echo $x > $y; cat a 2>&1", vec![]),
+            (
+                "python a.py > out.log 2>&1; cat a > /tmp/b; echo $x > $y; cat a 2>&1; make >> make.log",
+                vec![Outputs("out.log".into()), Outputs("make.log".into())],
+            ),
+            (
+                "git show HEAD:a.rs 2>/dev/null > a.rs; echo x 2>/dev/null > b.rs",
+                vec![Outputs("a.rs".into()), Writes("b.rs".into())],
+            ),
             (
                 "git checkout -- a.rs && git restore b.rs",
                 vec![Restores("a.rs".into()), Restores("b.rs".into())],

@@ -80,6 +80,7 @@ impl Changes {
             | ShellChange::Unstashes { .. }
             | ShellChange::DropsStash { .. }
             | ShellChange::Copies { .. }
+            | ShellChange::Outputs(_)
             | ShellChange::Stages(_)
             | ShellChange::Unstages(_)
             | ShellChange::Commits { .. }

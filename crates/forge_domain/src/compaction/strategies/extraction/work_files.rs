@@ -104,6 +104,14 @@ impl WorkFiles {
                 let is_known = self.known.contains(&path);
                 self.set(path, if is_known { FileState::Modified } else { FileState::Created });
             }
+            ShellChange::Outputs(name) => {
+                let path = self.known_at(name, folder);
+                // What was removed is there again; what was made here before that is a new one.
+                if let Some((FileState::Deleted, touched)) = self.changed.get(&path) {
+                    let was_made_here = *touched == 0;
+                    self.set(path, if was_made_here { FileState::Created } else { FileState::Modified });
+                }
+            }
             // A new file was never committed.
             ShellChange::Restores(restored) => drop(self.take_back(restored, folder, false)),
             ShellChange::Stashes { .. } if result.contains(NOTHING_TO_STASH) => {}

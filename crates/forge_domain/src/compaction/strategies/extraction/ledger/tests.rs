@@ -135,6 +135,15 @@ fn files_keep_their_last_state() {
             vec!["deleted /w/b/mod.rs", "created /w/a/mod.rs"],
         ),
         (vec![("edit", path("a"), "ok"), ("write", path("b"), "ok"), run("git stash")], vec!["created b"]),
+        (
+            vec![
+                ("read", path("/w/a.json"), "{}"),
+                ("write", path("/w/b.json"), "ok"),
+                run("cd /w && rm a.json b.json c.json && export_it > a.json"),
+                run("cd /w && export_it 2>/dev/null > b.json; export_it > c.json"),
+            ],
+            vec!["modified /w/a.json", "created /w/b.json"],
+        ),
     ]);
 }
 
