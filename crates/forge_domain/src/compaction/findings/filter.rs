@@ -1,8 +1,9 @@
-//! The filter with which a command line ends behind a check, such as `npx tsc | grep "error TS"`: the status
-//! of the line is that of the filter, which fails if it finds nothing.
+//! The filter with which a command line ends, such as `npx tsc | grep "error TS"`: the status of the line is
+//! that of the filter, which fails if it finds nothing.
 
 use super::check::{Check, check_of};
-use super::command_line::{PASS_ALL, Walk, from_program, is_redirection, without_folder, words_of};
+use super::command_line::{PASS_ALL, Step, Walk, from_program, is_redirection, without_folder, words_of};
+use super::looks::only_looks;
 
 /// The lines of the check that a filter lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,14 +12,22 @@ pub(super) enum Filter {
     Failures,
     /// Those of some failures, or about something else, such as a file.
     Others,
+    /// No check is before it: that it finds nothing is the answer.
+    Seeks,
 }
 
+/// Programs that fail if they find nothing, and write nothing then.
+const SEEKERS: &[&str] =
+    &["ag", "egrep", "fgrep", "findstr", "fuser", "grep", "lsof", "pgrep", "pidof", "rg", "which", "zgrep"];
+
 impl Filter {
-    /// Finds it in a command line that was followed by `walk`; `None` if that does not end in one behind a
-    /// check. If it seeks what tells of a success, finding nothing is a failure: that is no filter.
+    /// Finds it in a command line that was followed by `walk`; `None` if that does not end in one. If it seeks
+    /// what tells of the success of a check, finding nothing is a failure: that is no filter.
     pub(super) fn of(walk: &Walk<'_>) -> Option<Self> {
         let mut steps = walk.steps.iter().enumerate().rev();
-        let (at, check) = steps.find_map(|(at, step)| Some((at, check_of(step)?)))?;
+        let Some((at, check)) = steps.find_map(|(at, step)| Some((at, check_of(step)?))) else {
+            return ends_in_seeker(&walk.steps).then_some(Self::Seeks);
+        };
         let mut alternatives: Option<Vec<String>> = None;
         // Behind another step, or if some lines are missing, all the failures may be elsewhere.
         let mut gets_all = at == 0 && writes_all(walk.steps[at].command);
@@ -48,6 +57,19 @@ impl Filter {
         let shows_all = gets_all && alternatives.iter().any(|sought| is_in_all_failures(sought, &check));
         Some(if shows_all { Self::Failures } else { Self::Others })
     }
+}
+
+/// Checks whether steps, none of which checks, end in a program that fails if it finds nothing: before it
+/// there is only what it reads from, and what looks at something.
+fn ends_in_seeker(steps: &[Step<'_>]) -> bool {
+    let Some((last, before)) = steps.split_last() else { return false };
+    let words: Vec<&str> = last.command.split_whitespace().collect();
+    let seeks = from_program(&words)
+        .first()
+        .is_some_and(|program| SEEKERS.contains(&without_folder(program).to_ascii_lowercase().as_str()));
+    let n_piped = steps.iter().rev().take_while(|step| step.is_piped).count();
+    let head = before.len().saturating_sub(n_piped);
+    seeks && words.first() != Some(&"!") && before[..head].iter().all(|step| only_looks(step.command))
 }
 
 /// Parts of words for a success.
@@ -199,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_filter_behind_a_check_shows_all_failures_or_some() {
-        use Filter::{Failures, Others};
+        use Filter::{Failures, Others, Seeks};
         for (command, expected) in [
             ("cd /w && npx tsc --noEmit 2>&1 | grep \"error TS\"", Some(Failures)),
             ("npx tsc 2>&1 | tee log | grep -E 'error TS[0-9]+' | head -5", Some(Failures)),
@@ -245,7 +267,16 @@ mod tests {
             ("npx tsc | grep error; ls", None),
             ("npx tsc | grep error || echo clean", None),
             ("npx tsc", None),
-            ("grep error a.log", None),
+            // Without a check, it answers whether there is any.
+            ("grep error a.log", Some(Seeks)),
+            ("ps aux | grep -i mill | grep -v grep", Some(Seeks)),
+            ("cd /w && gpu-top -n1 | /usr/bin/grep python", Some(Seeks)),
+            ("ls; pgrep -f mill", Some(Seeks)),
+            ("deploy now; ps aux | grep mill", None),
+            ("ps aux | grep mill | wc -l", None),
+            ("ps aux | grep mill || true", None),
+            ("! grep -q TODO a.rs", None),
+            ("ls", None),
         ] {
             assert_eq!(Filter::of(&Walk::of(command, None)), expected, "{command}");
         }

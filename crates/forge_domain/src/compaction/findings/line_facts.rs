@@ -25,7 +25,7 @@ pub(super) struct CommandLine {
     /// True if something else runs when a step fails.
     pub(super) has_other_way: bool,
     pub(super) missing: Missing,
-    /// The filter behind a check with which it ends.
+    /// The filter with which it ends.
     pub(super) filter: Option<Filter>,
     /// The sections of what it writes, if only some are of checks.
     pub(super) sections: Option<Sections>,

@@ -130,7 +130,7 @@ impl Deed {
         code[..code.find(|c: char| !c.is_ascii_digit()).unwrap_or(code.len())].parse().ok()
     }
 
-    /// Checks whether its command ends in a filter behind a check, and that let nothing through.
+    /// Checks whether its command ends in a filter, and that let nothing through.
     pub(crate) fn found_nothing(&self, result: &ContextMessage) -> bool {
         self.command_line.filter.is_some()
             && self.unfinished(result).is_none()

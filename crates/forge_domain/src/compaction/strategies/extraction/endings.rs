@@ -493,6 +493,19 @@ mod tests {
                 "passed",
             ),
             ("Bash", json!({"command": "npm test | grep a.ts"}), "Exit code 1", NO_OUTPUT),
+            (
+                "Bash",
+                json!({"command": "gpu-top -n1 | grep python"}),
+                "(no output)\n\nCommand exited with code 1",
+                NO_OUTPUT,
+            ),
+            ("Bash", json!({"command": "grep -n x a.rs"}), "Command exited with code 1", NO_OUTPUT),
+            (
+                "Bash",
+                json!({"command": "gpu-top -n1 | grep python"}),
+                "gpu-top: cannot find it\n\nCommand exited with code 1",
+                "failed: gpu-top: cannot find it",
+            ),
         ] {
             let context = context(tool, &arguments, result);
             assert_eq!(ended(&context, result.lines().next_back(), false), expected, "{arguments}");
