@@ -10,14 +10,15 @@ use super::answer::{begins_as_failed, why};
 use super::counts::count;
 use super::failure_forms::{BREAKS, ONLY_ERROR, STOPS, names_failure, place, says_none};
 use super::pattern::{Pattern, any_of, matches};
+use super::powershell::{reason, without_places};
 use super::refusal::{first_line, is_of_the_user};
 use crate::compaction::envelope::within;
 
 /// Returns the line of a failed result that says best what the error is.
 pub(super) fn error_line(text: &str) -> Option<String> {
-    let line = failed_test_of_go(text).or_else(|| invalid_input(text));
+    let line = failed_test_of_go(text).or_else(|| reason(text)).or_else(|| invalid_input(text));
     let line = line.map(|line| line.chars().take(MAX_CHARS).collect::<String>());
-    line.or_else(|| named_error(text))
+    line.or_else(|| named_error(without_places(text).as_deref().unwrap_or(text)))
 }
 
 /// Returns the error of a call whose arguments Claude Code refused, with the first of the messages that it
@@ -30,30 +31,45 @@ fn invalid_input(text: &str) -> Option<String> {
     Some(format!("{name}{}", first_line(&why)))
 }
 
+/// The beginnings of lines that name an error, and words in them.
+const STARTS: &[&str] = &[
+    "fatal",
+    "panic",
+    "FAIL",
+    "--- FAIL",
+    "Traceback",
+    "E   ",
+    "✗",
+    "✘",
+    "✖",
+    "× ",
+    "● ",
+    "ERROR while calling tool",
+];
+const WORDS: &[&str] = &[
+    "No such file or directory",
+    "not found",
+    "is not recognized as ",
+    "annot ",
+    "an't ",
+    "nable to ",
+    "ould not ",
+    "ermission denied",
+    "fatal:",
+    "fatal error",
+    "undefined reference",
+    "undefined:",
+    "parse error",
+    "panicked at ",
+    "Error)",
+    "unknown command",
+    "unknown option",
+    "unknown flag",
+    "tool_use_error",
+];
+
 /// Returns the first line of a failed result that names the error.
 fn named_error(text: &str) -> Option<String> {
-    const STARTS: &[&str] =
-        &["fatal", "panic", "FAIL", "--- FAIL", "Traceback", "E   ", "✗", "✘", "✖", "× ", "● "];
-    const WORDS: &[&str] = &[
-        "No such file or directory",
-        "not found",
-        "annot ",
-        "an't ",
-        "nable to ",
-        "ould not ",
-        "ermission denied",
-        "fatal:",
-        "fatal error",
-        "undefined reference",
-        "undefined:",
-        "parse error",
-        "panicked at ",
-        "Error)",
-        "unknown command",
-        "unknown option",
-        "unknown flag",
-        "tool_use_error",
-    ];
     let names_error = |line: &&str| {
         let line = line.trim_start();
         let noise = [
@@ -229,6 +245,24 @@ mod tests {
                 Some("FAIL\tw/a\t4.7s"),
             ),
             ("time=1 level=ERROR msg=\"Error: x\"", Some("time=1 level=ERROR msg=\"Error: x\"")),
+            (
+                "Exit code: 1\nmill : It can't grind.\nAt line:1 char:1\n+ mill\n+ ~~~~\n    + CategoryInfo : \
+                 NotSpecified: (:) [Write-Error], WriteErrorException\n    + FullyQualifiedErrorId : WriteErrorException",
+                Some("mill : It can't grind."),
+            ),
+            (
+                "cc :    Compiling\nAt line:1 char:1\n+ cc\n+ ~~\n    + CategoryInfo : NotSpecified: (:String) [], \
+                 RemoteException\n    + FullyQualifiedErrorId : NativeCommandError\nerror: no such crate",
+                Some("error: no such crate"),
+            ),
+            (
+                "ERROR while calling tool: No such place.\nPlease check your input and try again.",
+                Some("ERROR while calling tool: No such place."),
+            ),
+            (
+                "Looking for a port\n=== [FAILED] Took 3.05 seconds ===",
+                Some("=== [FAILED] Took 3.05 seconds ==="),
+            ),
             (
                 "[ERROR] COMPILATION ERROR : \n[ERROR] /work/A.java:[4,29] no such package\n[ERROR] [Help 1] x",
                 Some("[ERROR] /work/A.java:[4,29] no such package"),

@@ -42,7 +42,9 @@ pub(super) static SIGNS: Pattern = LazyLock::new(|| {
 /// The forms of lines by which runners, compilers and interpreters name a failure.
 static FAILURES: Pattern = LazyLock::new(|| {
     let forms = [
-        r"^(?:--- FAIL|not ok |Traceback \(most recent|fatal:|panic:|npm ERR!|npm error |ERROR: )",
+        r"^(?:--- FAIL|not ok |Traceback \(most recent|fatal:|panic:|npm ERR!|npm error |ERROR[:!] |%Error)",
+        // Of a harness, and of builders that frame their verdict.
+        r"^ERROR while calling tool: |^=+ \[FAILED\]|^\*\* [A-Z ]+ FAILED \*\*",
         r"(?:^|[:=] ?)FAIL(?:ED|URES?)?\b",
         r"(?:^|[:)] ?)error(?: [A-Z]{1,6}\d+|\[\w+\])?:",
         r"^(?:Uncaught )?(?:[A-Z]\w*)?(?:Error|Exception): ",
@@ -92,6 +94,22 @@ static LESS: Pattern = LazyLock::new(|| any_of("(?i)", &[r"warning|note|info|rem
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_names_a_failure() {
+        for (line, expected) in [
+            ("==== [FAILED] Took 3.05 seconds ====", true),
+            ("==== [SUCCESS] Took 3.05 seconds ====", false),
+            ("ERROR while calling tool: No such place.", true),
+            ("** TEST FAILED **", true),
+            ("** TEST SUCCEEDED **", false),
+            ("ERROR! Syntax Error while loading YAML.", true),
+            ("%Error: gate.v:3:1: syntax error", true),
+            ("No more ERROR while calling tools", false),
+        ] {
+            assert_eq!(is_named(&[line, ""]), expected, "{line}");
+        }
+    }
 
     #[test]
     fn every_pattern_is_one() {

@@ -21,8 +21,8 @@ const SEEKERS: &[&str] =
     &["ag", "egrep", "fgrep", "findstr", "fuser", "grep", "lsof", "pgrep", "pidof", "rg", "which", "zgrep"];
 
 impl Filter {
-    /// Finds it in a command line that was followed by `walk`; `None` if that does not end in one. If it seeks
-    /// what tells of the success of a check, finding nothing is a failure: that is no filter.
+    /// Finds it in a command line that was followed by `walk`; `None` if that does not end in one. If it
+    /// seeks what tells of the success of a check, finding nothing is a failure: that is no filter.
     pub(super) fn of(walk: &Walk<'_>) -> Option<Self> {
         let mut steps = walk.steps.iter().enumerate().rev();
         let Some((at, check)) = steps.find_map(|(at, step)| Some((at, check_of(step)?))) else {

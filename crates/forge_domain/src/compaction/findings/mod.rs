@@ -17,6 +17,7 @@ mod line_facts;
 mod looks;
 mod missing;
 mod pattern;
+mod powershell;
 mod refusal;
 mod result;
 mod script_changes;

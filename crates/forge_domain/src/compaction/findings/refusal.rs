@@ -111,7 +111,7 @@ pub(super) static REFUSALS: Pattern = LazyLock::new(|| {
         r"no (?:changes?|match(?:es)?|replacements?|edits?|such)",
         r"(?:could|did|does|do|is|was|were) ?n[o']t|cannot|can't|unable to|failed|invalid|errno",
         r"rejected|refused|denied|declined|aborted|cancell?ed|timed out",
-        r"syntax errors?|(?:multiple|several|more than one) (?:matches|occurrences)",
+        r"already exists|syntax errors?|(?:multiple|several|more than one) (?:matches|occurrences)",
     ];
     any_of("(?i)", &[&format!(r"\b(?:{})\b", forms.join("|"))])
 });
@@ -134,7 +134,7 @@ pub(super) static SUCCESSES: Pattern = LazyLock::new(|| {
     let forms = [
         r"\A\W*(?:ok|done|updated|edited|created|wrote|saved|applied|replaced)\b",
         r"\b(?:ha(?:s|ve) been|was|were) (?:updated|edited|modified|created|written|saved|applied|replaced|deleted)\b",
-        r"\bsuccess(?:ful(?:ly)?)?\b",
+        r"\bsuccess(?:ful(?:ly)?)?\b|\boverwrote\b|\b(?:been|is|was) overwritten\b|, overwriting\b",
     ];
     any_of("(?i)", &forms)
 });

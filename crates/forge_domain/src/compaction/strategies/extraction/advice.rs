@@ -1,12 +1,13 @@
-//! Lines of an output that tell nothing of how its command ended: the advice with which packagers close, and
-//! the names of streams.
+//! Lines of an output that tell nothing of how its command ended: the advice with which packagers and
+//! harnesses close, and the names of streams.
 
 /// The beginnings of closing advice, in small letters.
-const ADVICE: [&str; 11] = [
+const ADVICE: [&str; 12] = [
     "[notice] ",
     "a different dependency",
     "npm audit fix",
     "npm notice",
+    "please check your input and try again",
     "run `npm ",
     "some issues need review",
     "to address all issues",
@@ -20,7 +21,7 @@ const FUNDING: &str = "looking for funding";
 /// The names of streams, of which nothing may follow.
 const STREAMS: [&str; 2] = ["stdout:", "stderr:"];
 
-/// Checks whether a line is advice with which a packager closes.
+/// Checks whether a line is advice with which a packager or a harness closes.
 pub(super) fn is_advice(line: &str) -> bool {
     let line = line.trim().to_ascii_lowercase();
     ADVICE.iter().any(|advice| line.starts_with(advice)) || line.contains(FUNDING)
@@ -46,6 +47,7 @@ mod tests {
             ("Some issues need review, and may require choosing", true),
             ("[notice] A new release of pip is available: 24.0 -> 25.1", true),
             ("Stderr:", true),
+            ("Please check your input and try again.", true),
             ("3 vulnerabilities (1 moderate, 2 high)", false),
             ("Stderr: no such file", false),
             ("added 312 packages in 9s", false),

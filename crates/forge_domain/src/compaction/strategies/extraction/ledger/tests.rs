@@ -267,6 +267,12 @@ fn a_change_that_was_refused_is_none() {
         ("edit", &path, "File has been modified since it was read.", false),
         ("edit", &path, "Found 3 occurrences of the text; it must be unique.", false),
         ("edit", &path, r#"{"status": "error", "message": "no"}"#, false),
+        (
+            "edit",
+            &path,
+            "ERROR while calling tool: Wrong place.\nPlease check your input and try again.",
+            false,
+        ),
         ("apply", &path, "apply_patch verification failed: Failed to find the lines", false),
         ("edit", &json!({"path": "a", "dryRun": true}), "-a\n+b", false),
         ("Bash", &json!({"command": "sed -i s/x/y/ a"}), "sed: can't read a: No such file", false),
@@ -279,6 +285,15 @@ fn a_change_that_was_refused_is_none() {
     ] {
         let files = files(&[(tool, arguments.clone(), result)]);
         assert_eq!(files, ["modified a"][usize::from(!is_made)..], "{tool}: {result}");
+    }
+    for (result, is_made) in [
+        ("ERROR while calling tool: File already exists. You must edit it.", false),
+        ("File already exists. You must use an edit tool to modify it.", false),
+        ("File a already exists and was overwritten.", true),
+        ("Created a, which already exists in git.", true),
+    ] {
+        let files = files(&[("create_file", path.clone(), result)]);
+        assert_eq!(!files.is_empty(), is_made, "{result}");
     }
     for refused in [
         "The user denied this operation.",
