@@ -5,7 +5,7 @@ use super::command_line::{Step, Walk, from_program, without_version};
 use super::looks::only_looks;
 
 /// The identity of all calls that change a file, before its path.
-pub(super) const CHANGE: &str = "change";
+pub(crate) const CHANGE: &str = "change";
 
 /// Returns the identities of the steps of a command that was followed by `walk`: those that do more than
 /// look, or the last if none does. What reads from a pipe is a part of the step before it.

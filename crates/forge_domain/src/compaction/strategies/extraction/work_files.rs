@@ -395,7 +395,7 @@ fn rest_below<'a>(path: &'a str, folder: &str) -> &'a str {
 }
 
 /// Checks whether a path ends in the names of another one, or is that.
-fn is_end(path: &str, end: &str) -> bool {
+pub(super) fn is_end(path: &str, end: &str) -> bool {
     path.strip_suffix(end).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
 }
 

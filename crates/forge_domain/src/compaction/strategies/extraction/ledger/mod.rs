@@ -7,12 +7,12 @@ use std::collections::{HashMap, HashSet};
 use super::passage::is_omission;
 use super::record::{OpenError, Record};
 use super::root::{Root, in_folder, is_in, out_of_folder};
-use super::work_files::{WorkFiles, outputs_named};
+use super::work_files::{WorkFiles, is_end, outputs_named};
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::envelope::{output, within};
 use crate::compaction::findings::{
-    Check, Deed, FileState, Outcome, ShellChange, ShellStep, Touch, identity, is_absolute, is_marked_failed,
-    is_refused, join, only_says_status, told_changes,
+    CHANGE, Check, Deed, FileState, Outcome, ShellChange, ShellStep, Touch, identity, is_absolute,
+    is_marked_failed, is_refused, join, only_says_status, told_changes,
 };
 use crate::compaction::short_text::SHORTEST;
 use crate::compaction::stub::is_stub;
@@ -234,6 +234,34 @@ impl<'a> Ledger<'a> {
         in_folder(what, self.told_folder(folder).as_deref())
     }
 
+    /// Returns the key of a call with the folder in which it runs: that of the change of a file names the file
+    /// by its one path.
+    fn key(&self, key: &str, folder: Option<&str>) -> String {
+        match file_of_key(key) {
+            Some(file) => {
+                let path = self.files.root().path(file, self.folder(folder).as_deref());
+                format!("{CHANGE} {path}")
+            }
+            None => self.told(key, folder),
+        }
+    }
+
+    /// Returns the keys of the changes of files that a call made, by whatever tool: once a file is changed, it
+    /// does not matter that a change of it was not accepted before.
+    fn keys_of_changes(&self, deed: &Deed) -> Vec<String> {
+        let by_command = deed.shell_changes.iter().filter_map(|step| match &step.change {
+            ShellChange::Edits(file) | ShellChange::Writes(file) | ShellChange::Removes(file) => {
+                Some((file.as_str(), step.folder.as_deref()))
+            }
+            _ => None,
+        });
+        let by_tool = deed.changes().map(|(file, _)| (file, None));
+        by_tool
+            .chain(by_command)
+            .map(|(file, folder)| self.key(&format!("{CHANGE} {file}"), folder))
+            .collect()
+    }
+
     /// Takes in how a call ended: what that says of checks and errors. `marks_failures` is true if its tool
     /// marks results that failed.
     fn take_end(&mut self, deed: &'a Deed, result: &'a ContextMessage, marks_failures: bool) {
@@ -248,9 +276,10 @@ impl<'a> Ledger<'a> {
                 self.resolve_errors(deed.checks_with(Outcome::Passed, result));
             }
         }
-        let keys: Vec<String> =
-            deed.keys.iter().map(|(key, folder)| self.told(key, folder.as_deref())).collect();
-        let Some(key) = keys.last() else { return };
+        let mut keys: Vec<String> =
+            deed.keys.iter().map(|(key, folder)| self.key(key, folder.as_deref())).collect();
+        let is_rooted = self.files.root().root.is_some();
+        let is_same = |key: &str, open: &Open<'_>| is_same_key(key, &open.key, is_rooted);
         let failure = deed.failure(result);
         // What a command outside says of its failure stands, in whatever words.
         let said = || last_line(&result.message().text()).filter(|_| deed.acts_outside());
@@ -260,21 +289,24 @@ impl<'a> Ledger<'a> {
                 || deed.ran_nothing(result)
                 || deed.hides_failures(result) => {}
             None => {
+                keys.extend(self.keys_of_changes(deed));
                 let passed = deed.checks_with(Outcome::Passed, result);
                 let is_another =
                     |failed: &Check, line: &str| !passed.iter().any(|check| check.covers(failed, line));
                 let is_of_another = |open: &Open<'_>| {
                     !passed.is_empty() && open.check.is_some_and(|failed| is_another(failed, &open.line))
                 };
-                self.open.retain(|open| !keys.contains(&open.key) || is_of_another(open));
+                let is_mended = |open: &Open<'_>| keys.iter().any(|key| is_same(key, open));
+                self.open.retain(|open| !is_mended(open) || is_of_another(open));
             }
             Some(Some(line)) if deed.may_stand(result, &line) => {
+                let Some(key) = keys.pop() else { return };
                 // If a command fails with another error, it got past the earlier one.
-                self.open.retain(|open| open.key != *key && open.line != line);
+                self.open.retain(|open| !is_same(&key, open) && open.line != line);
                 let label = result.id().map(|id| id.to_string());
                 let check = deed.checks_with(Outcome::Failed, result).first();
                 let since = self.n_exchanges;
-                self.open.push(Open { key: key.clone(), line, label, check, since });
+                self.open.push(Open { key, line, label, check, since });
             }
             Some(_) => {}
         }
@@ -346,6 +378,18 @@ impl Report {
         };
         Some(Self { id: within("task-id")?.to_owned(), outcome })
     }
+}
+
+/// Returns the file whose change a key stands for.
+fn file_of_key(key: &str) -> Option<&str> {
+    key.strip_prefix(CHANGE)?.strip_prefix(' ')
+}
+
+/// Checks whether two keys are one. Where it is not known in which folder paths begin, a file may be named by
+/// its whole path or by the end of that.
+fn is_same_key(one: &str, other: &str, is_rooted: bool) -> bool {
+    let files = file_of_key(one).zip(file_of_key(other)).filter(|_| !is_rooted);
+    one == other || files.is_some_and(|(one, other)| is_end(one, other) || is_end(other, one))
 }
 
 /// Returns the last line of an output that says something.

@@ -391,9 +391,26 @@ fn an_error_that_the_work_does_not_wait_for_stands_no_more() {
     ] {
         assert_eq!(ledger(&[("Bash", json!({"command": command}), result)]).errors, [], "{command}");
     }
-    let path = json!({"file_path": "a.py"});
-    let fails = ("Edit", path.clone(), "<tool_use_error>String to replace not found</tool_use_error>");
-    assert_eq!(ledger(&[fails, ("Write", path, "ok")]).errors, []);
+}
+
+#[test]
+fn an_error_of_a_change_stands_until_the_file_is_changed() {
+    let failed =
+        |file: &str| ("Edit", path(file), "<tool_use_error>String to replace not found</tool_use_error>");
+    let patch = json!({"input": "*** Begin Patch\n*** Update File: src/a.py\n"});
+    let relative = "ERROR while calling tool: Wrong path: a.py. Be sure to use an absolute path.";
+    for (calls, stands) in [
+        (vec![failed("a.py"), ("Write", path("a.py"), "ok")], false),
+        (vec![("create_file", path("a.py"), relative), ("create_file", path("/w/a.py"), "ok")], false),
+        (vec![failed("/w/src/a.py"), ("Edit", path("src/a.py"), "ok")], false),
+        (vec![failed("src/a.py"), ("apply_patch", patch, "ok")], false),
+        (vec![failed("/w/a.py"), run("cd /w && sed -i s/a/b/ a.py")], false),
+        (vec![run("cd /w && ls"), failed("a.py"), ("Edit", path("/v/a.py"), "ok")], true),
+        (vec![failed("a.py"), ("Write", path("ba.py"), "ok")], true),
+        (vec![failed("a.py"), failed("/w/a.py")], true),
+    ] {
+        assert_eq!(ledger(&calls).errors.len(), usize::from(stands), "{calls:?}");
+    }
 }
 
 #[test]
