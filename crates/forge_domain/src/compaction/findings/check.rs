@@ -2,8 +2,13 @@
 
 use super::MAX_CHARS;
 use super::aside::steps_aside;
+use super::check_words::{
+    BOARDS, CALLS, CARRIERS, CHECKERS, CHECKS, COMPILERS, IMAGES, INFRASTRUCTURE, INSTALLS, INTERPRETERS,
+    LANGUAGES, LISTS, NARROW, NOT_BUILT, NOT_COMPILED, ON_BOARD, PACKAGERS, RUNNERS, SEVERAL, TESTS,
+};
 use super::command_line::{Step, Walk, from_program, is_redirection, without_quiet, without_version};
 use super::failure::names_test;
+use super::looks::only_looks;
 
 /// The tests, builds and checks of a command line, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -13,6 +18,9 @@ pub(crate) struct Checks {
     together: Option<Check>,
     /// True if others run while the work is in another state.
     has_aside: bool,
+    /// True if they only build or read what they name, and something else runs after them, such as what they
+    /// built: what is written then is hardly theirs.
+    runs_after: bool,
 }
 
 /// A test, build or check.
@@ -26,6 +34,9 @@ pub(crate) struct Check {
     scope: Vec<String>,
     /// True if it runs tests: what only builds or reads the code shows less.
     pub(crate) is_test: bool,
+    /// True if it reads or builds nothing but what it names, such as a compiler that is called by hand, or is
+    /// not about the code: nothing else is shown by it.
+    pub(crate) is_narrow: bool,
 }
 
 impl Check {
@@ -44,6 +55,10 @@ impl Check {
         if is_of_test && !self.is_test || languages.is_some_and(|(one, other)| one.0 != other.0) {
             return false;
         }
+        if self.is_narrow {
+            let is_all = self.scope.is_empty() || failed.scope.is_empty();
+            return self.runner == failed.runner && (is_all || failed.scope.iter().any(is_related));
+        }
         // Of all tests, one that failed may be another one.
         let is_told = |one: &String| {
             let name = one.rsplit(['/', ':']).find(|part| !part.is_empty()).unwrap_or(one);
@@ -59,13 +74,16 @@ impl Check {
 impl Checks {
     /// Finds the checks of the steps of a command line without here-documents.
     pub(super) fn of(walk: &Walk<'_>) -> Self {
-        let (mut each, mut has_aside) = (Vec::new(), false);
+        let (mut each, mut has_aside, mut runs_after): (Vec<Check>, _, _) = (Vec::new(), false, false);
         for (step, is_aside) in walk.steps.iter().zip(steps_aside(walk)) {
             let check = check_of(step);
             has_aside |= is_aside && check.is_some();
+            let runs = runs_after || !step.is_piped && !each.is_empty() && !only_looks(step.command);
+            runs_after = check.is_none() && runs;
             each.extend(check.filter(|_| !is_aside));
         }
         each.dedup();
+        let runs_after = runs_after && each.iter().all(|check| check.is_narrow);
         let together = (each.len() > 1).then(|| {
             let commands: Vec<&str> = each.iter().map(|check| check.command.as_str()).collect();
             Check {
@@ -74,9 +92,10 @@ impl Checks {
                 runner: String::new(),
                 scope: Vec::new(),
                 is_test: each.iter().any(|check| check.is_test),
+                is_narrow: each.iter().all(|check| check.is_narrow),
             }
         });
-        Self { each, together, has_aside }
+        Self { each, together, has_aside, runs_after }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -86,6 +105,11 @@ impl Checks {
     /// Checks whether checks of another state of the work run as well.
     pub(super) const fn has_aside(&self) -> bool {
         self.has_aside
+    }
+
+    /// Checks whether what is written is hardly that of the checks: something else runs after them.
+    pub(super) const fn runs_after(&self) -> bool {
+        self.runs_after
     }
 
     /// Returns the checks that passed: all of them.
@@ -103,212 +127,6 @@ impl Checks {
     }
 }
 
-/// Runners of tests, builds and checks.
-const RUNNERS: &[&str] = &[
-    "cargo",
-    "go",
-    "npm",
-    "pnpm",
-    "yarn",
-    "bun",
-    "make",
-    "just",
-    "mvn",
-    "mvnw",
-    "gradle",
-    "gradlew",
-    "dotnet",
-    "deno",
-    "mix",
-    "swift",
-    "mise",
-    "npx",
-    "uv",
-    "poetry",
-    "python",
-    "bundle",
-    "rails",
-    "rake",
-    "composer",
-    "php",
-    "bazel",
-    "sbt",
-    "dart",
-    "flutter",
-    "zig",
-    "node",
-    "tsx",
-    "cmake",
-    "black",
-    "prettier",
-    "isort",
-    "turbo",
-    "nx",
-    "lerna",
-    "helm",
-    "terraform",
-    "hatch",
-    "pdm",
-    "rye",
-    "xcodebuild",
-    "task",
-    "ninja",
-];
-/// Runners that do nothing else.
-const CHECKERS: &[&str] = &[
-    "pytest",
-    "tox",
-    "nox",
-    "tsc",
-    "golangci-lint",
-    "ruff",
-    "mypy",
-    "pyright",
-    "flake8",
-    "pylint",
-    "jest",
-    "vitest",
-    "eslint",
-    "stylelint",
-    "biome",
-    "oxlint",
-    "mocha",
-    "ava",
-    "phpunit",
-    "phpstan",
-    "rspec",
-    "rubocop",
-    "ctest",
-    "bats",
-    "shellcheck",
-    "hadolint",
-    "ktlint",
-    "detekt",
-    "pre-commit",
-    "ansible-lint",
-];
-/// The tasks of a runner that count as a check.
-const CHECKS: &[&str] = &[
-    "test",
-    "tests",
-    "build",
-    "check",
-    "clippy",
-    "vet",
-    "lint",
-    "typecheck",
-    "type-check",
-    "tsc",
-    "jest",
-    "vitest",
-    "mocha",
-    "ava",
-    "pytest",
-    "unittest",
-    "rspec",
-    "spec",
-    "phpunit",
-    "mypy",
-    "ruff",
-    "eslint",
-    "fmt",
-    "e2e",
-    "validate",
-    "ci",
-    "assemble",
-    "compile",
-    "package",
-    "verify",
-    "nextest",
-    "credo",
-    "--test",
-    "--build",
-    "--check",
-];
-/// Of the checkers and the checks, those that run tests.
-const TESTS: &[&str] = &[
-    "test", "tests", "jest", "vitest", "mocha", "ava", "pytest", "unittest", "tox", "nox", "rspec", "spec",
-    "phpunit", "ctest", "bats", "e2e", "nextest", "--test",
-];
-/// The tasks of a runner that only change what is installed, such as `pytest` itself.
-const INSTALLS: &[&str] = &["add", "i", "install", "remove", "uninstall", "upgrade"];
-/// The runners whose `ci` only installs.
-const PACKAGERS: &[&str] = &["npm", "pnpm", "yarn", "bun"];
-/// Options by which a check only tells what it would do, or does nothing.
-const LISTS: &[&str] = &[
-    "--collect-only",
-    "--dry-run",
-    "--just-print",
-    "--list",
-    "--listTests",
-    "--co",
-    "--help",
-    "--version",
-    "--no-run",
-];
-/// The runners that read the code of one language.
-const LANGUAGES: &[(&str, &[&str])] = &[
-    (
-        "python",
-        &[
-            "pytest", "tox", "nox", "python", "uv", "poetry", "hatch", "pdm", "rye", "mypy", "pyright",
-            "ruff", "flake8", "pylint", "black", "isort",
-        ],
-    ),
-    (
-        "javascript",
-        &[
-            "npm",
-            "pnpm",
-            "yarn",
-            "bun",
-            "npx",
-            "node",
-            "tsx",
-            "tsc",
-            "deno",
-            "jest",
-            "vitest",
-            "mocha",
-            "ava",
-            "eslint",
-            "stylelint",
-            "biome",
-            "oxlint",
-            "prettier",
-            "turbo",
-            "nx",
-            "lerna",
-        ],
-    ),
-    ("rust", &["cargo"]),
-    ("go", &["go", "golangci-lint"]),
-    ("java", &["mvn", "mvnw", "gradle", "gradlew", "sbt", "ktlint", "detekt"]),
-    ("ruby", &["bundle", "rails", "rake", "rspec", "rubocop"]),
-    ("php", &["composer", "php", "phpunit", "phpstan"]),
-    ("dart", &["dart", "flutter"]),
-    ("dotnet", &["dotnet"]),
-    ("elixir", &["mix"]),
-    ("swift", &["swift", "xcodebuild"]),
-    ("zig", &["zig"]),
-];
-/// Commands that run another one elsewhere: it comes after their options and a place.
-const CARRIERS: &[&str] = &[
-    "bash",
-    "cmd",
-    "docker",
-    "docker-compose",
-    "kubectl",
-    "nix",
-    "nix-shell",
-    "podman",
-    "powershell",
-    "pwsh",
-    "sh",
-    "ssh",
-    "wsl",
-    "zsh",
-];
 /// Most words of a runner and its task.
 const MOST_WORDS: usize = 5;
 
@@ -338,7 +156,8 @@ pub(super) fn check_of(Step { command: step, folder, .. }: &Step<'_>) -> Option<
     let words: Vec<&str> =
         step.split_whitespace().take_while(|word| !is_redirection(word)).map(bare).collect();
     let mut words = from_program(&words).to_vec();
-    if words.first().is_some_and(|first| CARRIERS.contains(&program(first))) {
+    let narrow = narrow_check(&words);
+    if narrow.is_none() && words.first().is_some_and(|first| CARRIERS.contains(&program(first))) {
         let carried = words.iter().skip(1).position(|word| CHECKERS.contains(word) || is_runner(word))?;
         words.drain(..=carried);
     }
@@ -346,18 +165,71 @@ pub(super) fn check_of(Step { command: step, folder, .. }: &Step<'_>) -> Option<
     words.truncate(MOST_WORDS);
     let (runner, told) = words.split_first()?;
     let runner = program(runner);
+    let is_test = match narrow {
+        Some(_) => false,
+        None => runs_tests(runner, told, step)?,
+    };
+    let is_narrow = narrow.is_some() || INFRASTRUCTURE.contains(&runner);
+    let runner = narrow.unwrap_or_else(|| runner.to_owned());
+    let command = without_quiet(step).trim_end().chars().take(MAX_CHARS).collect();
+    Some(Check { command, folder: folder.clone(), runner, scope, is_test, is_narrow })
+}
+
+/// Checks whether a runner that is told such words runs tests; `None` if it checks nothing.
+fn runs_tests(runner: &str, told: &[&str], step: &str) -> Option<bool> {
+    if INTERPRETERS.contains(&runner) && CALLS.iter().any(|call| step.contains(call)) {
+        return Some(true);
+    }
     let only_lists = told.iter().any(|word| LISTS.contains(word) || runner == "make" && *word == "-n");
     let only_installs = PACKAGERS.contains(&runner) && told.first() == Some(&"ci");
-    let mut tasks = told.iter().take_while(|word| !INSTALLS.contains(word));
-    let is_check = CHECKERS.contains(&runner)
-        || builds_all(runner, told)
-        || is_runner(runner) && tasks.any(|word| is_one_of(CHECKS, word));
-    if !is_check || only_lists || only_installs {
+    let needs_board = BOARDS.contains(&runner) && told.iter().any(|word| ON_BOARD.contains(word));
+    let is_gradle = matches!(runner, "gradle" | "gradlew");
+    let is_any =
+        |tasks: &[&str], word: &str| is_one_of(tasks, word) || is_gradle && is_of_gradle(tasks, word);
+    let is_task = |word: &&&str| is_any(CHECKS, word) || CHECKERS.contains(word);
+    let first = told.iter().take_while(|word| !INSTALLS.contains(word)).find(is_task);
+    let (is_checker, builds) = (CHECKERS.contains(&runner), builds_all(runner, told));
+    let is_check = is_checker || builds || is_runner(runner) && first.is_some();
+    if !is_check || only_lists || only_installs || needs_board {
         return None;
     }
-    let is_test = is_one_of(TESTS, runner) || told.iter().any(|word| is_one_of(TESTS, word));
-    let command = without_quiet(step).trim_end().chars().take(MAX_CHARS).collect();
-    Some(Check { command, folder: folder.clone(), runner: runner.to_owned(), scope, is_test })
+    let is_test = if SEVERAL.contains(&runner) {
+        told.iter().any(|word| is_any(TESTS, word))
+    } else {
+        !is_checker && !builds && first.is_some_and(|word| is_any(TESTS, word))
+    };
+    Some(is_test || is_one_of(TESTS, runner))
+}
+
+/// Returns the name of a check that only reads or builds what it names; `None` if the words are another one,
+/// or none.
+fn narrow_check(words: &[&str]) -> Option<String> {
+    let (first, told) = words.split_first()?;
+    let name = without_version(program(first)).trim_end_matches('-');
+    let has = |options: &[&str]| told.iter().any(|word| options.contains(word));
+    let is_compiler = COMPILERS.contains(&name) || ["-gcc", "-g++"].iter().any(|end| name.ends_with(end));
+    if is_compiler && !has(NOT_COMPILED) && told.iter().any(|word| has_ending(word)) {
+        return Some(name.to_owned());
+    }
+    let mut commands = told.iter().take_while(|word| !NOT_BUILT.contains(word));
+    if IMAGES.contains(&name) && commands.any(|word| *word == "build") {
+        return Some(format!("{name} build"));
+    }
+    let (_, tasks) = NARROW.iter().find(|(names, _)| names.contains(&name))?;
+    let operands: Vec<&str> = told.iter().copied().filter(|word| !word.starts_with('-')).take(2).collect();
+    let is_told = |task: &&&str| match task.starts_with("--") {
+        true => told.contains(task),
+        false => {
+            told.first() == Some(*task) || operands.first() == Some(*task) || operands.join(" ") == **task
+        }
+    };
+    tasks.iter().find(is_told).map(|task| format!("{name} {task}"))
+}
+
+/// Checks whether a word is the name of a file with an ending.
+fn has_ending(word: &str) -> bool {
+    let ending = word.rsplit_once('.').map(|(_, ending)| ending).filter(|_| !word.starts_with('-'));
+    ending.is_some_and(|ending| ending.starts_with(|c: char| c.is_ascii_alphabetic()))
 }
 
 /// Returns the words of a check that name its subject: none that is an option or names its task, nor one for
@@ -365,12 +237,21 @@ pub(super) fn check_of(Step { command: step, folder, .. }: &Step<'_>) -> Option<
 fn scope_of(words: &[&str]) -> Vec<String> {
     let is_task = |word: &str| is_one_of(CHECKS, word) || matches!(word, "run" | "exec" | "all" | "--");
     let is_scope =
-        |word: &&&str| !word.starts_with('-') && !is_task(word) && word.contains(|c: char| c.is_alphabetic());
-    words.iter().skip(1).filter(is_scope).map(|word| (*word).trim_start_matches("./").to_owned()).collect()
+        |word: &str| !word.starts_with('-') && !is_task(word) && word.contains(|c: char| c.is_alphabetic());
+    // What is made is no subject.
+    let subjects = words.windows(2).filter(|pair| is_scope(pair[1]) && pair[0] != "-o");
+    subjects.map(|pair| pair[1].trim_start_matches("./").to_owned()).collect()
 }
 
 /// The endings of scripts: what is named `test-mail.js` sends a mail, rather than test anything.
 const SCRIPTS: &[&str] = &[".cjs", ".js", ".mjs", ".mts", ".php", ".ps1", ".py", ".rb", ".sh", ".ts", ".tsx"];
+
+/// Checks whether a word is one of `tasks` of Gradle, of a project or of a kind: `:app:testDebugUnitTest`.
+fn is_of_gradle(tasks: &[&str], word: &str) -> bool {
+    let task = word.rsplit(':').next().unwrap_or(word);
+    let is_part = |rest: &str| rest.is_empty() || rest.starts_with(|c: char| c.is_ascii_uppercase());
+    tasks.iter().any(|name| task.strip_prefix(name).is_some_and(is_part))
+}
 
 /// Checks whether a word is one of `tasks`, alone or of a part: `test:unit`, `test-unit`.
 fn is_one_of(tasks: &[&str], word: &str) -> bool {
@@ -383,11 +264,15 @@ fn is_one_of(tasks: &[&str], word: &str) -> bool {
     tasks.iter().any(names)
 }
 
-/// Checks whether a command is `make` without a goal of its own.
+/// Checks whether a command builds all: `make` without a goal of its own, `pio run`.
 fn builds_all(runner: &str, told: &[&str]) -> bool {
     let is_option = |word: &&str| word.starts_with('-') || word.contains('=');
     let mut goals = told.iter().filter(|word| !is_option(word) && word.parse::<u32>().is_err());
-    matches!(runner, "make" | "ninja") && goals.all(|goal| *goal == "all")
+    match runner {
+        "make" | "ninja" => goals.all(|goal| *goal == "all"),
+        "pio" | "platformio" => goals.next() == Some(&"run"),
+        _ => false,
+    }
 }
 
 /// Returns the name of a program without its folder and the ending of a script of Windows.
@@ -421,6 +306,14 @@ mod tests {
             ("make test", "pytest", named, true),
             ("npm test", "pytest", named, false),
             ("npm run lint", "npm test", "1 failed", false),
+            // What reads or builds one thing shows nothing else.
+            ("gcc -o mill mill.c", "gcc -c mill.c", "mill.c:3:1: error: no ;", true),
+            ("gcc -o mill mill.c", "gcc -o mill sail.c", "sail.c:3:1: error: no ;", false),
+            ("gcc -o mill mill.c", "make", "sail.c:3:1: error: no ;", false),
+            ("make", "gcc -c mill.c", "mill.c:3:1: error: no ;", true),
+            ("python -m py_compile a.py", "python -m pytest", "ImportError: no module", false),
+            ("docker build .", "npm run build", "1 error", false),
+            ("terraform validate", "cargo build", "error: no such crate", false),
             ("npm test", "npm run lint", "1 problem", true),
         ] {
             assert_eq!(check_of(passed).covers(&check_of(failed), line), expected, "{passed} for {failed}");
@@ -455,11 +348,45 @@ mod tests {
             ("npm ci", &[]),
             ("npm run ci", &[("npm run ci", false)]),
             ("pytest --version; cargo test --help; cargo test --no-run", &[]),
+            (
+                "npx vue-tsc --noEmit && npx cypress run",
+                &[("npx vue-tsc --noEmit", false), ("npx cypress run", true)],
+            ),
+            ("pio run -e test && pio test", &[("pio run -e test", false), ("pio test", true)]),
+            ("pio run -t upload; idf.py flash monitor; arduino-cli compile --upload x", &[]),
+            ("./gradlew :app:testDebugUnitTest", &[("./gradlew :app:testDebugUnitTest", true)]),
+            ("./gradlew assembleDebug; ./gradlew installDebug", &[("./gradlew assembleDebug", false)]),
+            ("gcc -o test test.c && ./test", &[("gcc -o test test.c", false)]),
+            (
+                "arm-none-eabi-gcc -c a.c; clang-18 b.c",
+                &[("arm-none-eabi-gcc -c a.c", false), ("clang-18 b.c", false)],
+            ),
+            ("gcc --version; javac -version; gcc -M a.c", &[]),
+            ("php -l a.php; bash -n a.sh; bash a.sh -n", &[("php -l a.php", false), ("bash -n a.sh", false)]),
+            ("docker build -t test .", &[("docker build -t test .", false)]),
+            ("docker compose up --build; docker stop build; docker push test", &[]),
+            ("nix flake check; nix flake update", &[("nix flake check", false)]),
+            ("kubectl apply -f a.yml; kubectl apply -f a.yml --dry-run=client", &[]),
+            ("terraform apply; wrangler deploy; next dev; cypress open; dotnet run", &[]),
+            (
+                "cargo build --tests; zig build test",
+                &[("cargo build --tests", false), ("zig build test", true)],
+            ),
+            ("Rscript -e 'devtools::test()'; Rscript test.R", &[("Rscript -e 'devtools::test()'", true)]),
+            ("npm view jest; npm create vite test; cargo new test", &[]),
         ] {
             let checks = Checks::of(&Walk::of(command, None));
             let each = checks.passed().iter();
             let each: Vec<_> = each.map(|check| (check.command.as_str(), check.is_test)).collect();
             assert_eq!(each, expected, "{command}");
+        }
+        for (command, expected) in [
+            ("g++ -o mill mill.cpp && ./mill", true),
+            ("g++ -o mill mill.cpp 2>&1 | head -5; ls", false),
+            ("mkdir -p out && g++ -o out/mill mill.cpp", false),
+            ("make && ./mill", false),
+        ] {
+            assert_eq!(Checks::of(&Walk::of(command, None)).runs_after(), expected, "{command}");
         }
         let checks = Checks::of(&Walk::of("npm test && npm run lint", None));
         for (names_test, expected) in [(false, "npm test && npm run lint"), (true, "npm test")] {

@@ -12,7 +12,7 @@ pub(super) fn counts(line: &str) -> bool {
 
 /// Returns the first line that counts errors.
 pub(super) fn count(text: &str) -> Option<&str> {
-    text.lines().find(|line| matches(&BAD_COUNTS, line))
+    text.lines().find(|line| matches(&BAD_COUNTS, line) || passed_all(line) == Some(false))
 }
 
 /// Checks whether a text counts failures, other than in the name of what went well.
@@ -24,11 +24,23 @@ pub(super) fn counts_failures(text: &str) -> bool {
         (line, text[found.end()..].lines().next().unwrap_or_default())
     });
     found.any(|(line, rest)| !matches(&WENT_WELL, line) && !counts_something_else(rest))
+        || passed_all(text) == Some(false)
+}
+
+/// Checks whether all passed, by the last line of a text that says how many of how many did: `3 of 4 suites
+/// passed`. `None` if none says so, or if some were left out.
+pub(super) fn passed_all(text: &str) -> Option<bool> {
+    let found = PARTS.as_ref()?.captures_iter(text).last()?;
+    let number = |nth: usize| found.get(nth)?.as_str().parse::<u32>().ok();
+    let (passed, all) = (number(1)?, number(2)?);
+    let line = text[found.get(0)?.start()..].trim_start().lines().next().unwrap_or_default();
+    let leaves_out = ["skip", "ignore", "pending"].iter().any(|word| line.to_lowercase().contains(word));
+    (all > 0 && (passed == all || !leaves_out)).then_some(passed == all)
 }
 
 /// Checks whether a number counts what follows it, and not checks, as in `3 failed payments`.
 fn counts_something_else(rest: &str) -> bool {
-    const OF_CHECKS: [&str; 14] = [
+    const OF_CHECKS: [&str; 16] = [
         "after",
         "and",
         "assertions",
@@ -36,9 +48,11 @@ fn counts_something_else(rest: &str) -> bool {
         "examples",
         "for",
         "in",
+        "locally",
         "of",
         "on",
         "out",
+        "remotely",
         "specs",
         "suites",
         "test",
@@ -60,8 +74,10 @@ pub(super) fn after_last_count<'a>(edges: &[&'a str; 2]) -> Option<[&'a str; 2]>
 /// Counts in the summaries of checks.
 static BAD_COUNTS: Pattern = LazyLock::new(|| {
     let forms = [
-        r"\b[1-9]\d* (?:\w+ )?(?:failed|failing|failures?|errors?)\b",
+        r"\b[1-9]\d* (?:[\w()]+ )?(?:failed|failing|failures?|errors?)\b|\b[1-9]\d* fails\b",
         r"\b(?:failures?|errors?|failed)[:=][ \t]*[1-9]",
+        r"\bfail(?:ed|ures?)?[ \t]+[1-9]\d*(?:[,;]|[ \t]*\||\.[ \t])",
+        r"\b[1-9]\d* (?:issues?|problems?|violations?|offenses?)(?:\(s\))? (?:were )?(?:found|detected)\b",
         // A line for each count.
         r"^\S{0,3}[ \t]*fail(?:ed|ures?)?:?[ \t]+[1-9]|^[ \t]*[1-9]\d* fail\r?$",
     ];
@@ -71,21 +87,56 @@ static GOOD_COUNTS: Pattern = LazyLock::new(|| {
     any_of(
         "(?im)",
         &[
-            r"\b0 (?:tests? )?(?:failed|failing|failures?|errors?|issues|problems)\b|\b[1-9]\d* (?:passed|passing)\b|^\S{0,3}[ \t]*fail(?:ed|ures?)?:?[ \t]+0\b|^[ \t]*0 fail\r?$",
+            r"\bfail(?:ed|ures?)?[:=]?[ \t]*0(?:[,;]|[ \t]*\||\.[ \t])|\b[1-9]\d* tests? pass\b",
+            r"\b0 (?:[\w()]+ )?(?:failed|failing|failures?|errors?|issues|problems)\b|\b[1-9]\d* (?:passed|passing)\b|^\S{0,3}[ \t]*fail(?:ed|ures?)?:?[ \t]+0\b|^[ \t]*0 fail\r?$",
         ],
     )
 });
+static PARTS: Pattern = LazyLock::new(|| {
+    any_of("(?im)", &[r"(?:^|[ \t(:])(\d+)(?: of | out of |/)(\d+) (?:[\w()]+ ){0,8}pass(?:ed)?\b"])
+});
 /// The form of a line about what went well: its name may speak of failures.
 static WENT_WELL: Pattern = LazyLock::new(|| {
-    any_of("", &[r"^[ \t]*(?:[✓✔√]|ok\b|PASS|--- PASS)|\.\.\. ok\r?$|\bexpected failures?\b|\b0 remaining\b"])
+    any_of(
+        "",
+        &[
+            r"^[ \t]*(?:[✓✔√]|ok\b|PASS|--- PASS)|\.\.\. ok\r?$|\bexpected failures?\b|\b0 remaining\b|\boffenses? corrected\b",
+        ],
+    )
 });
 
 #[cfg(test)]
 mod tests {
+    use pretty_assertions::assert_eq;
+
     use super::*;
 
     #[test]
     fn every_pattern_is_one() {
-        assert!([&BAD_COUNTS, &GOOD_COUNTS, &WENT_WELL].into_iter().all(|pattern| pattern.is_some()));
+        let patterns = [&BAD_COUNTS, &GOOD_COUNTS, &PARTS, &WENT_WELL];
+        assert!(patterns.into_iter().all(|pattern| pattern.is_some()));
+    }
+
+    #[test]
+    fn a_count_of_some_or_all_decides() {
+        for (text, fails, expected) in [
+            ("2 of 2 suites (9 of 9 cases) passed.", false, Some(true)),
+            ("1 of 2 suites (8 of 9 cases) passed.", true, Some(false)),
+            ("8/9 checks passed", true, Some(false)),
+            ("8/9 passed, 1 skipped", false, None),
+            ("1/9 passed\n9/9 passed", false, Some(true)),
+            ("Ran out of 9 lives", false, None),
+            ("[error] Failed: Total 9, Failed 2, Errors 0, Passed 7", true, None),
+            ("[info] Passed: Total 9, Failed 0, Errors 0, Passed 9", false, None),
+            ("[ FAIL 1 | WARN 0 | SKIP 0 | PASS 8 ]", true, None),
+            ("[ FAIL 0 | WARN 0 | SKIP 0 | PASS 9 ]", false, None),
+            ("2 chart(s) linted, 1 chart(s) failed", true, None),
+            ("2 issues found. (ran in 3.1s)", true, None),
+            ("2 offenses detected, 2 offenses corrected", false, None),
+            ("Found 3 errors (2 fixed, 1 remaining).", true, None),
+            ("Executed 9 out of 9 tests: 1 fails locally.", true, None),
+        ] {
+            assert_eq!((counts_failures(text), passed_all(text)), (fails, expected), "{text}");
+        }
     }
 }

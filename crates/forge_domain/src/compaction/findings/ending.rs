@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::MAX_CHARS;
-use super::counts::{after_last_count, counts};
+use super::counts::{after_last_count, counts, passed_all};
 use super::failure::{edges, end_of, told_in};
 use super::pattern::{Pattern, any_of, matches};
 use super::sections::Sections;
@@ -57,7 +57,7 @@ impl Evidence {
         }
         if unfinished.is_some() {
             Self::Unfinished
-        } else if end_of(&edges).lines().any(says_well) {
+        } else if end_of(&edges).lines().any(says_well) || made_all_steps(end_of(&edges)) {
             Self::Said
         } else if status == Some(Status::Passed) {
             Self::Status
@@ -121,7 +121,18 @@ impl Unfinished {
 /// Checks whether a line of a command says that all is well; a field in tags is the harness's own.
 fn says_well(line: &str) -> bool {
     let is_field = line.starts_with('<') && line.trim_end().ends_with('>');
-    matches(&GOOD_WORDS, line) && !matches(&DENIALS, line) && !is_field
+    let is_well = matches(&GOOD_WORDS, line) && !matches(&DENIALS, line);
+    (is_well || passed_all(line) == Some(true)) && !is_field
+}
+
+/// Checks whether the last line that counts the steps of a build counts all of them: `[12/12] Linking`.
+fn made_all_steps(text: &str) -> bool {
+    let counted = |line: &str| {
+        let (done, rest) = line.strip_prefix('[')?.split_once('/')?;
+        let (all, _) = rest.split_once("] ")?;
+        Some((done.trim().parse::<u32>().ok()?, all.trim().parse::<u32>().ok()?))
+    };
+    text.lines().rev().find_map(counted).is_some_and(|(done, all)| done == all)
 }
 
 /// Checks quickly whether a line may say that a command did not end by itself: most have none of these signs.
@@ -267,13 +278,18 @@ const STATUS_BYTES: usize = 80;
 /// The forms by which the runners of checks and their shells say that all is well.
 static GOOD_WORDS: Pattern = LazyLock::new(|| {
     let forms = [
-        r"(?i:\bno (?:issues|problems|errors|warnings|vulnerabilities)\b)",
+        r"(?i:\bno (?:\w+ )?(?:issues|problems|errors|warnings|vulnerabilities)\b)",
         r"(?i:\ball\b.{0,30}\bpass(?:ed|ing)?\b)",
         r"(?i:\b(?:success|successful|successfully|succeeded)\b)",
         r"^ok\b|\bOK\r?$|^OK \(|: ok\b|: OK \(",
         r"^[ \t]*(?:--- )?PASS(?:ED)?\b|\bPASSED?\r?$|^Passed!",
         r"^[ \t]*Finished\b|^Build complete!",
         r"^[ \t]*[✓✔√].*\b(?:built|compiled|passed|done)\b",
+        r"(?i:\b(?:build|compilation|generation) complete[.!]|\[success\w*\])",
+        r"\b[Tt]est suite \S+ passed\b|\bTesting \S+ tests passed\b|\bPASS=[1-9]\d* WARN=\d+ ERROR=0\b",
+        // Of what runs the work: images, plans, rehearsals.
+        r"(?:^#\d+|=>) naming to \S|^\W*\S+[ \t]+Built\r?$|^Sketch uses \d+ bytes\b|^Generated \S+ app\b",
+        r"\(server dry run\)\r?$|^--dry-run: exiting now|^Plan: \d+ to add\b|^No changes\.|^playbook: \S+\r?$",
         r"(?i:\ball matched files use\b|\b(?:left unchanged|already formatted)\W*$)",
     ];
     any_of("", &forms)

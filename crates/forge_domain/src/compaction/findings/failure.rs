@@ -169,6 +169,13 @@ pub(super) fn names_failed_test(result: &ToolResult) -> bool {
     edges(&text).iter().any(|edge| matches(&FAILED_TEST, edge))
 }
 
+/// Checks whether a result tells of an error in the code that was built or read.
+pub(super) fn names_error_of_build(result: &ToolResult) -> bool {
+    let text = output(result.content.text());
+    let is_place = |line: &str| !line.contains("runtime error");
+    edges(&text).iter().any(|edge| place(edge).is_some_and(is_place) || matches(&OF_BUILD, edge))
+}
+
 /// Checks whether a line says that the command line was wrong, or that a look at something found nothing.
 pub(super) fn is_misused(line: &str) -> bool {
     matches(&MISUSED, line)
@@ -213,9 +220,18 @@ static FAILED_TEST: Pattern = LazyLock::new(|| {
     any_of(
         "(?m)",
         &[
+            r"^\d+:\d+ \+\d+(?: ~\d+)? -[1-9]|\bFailed:? +[1-9]",
             r"\bFAIL(?:ED)?\b|^not ok |\b[1-9]\d* (?:\w+ )?(?:failed|failing|failures?)\b|^\S{0,3}[ \t]*fail[ \t]+[1-9]",
         ],
     )
+});
+/// The forms by which compilers and linkers name an error, beside its place at the start of a line.
+static OF_BUILD: Pattern = LazyLock::new(|| {
+    let forms = [
+        r"^[ \t]*--> \S+:\d+:\d+|\bundefined reference to\b|\bld returned \d|\blinker command failed\b",
+        r"\bfailed to solve\b|\b(?:[Ss]yntax [Ee]rror|SyntaxError)\b",
+    ];
+    any_of("(?m)", &forms)
 });
 /// The lines by which the tests of Go tell of a package, and of what failed.
 static OK_OF_GO: Pattern = LazyLock::new(|| any_of("", &[r"^ok[ \t]+\S+[ \t]+(?:[\d.]+s|\(cached\))"]));
@@ -239,7 +255,7 @@ mod tests {
     #[test]
     fn every_pattern_is_one() {
         assert!(
-            [&OPENINGS, &ENDS_WELL, &FAILED_TEST, &OK_OF_GO, &FAIL_OF_GO, &MISUSED]
+            [&OPENINGS, &ENDS_WELL, &FAILED_TEST, &OF_BUILD, &OK_OF_GO, &FAIL_OF_GO, &MISUSED]
                 .into_iter()
                 .all(|pattern| pattern.is_some())
         );

@@ -72,6 +72,9 @@ pub(super) static BREAKS: Pattern = LazyLock::new(|| {
         r"^\[ERROR\] (?:COMPILATION ERROR|Failed to execute goal|Failures:|Errors:)",
         r"^[ \t]*(?:Failed to compile|Failed:[ \t]+[^\s\d]|Type error:|error Command failed)",
         r"\b(?i:style issues (?:were )?found)\b|^would reformat \S",
+        r"^ninja: (?:build stopped|error)|^error during build\b|^failed to solve:|^== \[.+\] FAIL\r?$",
+        r"^[^\w✓✔√]{0,12}(?:ERROR\W{1,2})?(?:\w+ ){0,2}(?i:build|compilation|generation) failed\b",
+        r"\b[Tt]est suite (?:\S+ )?failed\b|^\S+: (?:line )?\d+: .{0,80}\b[Ss]yntax error\b",
     ];
     any_of("(?m)", &forms)
 });
@@ -80,14 +83,20 @@ pub(super) static STOPS: Pattern = LazyLock::new(|| {
     any_of(
         "(?m)",
         &[
+            r"^\d+:\d+ \+\d+(?: ~\d+)? -[1-9]\d*:",
             r"^make(?:\[\d+\])?: \*\*\* |^!+ (?:KeyboardInterrupt|Interrupted)\b|^KeyboardInterrupt\r?$|^(?:FAIL|ERROR:?) .{0,40}\b[Cc]overage\b|\bcoverage threshold\b.{0,80}\bnot met\b",
         ],
     )
 });
 
 /// A line that begins with its place in a file, as most compilers and linters write.
-static PLACE: Pattern =
-    LazyLock::new(|| any_of("(?m)", &[r"^(?:\[ERROR\] |e: )?\S+\.\w+:\[?\d+(?:[:,]\d+)?\]?:? \S.*$"]));
+static PLACE: Pattern = LazyLock::new(|| {
+    let forms = [
+        r"^(?:\[ERROR\] |e: )?\S+\.\w+:\[?\d+(?:[:,]\d+)?\]?:? \S.*$",
+        r"^\S+\.\w+\(\d+(?:, ?\d+)?\):? [Ee]rror\b.*$",
+    ];
+    any_of("(?m)", &forms)
+});
 /// Words for less than an error.
 static LESS: Pattern = LazyLock::new(|| any_of("(?i)", &[r"warning|note|info|remark|hint"]));
 

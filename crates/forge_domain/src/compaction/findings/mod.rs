@@ -4,6 +4,7 @@ mod acts;
 mod answer;
 mod aside;
 mod check;
+mod check_words;
 mod command_line;
 mod counts;
 mod deed;

@@ -8,7 +8,7 @@ use super::check::Check;
 use super::command_line::without_folder;
 use super::deed::Deed;
 use super::ending::{found_nothing, tells_success_of_git};
-use super::failure::{is_marked_failed, is_misused, names_failed_test};
+use super::failure::{is_marked_failed, is_misused, names_error_of_build, names_failed_test};
 use super::filter::Filter;
 use super::missing::Missing;
 use super::pattern::{Pattern, any_of, matches};
@@ -46,7 +46,7 @@ impl Deed {
         if self.found_nothing(result) {
             return None;
         }
-        let failure = if !self.checks.is_empty() {
+        let failure = if !self.checks.is_empty() && !self.checks.runs_after() {
             match self.report(result) {
                 Cow::Borrowed(report) => report.failure.as_ref().map(Cow::Borrowed),
                 Cow::Owned(report) => report.failure.map(Cow::Owned),
@@ -92,6 +92,9 @@ impl Deed {
         if let Some(failure) = self.failure(result) {
             // A check that was stopped has not failed by itself.
             let is_stopped = !failure.is_read() && self.unfinished(result).is_some();
+            if self.failed_after_its_checks(result) {
+                return Outcome::Unclear;
+            }
             if !failure.is_read() && self.command_line.ends_elsewhere {
                 let is_shown = self.report(result).evidence == Evidence::Counted;
                 return if is_shown { Outcome::Passed } else { Outcome::Unclear };
@@ -150,6 +153,18 @@ impl Deed {
             }
             _ => self.checks_that(outcome),
         }
+    }
+
+    /// Returns the check that failed, if it was one of them.
+    pub(crate) fn failed_check(&self, result: &ContextMessage) -> Option<&Check> {
+        let is_of_checks = !self.failed_after_its_checks(result);
+        self.checks_with(Outcome::Failed, result).first().filter(|_| is_of_checks)
+    }
+
+    /// Checks whether something else runs after its checks, and no error of theirs is shown.
+    fn failed_after_its_checks(&self, result: &ContextMessage) -> bool {
+        let Body::Tool(told) = &result.message().body else { return false };
+        self.checks.runs_after() && !names_error_of_build(told)
     }
 
     /// Returns the checks that have that outcome, if nothing else is known.

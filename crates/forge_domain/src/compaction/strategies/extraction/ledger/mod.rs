@@ -103,7 +103,7 @@ impl<'a> Ledger<'a> {
             while let Some((_, report)) = reports.next_if(|(at, _)| *at < asked.place.message) {
                 self.take_report(&report, &mut running);
             }
-            // Somebody's decision is no error, and nothing ran.
+            // A decision of the user is no error, and nothing ran.
             if is_refused(asked.call, result.message()) {
                 self.n_exchanges += 1;
                 continue;
@@ -234,8 +234,8 @@ impl<'a> Ledger<'a> {
         in_folder(what, self.told_folder(folder).as_deref())
     }
 
-    /// Returns the key of a call with the folder in which it runs: that of the change of a file names the file
-    /// by its one path.
+    /// Returns the key of a call with the folder in which it runs: that of the change of a file names the
+    /// file by its one path.
     fn key(&self, key: &str, folder: Option<&str>) -> String {
         match file_of_key(key) {
             Some(file) => {
@@ -246,8 +246,8 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Returns the keys of the changes of files that a call made, by whatever tool: once a file is changed, it
-    /// does not matter that a change of it was not accepted before.
+    /// Returns the keys of the changes of files that a call made, by whatever tool: once a file is changed,
+    /// it does not matter that a change of it was not accepted before.
     fn keys_of_changes(&self, deed: &Deed) -> Vec<String> {
         let by_command = deed.shell_changes.iter().filter_map(|step| match &step.change {
             ShellChange::Edits(file) | ShellChange::Writes(file) | ShellChange::Removes(file) => {
@@ -296,15 +296,15 @@ impl<'a> Ledger<'a> {
                 let is_of_another = |open: &Open<'_>| {
                     !passed.is_empty() && open.check.is_some_and(|failed| is_another(failed, &open.line))
                 };
-                let is_mended = |open: &Open<'_>| keys.iter().any(|key| is_same(key, open));
-                self.open.retain(|open| !is_mended(open) || is_of_another(open));
+                let is_fixed = |open: &Open<'_>| keys.iter().any(|key| is_same(key, open));
+                self.open.retain(|open| !is_fixed(open) || is_of_another(open));
             }
             Some(Some(line)) if deed.may_stand(result, &line) => {
                 let Some(key) = keys.pop() else { return };
                 // If a command fails with another error, it got past the earlier one.
                 self.open.retain(|open| !is_same(&key, open) && open.line != line);
                 let label = result.id().map(|id| id.to_string());
-                let check = deed.checks_with(Outcome::Failed, result).first();
+                let check = deed.failed_check(result);
                 let since = self.n_exchanges;
                 self.open.push(Open { key, line, label, check, since });
             }
@@ -320,7 +320,7 @@ impl<'a> Ledger<'a> {
             let (_, place) = out_of_folder(&open.key);
             let covers_it = |(folder, check): &(Option<String>, &Check)| {
                 covers(folder.as_deref(), place)
-                    && open.check.is_none_or(|failed| check.covers(failed, &open.line))
+                    && open.check.map_or(!check.is_narrow, |failed| check.covers(failed, &open.line))
             };
             ran.iter().any(covers_it)
         };

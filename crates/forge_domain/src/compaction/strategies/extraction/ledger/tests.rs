@@ -604,6 +604,47 @@ fn a_check_that_fails_is_known_whoever_runs_it() {
 }
 
 #[test]
+fn checks_of_any_kind_of_work_are_known() {
+    let board = "RAM: 12%\n==== [SUCCESS] Took 2.29 seconds ====";
+    check_outcomes(&[
+        ("pio run", board, true),
+        ("pio run", "Looking for a port\n==== [FAILED] Took 2.29 seconds ====", false),
+        ("west build -b nrf", "[7/9] Building C\n[9/9] Linking C executable a.elf", true),
+        ("ninja -C out", "[3/9] Building C\nninja: build stopped: subcommand failed.", false),
+        ("gcc -o gate gate.c", "", true),
+        ("gcc -o gate gate.c", "gate.c:3:1: error: unknown type name 'in'", false),
+        ("g++ -o gate gate.cpp && ./gate", "gate.cpp:3:1: error: expected ';'", false),
+        ("nim c gate.nim", "gate.nim(3, 1) Error: undeclared identifier: 'x'", false),
+        ("php -l gate.php", "No syntax errors detected in gate.php", true),
+        ("bash -n gate.sh", "gate.sh: line 3: syntax error near unexpected token", false),
+        ("docker build -t gate .", "#9 naming to docker.io/library/gate:latest done", true),
+        ("docker build -t gate .", "ERROR: failed to solve: no such file", false),
+        ("terraform plan", "Plan: 2 to add, 0 to change, 0 to destroy.", true),
+        ("flutter analyze", "2 issues found. (ran in 3.1s)", false),
+        ("flutter test", "00:03 +7 -1: Some tests failed.", false),
+        ("xcodebuild -scheme Gate test", "** TEST FAILED **", false),
+        ("sbt test", "[error] Failed: Total 8, Failed 1, Errors 0, Passed 7", false),
+        ("sbt test", "[info] Passed: Total 8, Failed 0, Errors 0, Passed 8", true),
+        ("cabal test", "1 of 1 test suites (8 of 8 test cases) passed.", true),
+        ("cabal test", "0 of 1 test suites (7 of 8 test cases) passed.", false),
+        ("stack test", "gate> Test suite gate-test failed", false),
+        ("bazel test //...", "Executed 2 out of 2 tests: 1 fails locally.", false),
+        ("ng build", "Application bundle generation failed. [3.1 seconds]", false),
+        ("vite build", "error during build:\nno such file", false),
+        ("verilator --lint-only gate.v", "%Error: gate.v:3:1: syntax error", false),
+        ("ansible-playbook --syntax-check site.yml", "ERROR! Syntax Error while loading YAML.", false),
+    ]);
+    // After a compiler, what it built may have failed.
+    for result in ["no grain\nExit code 1", "error: no grain\nExit code 1"] {
+        let built = ("Bash", json!({"command": "g++ -o gate gate.cpp && ./gate"}), result);
+        let later = ("Bash", json!({"command": "g++ -o gate gate.cpp"}), "");
+        let record = ledger(std::slice::from_ref(&built));
+        assert_eq!(last_outcome(&record), Some(Outcome::Unclear), "{result}");
+        assert_eq!(ledger(&[built, later]).errors.len(), record.errors.len(), "{result}");
+    }
+}
+
+#[test]
 fn counts_of_what_went_well_hide_nothing_that_broke() {
     check_outcomes(&[
         ("npm run lint", "Not all checks passed", false),
