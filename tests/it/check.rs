@@ -169,6 +169,34 @@ fn everything_is_found_at_once_and_in_order() {
 }
 
 #[test]
+fn a_rule_for_calls_that_never_applies_is_a_fault() {
+    for (rules, expected) in [
+        ("{ 'Bash(rm *)': deny }", "help: write `shell: { 'rm *': deny }`"),
+        ("{ 'shell:rm *': ask }", "help: write `shell: { 'rm *': ask }`"),
+        ("{ 'rm *': deny }", "help: write a tool, and below it the pattern"),
+        ("{ 'sehll*': deny }", "help: did you mean `shell`?"),
+        ("{ 'github*': allow }", "for the tools of an MCP server `github`, write `github__*`"),
+        ("{ 'mcp__gh__*': deny }", "help: write `gh__*`, without `mcp__`"),
+        ("{ shell: { 'rm:*': deny } }", "help: for `rm` with any arguments, write 'rm *'"),
+        ("{ shell: { 'rm *': deny, '*': allow } }", "this never applies: the last matching rule wins"),
+        ("{ shell: deny, 'sh*': ask }", "that is `permissions.sh*: ask` of the project's file"),
+    ] {
+        let actual = said(&format!("permissions: {rules}\nagents: {{ a: {{ model: gpt-4o }} }}\n"));
+        assert!(actual.contains(expected), "{rules}: {actual}");
+    }
+    for rules in [
+        "{ '*': deny, shell: { '*': ask, 'ls *': allow } }",
+        "{ 'gh__*': deny, '*__delete': deny, 'a*': ask }",
+        "{ '*': { 'secrets/**': deny }, read: allow, secrets: deny }",
+        "{ shell: { 'npm run test:*': deny } }",
+    ] {
+        let yaml = format!("permissions: {rules}\nagents: {{ a: {{ model: gpt-4o }} }}\n");
+        let actual = Forge::new().with_file("forge.yaml", yaml).run(&["config", "check"]);
+        assert_eq!(actual.code, 0, "{rules}: {}", actual.stderr);
+    }
+}
+
+#[test]
 fn faults_are_told_as_json() {
     let actual = Forge::new().with_file("forge.yaml", MANY).run(&["config", "check", "--json"]);
     assert_eq!((actual.code, actual.stderr.as_str()), (2, ""));

@@ -84,6 +84,8 @@ fn auto_is_refused_without_a_sandbox_and_a_rule_that_is_none_is_refused() {
         (&["--allow", "secrets"], "secrets are allowed only by `permissions`"),
         (&["--allow", "shell:"], "expected a tool, or a tool and a pattern"),
         (&["--allow", "shel:ls *"], "--allow: there is no tool `shel`"),
+        (&["--allow", "sehll*"], "--allow: there is no tool `sehll*`"),
+        (&["--allow", "Bash(git *)"], "another agent writes a rule: write `--allow 'shell:git *'`"),
     ] {
         let (ran, report, written) = run("", arguments);
         assert_eq!((ran.code, written), (2, Vec::new()), "{arguments:?}: {}", ran.stderr);

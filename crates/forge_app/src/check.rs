@@ -1,15 +1,18 @@
 //! Checks of a workflow before anything runs.
 
+mod permissions;
+
 use forge_domain::compaction::{CompactError, Rung};
 use forge_domain::{
-    Agent, Budget, Compact, ContextMessage, Event, Message, Permissions, PromptPart, REQUEST_TOKENS, SECRETS,
-    StillOver, SummaryInput, Term, TokenCounter, Tokens, ToolDefinition, ToolName, UnknownToolError,
-    tool_twin,
+    Agent, Budget, Compact, ContextMessage, Event, Message, PromptPart, REQUEST_TOKENS, StillOver,
+    SummaryInput, Term, TokenCounter, Tokens, ToolDefinition, ToolName, UnknownToolError, tool_twin,
 };
 use forge_services::workflow::{Finding, check_references, nearest};
 
+pub(crate) use self::permissions::idle_permissions;
+pub use self::permissions::unknown_permissions;
+use crate::Services;
 use crate::engine::{offered_tools, recall_tools};
-use crate::{RECALL, Services};
 
 /// A text that no template has.
 const SAMPLE: &str = "the text of a sample message";
@@ -161,20 +164,6 @@ impl Findings {
             }
         }
     }
-}
-
-/// Returns the permission rules that name an unknown tool, each as a key below `path`.
-pub fn unknown_permissions(path: &str, rules: Option<&Permissions>, services: &Services) -> Vec<Finding> {
-    let named = rules
-        .into_iter()
-        .flat_map(Permissions::tools)
-        .filter(|name| !name.contains(['*', '?']) && *name != SECRETS);
-    let unknown = |name: &str| {
-        let name = ToolName::new(name).ok().filter(|name| name.as_str() != RECALL)?;
-        let error = services.callable(std::slice::from_ref(&name)).err()?;
-        Some(unknown_tool(format!("{path}.{name}"), &error))
-    };
-    named.filter_map(unknown).collect()
 }
 
 /// Returns the finding about a tool that is not there, with the one that may be meant: it does the same, or

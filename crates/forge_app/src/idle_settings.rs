@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use forge_domain::{Agent, Allowance, Budget, TokenLimit, WindowSource, Workflow};
 use forge_services::workflow::Finding;
 
-use crate::check::Bytes;
+use crate::check::{Bytes, idle_permissions};
 
-/// Returns the limits of `compact` blocks that the windows of the models leave without effect, and the
-/// budgets in money for models of which no price is known.
+/// Returns the limits of `compact` blocks that the windows of the models leave without effect, the budgets in
+/// money for models of which no price is known, and the permissions that are about nothing.
 pub fn idle_settings(workflow: &Workflow) -> Vec<Finding> {
     let limits = workflow.agents.iter().flat_map(|agent| limits_beyond_room(workflow, agent));
-    limits.chain(unpriced_budgets(workflow)).collect()
+    limits.chain(unpriced_budgets(workflow)).chain(idle_permissions(workflow)).collect()
 }
 
 /// Returns the limits in tokens of an agent that exceed the largest room of its model, which has no tools.
@@ -118,6 +118,15 @@ mod tests {
             ),
             ("budget: { tokens: 5 }", "", none),
             (priced, "", none),
+            (
+                "permissions: { shell: { 'npm run test:*': allow } }",
+                "",
+                &[
+                    "permissions.shell.npm run test:*: `npm run test:*` is only about commands with a colon there",
+                ],
+            ),
+            ("permissions: { 'gh__*': deny }", "", &["permissions.gh__*: `mcp_servers` has no `gh`"]),
+            ("permissions: { '*__x': deny, 'a*': deny }", "", none),
         ] {
             let yaml =
                 format!("providers: {{ p: {{}} }}\n{keys}\nagents: {{ a: {{ model: 'p:m', {agent} }} }}\n");

@@ -131,7 +131,8 @@ pub(crate) fn prepare(
     let discretion = consent.discretion()?;
     let unknown = unknown_permissions("--allow", Some(&discretion.allowed), engine.services());
     if let Some(finding) = unknown.first() {
-        return Err(Misconfigured(format!("--allow: {}", finding.what)).into());
+        let help = finding.hint.as_ref().map_or_else(String::new, |hint| format!("\nhelp: {hint}"));
+        return Err(Misconfigured(format!("--allow: {}{help}", finding.what)).into());
     }
     engine.conduct.begin(discretion, held);
     check_mode(&engine)?;

@@ -130,7 +130,9 @@ pub(crate) fn check_agents(services: &Services, layers: &Layers, agent: Option<&
         let is_below = |path: &String, finding: &Finding| {
             finding.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        findings.retain(|finding| paths.iter().any(|path| is_below(path, finding)));
+        // The rules of the whole file are its rules, too.
+        let is_rule = |finding: &Finding| finding.path.starts_with("permissions.");
+        findings.retain(|finding| is_rule(finding) || paths.iter().any(|path| is_below(path, finding)));
     }
     let used = used_providers(&services.workflow, agent);
     let unusable = unusable(&services.workflow, layers).into_iter();

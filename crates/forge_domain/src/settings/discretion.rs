@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::key_places::holds_keys;
-use crate::{Permission, PermissionPatternError, Permissions, Subject};
+use crate::{ForeignRule, Permission, PermissionPatternError, Permissions, Subject};
 
 /// A mode of work: the permission of calls that no rule decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -120,8 +120,14 @@ impl Discretion {
     /// Adds a rule as the command line writes it: a tool, or a tool and a pattern after a colon.
     ///
     /// # Errors
-    /// [`PermissionPatternError`] if the rule cannot be one.
+    /// [`PermissionPatternError`] if the rule cannot be one, such as one in the form of another agent.
     pub fn allow(&mut self, rule: &str) -> Result<(), PermissionPatternError> {
+        if let Some(meant) = ForeignRule::with_parentheses(rule.trim()) {
+            let meant = meant.flags().map_or_else(String::new, |flags| format!(": write {flags}"));
+            return Err(PermissionPatternError(format!(
+                "`{rule}` is how another agent writes a rule{meant}"
+            )));
+        }
         let allowed = std::mem::take(&mut self.allowed);
         let (tool, pattern) = match rule.split_once(':') {
             Some((tool, pattern)) => (tool.trim(), Some(pattern.trim())),
@@ -352,6 +358,8 @@ mod tests {
             ("fetch:https://docs.rs/*", true),
             ("", false),
             ("secrets", false),
+            ("Bash(git *)", false),
+            ("git *", false),
         ] {
             assert_eq!(with.allow(rule).is_ok(), is_valid, "{rule:?}");
         }

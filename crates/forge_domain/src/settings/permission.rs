@@ -29,7 +29,7 @@ pub enum Permission {
 }
 
 impl Permission {
-    const fn word(self) -> &'static str {
+    pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Allow => "allow",
             Self::Ask => "ask",
@@ -192,19 +192,22 @@ fn named(mode: Mode) -> String {
 /// An error about a rule that cannot be one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct PermissionPatternError(String);
+pub struct PermissionPatternError(pub(super) String);
 
 impl Permissions {
     /// Returns the rule of the command line that allows the calls of `tool`, or those that `pattern` is
     /// about.
     ///
     /// # Errors
-    /// [`PermissionPatternError`] if the tool or the pattern is blank or too long, or if it is about secrets.
+    /// [`PermissionPatternError`] if the tool cannot be one, if it or the pattern is blank or too long, or if it
+    /// is about secrets.
     pub fn allowing(tool: &str, pattern: Option<&str>) -> Result<Self, PermissionPatternError> {
         let parts = [Some(tool), pattern];
         let problem = if tool == SECRETS {
             Some("secrets are allowed only by `permissions` in your own forge.yaml")
-        } else if parts.iter().flatten().any(|part| part.trim().is_empty()) {
+        } else if parts.iter().flatten().any(|part| part.trim().is_empty())
+            || tool.contains(|c: char| c.is_whitespace() || matches!(c, '(' | ')'))
+        {
             Some("expected a tool, or a tool and a pattern, such as `shell:cargo *`")
         } else if parts.iter().flatten().any(|part| part.chars().nth(MOST_CHARS).is_some()) {
             Some("what a rule is about is too long: put a star for a part of it")
@@ -232,7 +235,7 @@ impl Permissions {
 
     /// Returns each rule with its layer, as people read it.
     pub fn lines(&self) -> Vec<String> {
-        self.rules_of(|_| true).iter().map(ToString::to_string).collect()
+        self.rules().iter().map(ToString::to_string).collect()
     }
 
     /// Returns these rules followed by those of `later`, which therefore win.
@@ -245,6 +248,11 @@ impl Permissions {
     /// Returns the tools that the rules name, as they are written.
     pub fn tools(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|entry| entry.tool.as_str())
+    }
+
+    /// Returns the rules, one by one in their order.
+    pub fn rules(&self) -> Vec<PermissionRule<'_>> {
+        self.rules_of(|_| true)
     }
 
     /// Marks every rule as one of `layer`.
@@ -275,13 +283,13 @@ impl Permissions {
     }
 
     /// Returns the rules about `tool`.
-    fn about<'r>(&'r self, tool: &str) -> Vec<Rule<'r>> {
+    fn about<'r>(&'r self, tool: &str) -> Vec<PermissionRule<'r>> {
         self.rules_of(|name| is_like(name, tool, Stars::Same))
     }
 
     /// Returns the rules by which a secret that `tool` comes upon may be shown: those about secrets, and
     /// those of the tool's that name its file. A project's file allows none.
-    fn about_secrets<'r>(&'r self, tool: &str) -> Vec<Rule<'r>> {
+    fn about_secrets<'r>(&'r self, tool: &str) -> Vec<PermissionRule<'r>> {
         let mut rules = self.rules_of(|name| name == SECRETS || is_like(name, tool, Stars::Same));
         rules.retain(|rule| {
             let is_allowance = rule.permission == Permission::Allow;
@@ -295,10 +303,10 @@ impl Permissions {
         rules
     }
 
-    fn rules_of<'r>(&'r self, is_meant: impl Fn(&str) -> bool) -> Vec<Rule<'r>> {
+    fn rules_of<'r>(&'r self, is_meant: impl Fn(&str) -> bool) -> Vec<PermissionRule<'r>> {
         let of_tool = self.0.iter().filter(|entry| is_meant(&entry.tool));
         let all = of_tool.flat_map(|RuleEntry { tool, rules, layer }| {
-            let rule = |pattern, permission| Rule { tool, pattern, permission, layer: *layer };
+            let rule = |pattern, permission| PermissionRule { tool, pattern, permission, layer: *layer };
             match rules {
                 ToolRules::All(permission) => vec![rule(None, *permission)],
                 ToolRules::ByPattern(patterns) => patterns
@@ -315,15 +323,25 @@ impl Permissions {
 
 /// One rule of a tool.
 #[derive(Clone, Copy, Debug)]
-struct Rule<'r> {
-    tool: &'r str,
+pub struct PermissionRule<'r> {
+    /// The tool's name as it is written, which may have stars.
+    pub tool: &'r str,
     /// `None` if it is about every call.
-    pattern: Option<&'r str>,
-    permission: Permission,
-    layer: RuleLayer,
+    pub pattern: Option<&'r str>,
+    /// The permission for what it is about.
+    pub permission: Permission,
+    /// The layer that it comes from.
+    pub layer: RuleLayer,
 }
 
-impl fmt::Display for Rule<'_> {
+impl PermissionRule<'_> {
+    /// Checks whether the rule is about `tool`.
+    pub fn is_about(&self, tool: &str) -> bool {
+        is_like(self.tool, tool, Stars::Same)
+    }
+}
+
+impl fmt::Display for PermissionRule<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { tool, pattern, permission, layer } = self;
         match pattern {
@@ -404,9 +422,9 @@ fn verdict(layers: &[Permissions], with: &Discretion, tool: &ToolName, reach: &R
 /// All that decides on one subject of a call.
 struct Judge<'r> {
     /// The rules of each layer about the tool.
-    of_tool: Vec<Vec<Rule<'r>>>,
+    of_tool: Vec<Vec<PermissionRule<'r>>>,
     /// The rules of the command line about it.
-    allowed: Vec<Rule<'r>>,
+    allowed: Vec<PermissionRule<'r>>,
     with: &'r Discretion,
     /// The permission of the tool without a rule.
     usual: Permission,
@@ -420,7 +438,7 @@ impl Judge<'_> {
             return (Permission::Deny, vec![named(mode)]);
         }
         let decisions: Vec<_> = self.of_tool.iter().filter_map(|rules| decide(rules, subject)).collect();
-        let is_held = |(permission, rule): &(Permission, Option<Rule<'_>>)| {
+        let is_held = |(permission, rule): &(Permission, Option<PermissionRule<'_>>)| {
             *permission == Permission::Ask && rule.is_none_or(|rule| !rule.layer.is_answered_in_advance())
         };
         let (mut permission, rules) = strictest(decisions.iter().copied(), self.usual);
@@ -442,7 +460,10 @@ impl Judge<'_> {
 
 /// Returns the decision of `rules` on one subject, or on a call without any, and the rule if it alone
 /// decided.
-fn decide<'r>(rules: &[Rule<'r>], subject: Option<&Subject>) -> Option<(Permission, Option<Rule<'r>>)> {
+fn decide<'r>(
+    rules: &[PermissionRule<'r>],
+    subject: Option<&Subject>,
+) -> Option<(Permission, Option<PermissionRule<'r>>)> {
     match subject {
         Some(subject) => decision(rules, subject),
         None => {
@@ -457,7 +478,8 @@ fn decide<'r>(rules: &[Rule<'r>], subject: Option<&Subject>) -> Option<(Permissi
 fn of_secret(layers: &[Permissions], tool: &str, place: &str) -> (Permission, Vec<String>) {
     let decisions = layers.iter().filter_map(|layer| {
         let rules = layer.about_secrets(tool);
-        let is_about = |rule: &&Rule<'_>| rule.pattern.is_none_or(|pattern| is_path_like(pattern, place));
+        let is_about =
+            |rule: &&PermissionRule<'_>| rule.pattern.is_none_or(|pattern| is_path_like(pattern, place));
         rules.iter().rev().find(is_about).map(|rule| (rule.permission, Some(*rule)))
     });
     strictest(decisions, Permission::Ask)
@@ -465,7 +487,7 @@ fn of_secret(layers: &[Permissions], tool: &str, place: &str) -> (Permission, Ve
 
 /// Returns the strictest of what the layers say, and the rules that say so; `usual` if they say nothing.
 fn strictest<'r>(
-    decisions: impl Iterator<Item = (Permission, Option<Rule<'r>>)>,
+    decisions: impl Iterator<Item = (Permission, Option<PermissionRule<'r>>)>,
     usual: Permission,
 ) -> (Permission, Vec<String>) {
     let decisions: Vec<_> = decisions.collect();
@@ -677,11 +699,14 @@ impl PathRules {
 }
 
 /// Returns the decision of the last matching rule on one subject, and the rule if it alone decided.
-fn decision<'r>(rules: &[Rule<'r>], subject: &Subject) -> Option<(Permission, Option<Rule<'r>>)> {
+fn decision<'r>(
+    rules: &[PermissionRule<'r>],
+    subject: &Subject,
+) -> Option<(Permission, Option<PermissionRule<'r>>)> {
     // If a pattern may be about something that we cannot decide, it does not allow it, and is asked about if
     // it denies.
     let mut least: Option<Permission> = None;
-    let outcome = |permission: Permission, rule: &Rule<'r>, least: Option<Permission>| match least {
+    let outcome = |permission: Permission, rule: &PermissionRule<'r>, least: Option<Permission>| match least {
         Some(least) if least > permission => Some((least, None)),
         _ => Some((permission, Some(*rule).filter(|rule| rule.permission == permission))),
     };
