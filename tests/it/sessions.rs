@@ -227,12 +227,26 @@ fn long_machine() -> Forge {
 
 #[test]
 fn the_listed_tokens_are_those_that_a_compaction_left() {
-    for agent in ["claude", "codex", "pi"] {
+    for (agent, resumes) in
+        [("claude", "claude --resume "), ("codex", "codex resume "), ("pi", "pi --session ")]
+    {
         let forge = long_machine();
         let name = format!("@{agent}:last");
-        let compacted = forge.run(&["compact", &name, "--in-place", "--max-tokens", "1k"]);
+        let arguments = ["compact", &name, "--in-place", "--max-tokens", "1k"];
+        let planned = forge.run(&[&arguments[..], &["--dry-run"]].concat());
+        assert!(planned.stderr.contains("would be compacted by"), "{agent}: {}", planned.stderr);
+        assert!(planned.stderr.contains("nothing was written"), "{agent}: {}", planned.stderr);
+        let compacted = forge.run(&arguments);
         assert_eq!(compacted.code, 0, "{agent}: {}", compacted.stderr);
-        assert!(compacted.stderr.contains("compacted by"), "{agent}: {}", compacted.stderr);
+        let path = listed(&forge, &["--agent", agent])[0]["path"].as_str().unwrap().to_owned();
+        for words in [
+            "compacted by",
+            &format!("appended to {path}"),
+            &format!("to continue it: {resumes}"),
+            "to take it back: forge compact ",
+        ] {
+            assert!(compacted.stderr.contains(words), "{agent}: {words}: {}", compacted.stderr);
+        }
         let actual = forge.run(&["inspect", &name, "--json"]);
         let inspected: Value = serde_json::from_str(&actual.stdout).unwrap();
         let exact = inspected["tokens"].as_u64().unwrap();

@@ -108,6 +108,14 @@ impl Sessions {
 
 /// Returns the session that a word of the command line names: `@AGENT:ID`, `-` for stdin, or else a path.
 pub(crate) fn resolve(word: &Path) -> anyhow::Result<NamedSession> {
+    resolve_and_show(word, &mut |_| {})
+}
+
+/// Does the same, and shows the session to `show` if it was found by a name.
+pub(crate) fn resolve_and_show(
+    word: &Path,
+    show: &mut dyn FnMut(&AgentSession),
+) -> anyhow::Result<NamedSession> {
     if cfg!(unix) && word == Path::new("-") {
         return Ok(NamedSession::File { path: "/dev/stdin".into(), part: None });
     }
@@ -140,6 +148,7 @@ pub(crate) fn resolve(word: &Path) -> anyhow::Result<NamedSession> {
         }
         _ => explain(error),
     })?;
+    show(found);
     Ok(NamedSession::of(found))
 }
 

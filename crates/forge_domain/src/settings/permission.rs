@@ -199,8 +199,8 @@ impl Permissions {
     /// about.
     ///
     /// # Errors
-    /// [`PermissionPatternError`] if the tool cannot be one, if it or the pattern is blank or too long, or if it
-    /// is about secrets.
+    /// [`PermissionPatternError`] if the tool cannot be one, if it or the pattern is blank or too long, or if
+    /// it is about secrets.
     pub fn allowing(tool: &str, pattern: Option<&str>) -> Result<Self, PermissionPatternError> {
         let parts = [Some(tool), pattern];
         let problem = if tool == SECRETS {

@@ -6,16 +6,70 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use forge_domain::{Breach, Message, Replacement, RuleSet, Tokens, breaches, breaches_in_words};
+use forge_domain::{
+    AgentSession, Breach, Message, Replacement, RuleSet, Tokens, breaches, breaches_in_words,
+};
 use forge_infra::{process_writing, replace_if};
 use forge_transcript::{Draft, Format, UndoError, read_as, stream, undo_appended};
 use jiff::Timestamp;
 
+use super::CompactArguments;
 use super::report::not_written;
 use crate::failure::Misconfigured;
 use crate::output;
 use crate::run::shell_quote;
 use crate::session_file::{MOST_OF_A_FILE, SessionFile, read_named};
+use crate::sessions::look;
+
+/// Tells which session a name stands for, before it is changed.
+pub(super) fn show(session: &AgentSession) {
+    let listed = look(session, String::new(), None);
+    let title = listed.title.map(|title| format!("“{}”", output::visible(&title)));
+    let folder = listed.folder.map(|folder| format!("in {}", output::visible(&folder)));
+    let about: Vec<String> = [title, folder].into_iter().flatten().collect();
+    let path = output::visible(&session.path.display().to_string());
+    match about.is_empty() {
+        true => output::say_to_copy(&path),
+        false => output::say_to_copy(&format!("{path} ({})", about.join(", "))),
+    }
+}
+
+/// Tells which file was changed, and the commands that continue the session and take the change back.
+pub(super) fn tell_ways(arguments: &CompactArguments, path: &Path, format: Format, added: &[u8]) {
+    if !arguments.files.in_place || arguments.plan.dry_run {
+        return;
+    }
+    let name = path.display().to_string();
+    let (shown, quoted) = (output::visible(&name), shell_quote(&name));
+    if added.is_empty() {
+        output::say_to_copy(&format!("{shown} stays as it is"));
+        return;
+    }
+    output::say_to_copy(&format!("appended to {shown}"));
+    if let Some(command) = resuming(path, format) {
+        output::say_to_copy(&format!("to continue it: {}", output::visible(&command)));
+    }
+    output::say_to_copy(&format!("to take it back: forge compact {} --undo", output::visible(&quoted)));
+}
+
+/// Returns the command by which the agent of a session continues it; `None` if the name of the file does not
+/// have its id.
+fn resuming(path: &Path, format: Format) -> Option<String> {
+    let is_id = |id: &&str| id.len() == ID && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    let stem = path.file_stem()?.to_str()?;
+    match format.id() {
+        "claude-code" => Some(stem).filter(is_id).map(|id| format!("claude --resume {id}")),
+        "codex" => {
+            let id = stem.get(stem.len().checked_sub(ID)?..).filter(is_id)?;
+            Some(format!("codex resume {id}"))
+        }
+        "pi" => Some(format!("pi --session {}", shell_quote(path.to_str()?))),
+        _ => None,
+    }
+}
+
+/// The characters of a session's id.
+const ID: usize = 36;
 
 /// Returns what is appended to the file, after the result was read as its agent will read it.
 pub(super) fn addition(

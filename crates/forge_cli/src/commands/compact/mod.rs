@@ -15,7 +15,9 @@ use anyhow::bail;
 use clap::Args;
 use forge_app::{CompactSession, CompactSessionError, CompactedSession, SessionRoom, compact_session};
 use forge_domain::compaction::{ContextCompactor, NO_RECORD, is_bare_record};
-use forge_domain::{Compact, ContextMessage, Message, Replacement, TokenCounter, Tokens, breaches_in_words};
+use forge_domain::{
+    AgentSession, Compact, ContextMessage, Message, Replacement, TokenCounter, Tokens, breaches_in_words,
+};
 use forge_services::O200kCounter;
 use forge_transcript::{Draft, Format, RewriteError, number_of, request_tools};
 
@@ -32,7 +34,7 @@ use crate::output::is_stdout;
 use crate::redaction::{Redacted, redact_bytes, redaction_text};
 use crate::run::block_on;
 use crate::session_file::{MOST_OF_A_FILE, SessionFile, SessionText, WorkNotes, WorkProgress, read_named};
-use crate::sessions::{NamedSession, resolve};
+use crate::sessions::{NamedSession, resolve_and_show};
 
 /// Make a recorded session fit a limit: whatever can stay is kept byte for byte
 ///
@@ -147,7 +149,13 @@ impl CompactArguments {
 impl CompactArguments {
     /// Puts the place of a session that has a name in the place of the name.
     fn find_session(&mut self) -> anyhow::Result<()> {
-        match self.files.file.as_deref().map(resolve).transpose()? {
+        let is_changed = self.files.in_place || self.files.undo;
+        let mut show = |session: &AgentSession| {
+            if is_changed {
+                in_place::show(session);
+            }
+        };
+        match self.files.file.as_deref().map(|word| resolve_and_show(word, &mut show)).transpose()? {
             Some(NamedSession::Run(run)) if self.files.in_place || self.files.undo => {
                 let way_out = match self.files.undo {
                     true => format!("undo a compaction with: forge checkpoints undo {run}"),
@@ -211,7 +219,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
         losses: Vec::new(),
         redacted: None,
     };
-    let mut line = in_a_line(&serde_json::to_value(&report)?);
+    let mut line = in_a_line(arguments, &serde_json::to_value(&report)?);
     report.report = &compacted.report;
     if compacted.report.still_over.is_some() {
         progress.end();
@@ -246,7 +254,9 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     if !arguments.plan.dry_run {
         write(arguments, &file, &written)?;
     }
-    print_report(arguments, &report, &line)
+    print_report(arguments, &report, &line)?;
+    in_place::tell_ways(arguments, &file.path, draft.format(), &written);
+    Ok(())
 }
 
 /// Returns the session written again. A dry run writes nothing, so it may also plan for a format that is only
@@ -359,7 +369,9 @@ fn apply(arguments: &CompactArguments, path: &Path) -> anyhow::Result<()> {
     }
     write_report(arguments, &report)?;
     write(arguments, &file, &written)?;
-    print_report(arguments, &report, &(in_a_line(&report) + &told))
+    print_report(arguments, &report, &(in_a_line(arguments, &report) + &told))?;
+    in_place::tell_ways(arguments, &file.path, draft.format(), &written);
+    Ok(())
 }
 
 /// Returns what is written without its secrets, if that was asked for, and what was taken out.

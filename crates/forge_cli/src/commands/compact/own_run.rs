@@ -36,7 +36,7 @@ async fn compact_in_store(arguments: &CompactArguments, word: &str) -> anyhow::R
     let compacted = compact_checkpoint(arguments, &checkpoint).await?;
     let mut report = serde_json::to_value(&compacted.report)?;
     if let Some(over) = compacted.report.still_over.clone() {
-        tell(arguments, &report, &in_a_line(&report))?;
+        tell(arguments, &report, &in_a_line(arguments, &report))?;
         return Err(anyhow::Error::new(over).context(format!("{word} cannot be made to fit")));
     }
     // If the report cannot be written, nothing is changed.
@@ -63,7 +63,7 @@ async fn compact_in_store(arguments: &CompactArguments, word: &str) -> anyhow::R
             ));
         }
     }
-    tell(arguments, &report, &in_a_line(&report))?;
+    tell(arguments, &report, &in_a_line(arguments, &report))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -113,16 +113,21 @@ pub(super) fn losses_text(losses: &[Loss]) -> String {
     losses.iter().map(|loss| format!(" · {} lost in the other format", loss.what())).collect()
 }
 
-pub(super) fn in_a_line(report: &Value) -> String {
+/// Returns the report in a line; of a dry run, it says that it was one.
+pub(super) fn in_a_line(arguments: &CompactArguments, report: &Value) -> String {
+    let (would_be, end) = match arguments.plan.dry_run {
+        true => ("would be ", " · nothing was written"),
+        false => ("", ""),
+    };
     let tokens = |key: &str| with_separators(Tokens::new(report[key].as_u64().unwrap_or_default()));
     let strategies: Vec<&str> =
         report["strategies"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let what = match report["outcome"].as_str().unwrap_or_default() {
         // An edited proposal may say more than what it replaces.
         "applied" if report["tokens_after"].as_u64() > report["tokens_before"].as_u64() => {
-            format!("grown, though compacted by {}", strategies.join(", "))
+            format!("{would_be}grown, though compacted by {}", strategies.join(", "))
         }
-        "applied" => format!("compacted by {}", strategies.join(", ")),
+        "applied" => format!("{would_be}compacted by {}", strategies.join(", ")),
         "still_over" => "cannot fit".to_owned(),
         _ => match report["target_tokens"].as_u64() {
             Some(target) => format!(
@@ -171,7 +176,7 @@ pub(super) fn in_a_line(report: &Value) -> String {
         }
     }
     format!(
-        "{}: {} → {} {}, {} → {} {}{more}",
+        "{}: {} → {} {}, {} → {} {}{end}{more}",
         style(what).cyan().for_stderr(),
         tokens("tokens_before"),
         tokens("tokens_after"),
