@@ -478,6 +478,36 @@ fn what_is_piped_in_is_added_to_the_task() {
     assert!(actual.code == 2 && actual.stderr.contains("byte 2 is not UTF-8"), "{}", actual.stderr);
 }
 
+#[cfg(unix)]
+#[test]
+fn an_input_that_sends_nothing_is_named_or_given_up() {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    let server = ScriptedServer::start(vec![Step::text("done")]);
+    let forge = Forge::new().with_file("forge.yaml", AGENT);
+    let (theirs, _ours) = UnixStream::pair().unwrap();
+    let start = |input: std::process::Stdio| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_forge_under_test"));
+        command.env_clear().env("HOME", forge.path("")).current_dir(forge.path(""));
+        command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "k");
+        command.args(["--trust", "run", "Review."]).stdin(input);
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let ran = start(OwnedFd::from(theirs).into()).wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(ran.status.success() && told.contains("nothing came on stdin in 3 s"), "{told}");
+    assert_eq!(server.requests()[0]["messages"][0]["content"], "Review.");
+    // What a shell pipes in may come late.
+    let mut waiting = start(std::process::Stdio::piped());
+    let mut line = String::new();
+    let mut told = std::io::BufReader::new(waiting.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut told, &mut line).unwrap();
+    assert!(line.contains("waiting for the end of stdin"), "{line}");
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+}
+
 #[test]
 fn providers_that_nobody_configured_are_not_waited_for() {
     let server = ScriptedServer::start(Vec::new());

@@ -334,12 +334,26 @@ async fn work(
 /// The most bytes that are read from stdin: more than any window holds.
 const MOST_INPUT: u64 = 4 << 20;
 
+/// The time that something may take to come through a socket, beside a task. What a shell pipes in is waited
+/// for: a task that is about it makes no sense without it.
+const IDLE: Duration = Duration::from_secs(3);
+
 /// Returns the task: the `given` one followed by the piped input, or that alone. `-` is a task that is read.
 /// Without any of these, a resumed run finishes its own.
 fn read_task(given: Option<String>, is_resumed: bool) -> anyhow::Result<Option<String>> {
     let is_read = given.as_deref() == Some("-");
     let given = given.filter(|_| !is_read);
-    let input = if is_read || !std::io::stdin().is_terminal() { input()? } else { String::new() };
+    let has_work = given.is_some() || (is_resumed && !is_read);
+    let input = if !is_read && std::io::stdin().is_terminal() {
+        String::new()
+    } else if has_work && terminal::is_idle_socket(IDLE) {
+        let what =
+            "nothing came on stdin in 3 s, so the run begins without it; to begin at once, add `< /dev/null`";
+        output::note(what);
+        String::new()
+    } else {
+        input()?
+    };
     let input = input.trim_end();
     // Without anything in it, such as from `/dev/null`, nobody is meant to be asked.
     if !input.is_empty() {
@@ -360,12 +374,14 @@ fn read_task(given: Option<String>, is_resumed: bool) -> anyhow::Result<Option<S
 
 /// Returns the piped input; empty if stdin is closed.
 fn input() -> anyhow::Result<String> {
-    const PATIENCE: Duration = Duration::from_secs(3);
+    const PATIENCE: Duration = Duration::from_secs(1);
     // The parent process may have left a pipe open: a waiting user is told why.
     let (reading, over) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
         if over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            output::say("reading stdin to its end; to run without it, add `< /dev/null`");
+            output::say(
+                "waiting for the end of stdin, which is read first; to run without it, add `< /dev/null`",
+            );
         }
     });
     let mut bytes = Vec::new();

@@ -286,6 +286,22 @@ pub(crate) fn has_waiting_keys() -> bool {
     false
 }
 
+/// Checks whether the input is a socket through which nothing comes within `patience`: Node's `exec` and ssh
+/// leave one open. What a shell pipes in comes through no socket.
+#[cfg(unix)]
+pub(crate) fn is_idle_socket(patience: Duration) -> bool {
+    use std::os::fd::AsFd as _;
+    use std::os::unix::fs::FileTypeExt as _;
+    let input = std::io::stdin().as_fd().try_clone_to_owned().map(std::fs::File::from);
+    let is_socket = input.and_then(|input| input.metadata()).is_ok_and(|found| found.file_type().is_socket());
+    is_socket && readiness(rustix::event::PollFlags::IN, Some(patience)).is_ok_and(|found| found.is_empty())
+}
+
+#[cfg(not(unix))]
+pub(crate) fn is_idle_socket(_: Duration) -> bool {
+    false
+}
+
 /// Makes the system report waiting keys again. `crossterm` (0.29) is told about keys and about a new size
 /// once, and forgets the keys if both come together. Setting the terminal's current modes notifies its
 /// readers.
