@@ -22,6 +22,8 @@ fn without_a_task_and_a_terminal_it_says_what_to_do() {
         (&[], &[("ANTHROPIC_API_KEY", "k")], "there is no task, and no terminal to chat at"),
         (&[], &[("ANTHROPIC_API_KEY", "k"), ("OPENAI_API_KEY", "k")], "comes before OPENAI_API_KEY"),
         (&["rnu"], &[], "did you mean `run`?"),
+        (&["resume"], &[], "did you mean `forge --resume`"),
+        (&["login"], &[], "there is no login"),
     ] {
         let forge = Forge::new();
         let mut command = forge.command(arguments);

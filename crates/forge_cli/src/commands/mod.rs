@@ -73,8 +73,8 @@ impl Arguments {
             Beginning::Run(at) => words.insert(*at, "run".into()),
             Beginning::Slip { word, meant } => {
                 let what = format!(
-                    "there is no command `{word}`\n  help: did you mean `{meant}`? A task of one word follows \
-                     two dashes: forge -- {word}"
+                    "there is no command `{word}`\n  help: {meant}\n  help: a task of one word follows two dashes: \
+                     forge -- {word}"
                 );
                 return Err(Misconfigured(what).into());
             }

@@ -10,6 +10,32 @@ const GLOBAL: [(&str, bool); 3] = [("--trust", false), ("--log", true), ("--log-
 /// Words that belong to the program itself.
 const OWN: [&str; 5] = ["-h", "--help", "-V", "--version", "help"];
 
+/// Commands of other agents, and what does the same here.
+const TWINS: [(&[&str], &str); 12] = [
+    (&["resume"], "did you mean `forge --resume`, or `forge -c` for the last run of this folder?"),
+    (&["exec", "ask", "print", "prompt", "query"], "did you mean `forge -p \"TASK\"`?"),
+    (&["chat", "repl", "tui", "interactive"], "did you mean `forge`, without a command?"),
+    (&["version", "ver"], "did you mean `forge --version`?"),
+    (
+        &["login", "logout", "signin", "auth", "configure", "setup", "onboard"],
+        "there is no login: a key stands in the environment, such as OPENAI_API_KEY, `forge init` writes a \
+         forge.yaml, and `forge doctor` checks both",
+    ),
+    (
+        &["update", "upgrade", "self-update", "install", "uninstall"],
+        "it is cargo that installs and updates Forge",
+    ),
+    (
+        &["list", "ls", "history", "runs"],
+        "did you mean `forge sessions`, or `forge checkpoints list` for the runs of Forge alone?",
+    ),
+    (&["undo", "rewind"], "did you mean `forge checkpoints undo`?"),
+    (&["fork", "show", "prune", "delete"], "did you mean that command of `forge checkpoints`?"),
+    (&["status", "info", "usage"], "did you mean `forge doctor`?"),
+    (&["settings", "permissions"], "did you mean `forge config show`?"),
+    (&["review"], "did you mean `git diff | forge -p \"Review this.\"`?"),
+];
+
 /// The beginning of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Beginning {
@@ -17,7 +43,8 @@ pub(super) enum Beginning {
     Command,
     /// Neither: `run` is left out at this place.
     Run(usize),
-    /// A single word near a command's name: a slip, not a task.
+    /// A single word near a command's name, or a command of other agents: a slip, not a task. What was
+    /// probably meant is a sentence without its full stop.
     Slip { word: String, meant: String },
 }
 
@@ -34,9 +61,15 @@ pub(super) fn beginning(words: &[OsString], commands: &[&str]) -> Beginning {
     if OWN.contains(&first) || commands.contains(&first) {
         return Beginning::Command;
     }
-    let is_one_word = !first.starts_with('-') && !first.contains(char::is_whitespace);
-    match nearest(first, commands.iter().copied()).filter(|_| is_one_word) {
-        Some(meant) => Beginning::Slip { word: first.to_owned(), meant: meant.to_owned() },
+    if first.starts_with('-') || first.contains(char::is_whitespace) {
+        return Beginning::Run(at);
+    }
+    // Of three words and more, the first may well be that of a task without quotes.
+    let n_more = words[at + 1..].iter().filter(|word| !word.as_encoded_bytes().starts_with(b"-")).count();
+    let twin = TWINS.iter().find(|(names, _)| n_more <= 1 && names.contains(&first));
+    let near = || nearest(first, commands.iter().copied()).map(|near| format!("did you mean `{near}`?"));
+    match twin.map(|(_, meant)| (*meant).to_owned()).or_else(near) {
+        Some(meant) => Beginning::Slip { word: first.to_owned(), meant },
         None => Beginning::Run(at),
     }
 }
@@ -69,9 +102,15 @@ mod tests {
             (&["run the tests"], Ok(1)),
             (&["run"], Err("")),
             (&["--log", "x", "models"], Err("")),
-            (&["rnu"], Err("run")),
-            (&["checkpoint", "list"], Err("checkpoints")),
-            (&["--trust", "confg", "show"], Err("config")),
+            (&["rnu"], Err("did you mean `run`?")),
+            (&["checkpoint", "list"], Err("did you mean `checkpoints`?")),
+            (&["--trust", "confg", "show"], Err("did you mean `config`?")),
+            (&["version"], Err("did you mean `forge --version`?")),
+            (&["exec", "fix it"], Err("did you mean `forge -p \"TASK\"`?")),
+            (&["undo", "--trust"], Err("did you mean `forge checkpoints undo`?")),
+            (&["list", "all", "files"], Ok(1)),
+            (&["--", "resume"], Ok(1)),
+            (&["resume the work"], Ok(1)),
             (&["--help"], Err("")),
             (&["help", "run"], Err("")),
             (&["-V"], Err("")),
