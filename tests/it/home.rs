@@ -24,6 +24,7 @@ fn without_a_task_and_a_terminal_it_says_what_to_do() {
         (&["rnu"], &[], "did you mean `run`?"),
         (&["resume"], &[], "did you mean `forge --resume`"),
         (&["login"], &[], "there is no login"),
+        (&["fix", "the", "test"], &[], "put the task in quotes: forge 'fix the test'"),
     ] {
         let forge = Forge::new();
         let mut command = forge.command(arguments);

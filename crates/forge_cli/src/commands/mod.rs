@@ -20,6 +20,7 @@ mod run;
 mod sessions;
 mod shorthand;
 mod slice;
+mod slips;
 mod submit;
 mod trust;
 mod worker;
@@ -31,6 +32,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::shorthand::Beginning;
+use self::slips::TaskPlace;
 use crate::arguments::PERMISSIONS;
 use crate::failure::Misconfigured;
 use crate::telemetry::LogFlags;
@@ -62,7 +64,8 @@ impl Arguments {
     /// Reads the command line; without a command, it is that of `run`.
     ///
     /// # Errors
-    /// Fails with [`Misconfigured`] for a misspelt command, or if the help cannot be written.
+    /// Fails with [`Misconfigured`] for a misspelt command or one of other agents, or if the help cannot be
+    /// written.
     pub(crate) fn of_process() -> anyhow::Result<Self> {
         let mut words: Vec<OsString> = std::env::args_os().collect();
         let mut command = Self::command();
@@ -79,9 +82,11 @@ impl Arguments {
                 return Err(Misconfigured(what).into());
             }
         }
-        let matches = match command.clone().try_get_matches_from(words) {
+        let matches = match command.clone().try_get_matches_from(&words) {
             Ok(matches) => matches,
-            Err(error) if error.use_stderr() => error.exit(),
+            Err(error) if error.use_stderr() => {
+                slips::explained(error, task_place(&beginning, &words)).exit()
+            }
             Err(help) => match help.print() {
                 Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                     return Err(anyhow::Error::new(error).context("cannot write to stdout"));
@@ -96,6 +101,16 @@ impl Arguments {
         }
         Ok(arguments)
     }
+}
+
+/// Returns the place of the task on a command line that runs one.
+fn task_place<'w>(beginning: &Beginning, words: &'w [OsString]) -> Option<TaskPlace<'w>> {
+    let (run, command) = match beginning {
+        Beginning::Run(at) => (*at, "forge"),
+        Beginning::Command if words.get(1).is_some_and(|word| word == "run") => (1, "forge run"),
+        _ => return None,
+    };
+    Some(TaskPlace { words: words.get(run + 1..)?, command })
 }
 
 /// Returns the short help.
