@@ -266,6 +266,10 @@ fn a_command_cannot_lead_a_report_or_a_record_elsewhere() {
                 let report: serde_json::Value =
                     serde_json::Deserializer::from_str(report).into_iter().next().unwrap().unwrap();
                 assert!(report["exit_code"].is_u64(), "{line}: {report}");
+            } else {
+                // The record is a copy: the work is done without it.
+                assert_eq!((actual.code, actual.stdout.as_str()), (1, "done\n"), "{}", actual.stderr);
+                assert!(actual.stderr.contains("the record lacks the end of the run"), "{}", actual.stderr);
             }
             assert_eq!(std::fs::read_to_string(forge.path("precious")).unwrap(), "precious");
         }

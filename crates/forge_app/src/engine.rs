@@ -180,6 +180,11 @@ impl Engine {
         own.or_else(whole).map_or(Ok(()), Err)
     }
 
+    /// Returns why the last state of a session is not in its file; `None` if all are.
+    pub fn unrecorded(&self) -> Option<String> {
+        self.events.unrecorded()
+    }
+
     /// Returns what the run has spent until now, all agents together.
     pub fn spent(&self) -> Spent {
         self.ledger.total()

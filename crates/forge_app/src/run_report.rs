@@ -4,9 +4,8 @@ use std::fmt;
 
 use forge_domain::compaction::{CompactError, CompactionReport, StrategyStatistics};
 use forge_domain::{
-    AgentId, Cost, ModelError, Overspend, Progress, ProviderError, RecordError, SinkError, Spent, StillOver,
-    StoreError, TemplateError, ToolName, ToolsUnavailable, UnknownToolError, UnsupportedReasoning, Usage,
-    quantity,
+    AgentId, Cost, ModelError, Overspend, Progress, ProviderError, RecordError, Spent, StillOver, StoreError,
+    TemplateError, ToolName, ToolsUnavailable, UnknownToolError, UnsupportedReasoning, Usage, quantity,
 };
 use serde::Serialize;
 
@@ -444,9 +443,6 @@ pub enum RunError {
     /// There is no state to resume from.
     #[error("there is nothing to resume: no run was restored")]
     NothingToResume,
-    /// The session could not be written.
-    #[error(transparent)]
-    Sink(SinkError),
 }
 
 impl From<HoldError> for RunError {
@@ -480,7 +476,6 @@ impl RunError {
             Self::Provider(error) => error.name(),
             Self::Record(_) => "record",
             Self::NothingToResume => "nothing_to_resume",
-            Self::Sink(_) => "sink",
         }
     }
 

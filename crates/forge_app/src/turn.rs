@@ -131,12 +131,12 @@ impl<'a, 'b> Turn<'a, 'b> {
                     break reply;
                 }
             };
-            let received = self.receive(reply).await?;
+            let received = self.receive(reply).await;
             if received.calls.is_empty() && received.flaw.is_none() {
                 return Ok(end_of(&received.finish_reason));
             }
             let rehearsal = self.run_tools(&received.calls).await?;
-            let stop = self.note_flaw(&received).await?;
+            let stop = self.note_flaw(&received).await;
             self.state().save(Point::Iteration).await;
             if let Some(stop) = stop {
                 return Ok(stop);
@@ -188,7 +188,7 @@ impl<'a, 'b> Turn<'a, 'b> {
     }
 
     /// Counts the reply, appends it to the conversation and notifies the hooks.
-    async fn receive(&mut self, reply: Reply) -> Result<Received, RunError> {
+    async fn receive(&mut self, reply: Reply) -> Received {
         self.report.iterations += 1;
         self.engine.conduct.pacing.count_call();
         self.report.usage += reply.usage.unwrap_or_default();
@@ -218,20 +218,21 @@ impl<'a, 'b> Turn<'a, 'b> {
             self.engine.events.emit(&RunEvent::Message(&message));
             self.append(message);
         }
-        self.save_session().await?;
+        self.save_session().await;
         self.notify_of_reply(&received).await;
-        Ok(received)
+        received
     }
 
     fn append(&mut self, message: Message) {
         self.engine.append(&mut self.work.conversation, message);
     }
 
-    /// Saves the session file, if there is one.
-    async fn save_session(&self) -> Result<(), RunError> {
-        match &self.engine.services.sink {
-            Some(sink) => sink.save(&self.agent.id, &self.work.conversation).await.map_err(RunError::Sink),
-            None => Ok(()),
+    /// Saves the session file, if there is one. It is a copy for others: if it cannot be written, the work
+    /// continues, and the next save tries again.
+    async fn save_session(&self) {
+        if let Some(sink) = &self.engine.services.sink {
+            let saved = sink.save(&self.agent.id, &self.work.conversation).await;
+            self.engine.events.recorded(&self.agent.id, saved);
         }
     }
 

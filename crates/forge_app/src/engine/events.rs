@@ -1,9 +1,9 @@
 //! The events of a run, and the notices among them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forge_domain::{HookPoint, ToolName};
+use forge_domain::{AgentId, HookPoint, SinkError, ToolName};
 
 use crate::hooks::Denial;
 use crate::{RunEvent, Watcher};
@@ -22,6 +22,8 @@ struct Notices {
     reported: BTreeSet<String>,
     /// Notices that hooks have yet to receive.
     undelivered: Vec<String>,
+    /// The agents whose sessions were not written at the last try, with the reason.
+    unrecorded: BTreeMap<AgentId, String>,
 }
 
 impl Events {
@@ -65,6 +67,22 @@ impl Events {
         if is_new {
             self.notice(notice);
         }
+    }
+
+    /// Notes whether the session of `agent` was written, and reports the first failure.
+    pub(crate) fn recorded(&self, agent: &AgentId, saved: Result<(), SinkError>) {
+        let Err(error) = saved else {
+            self.notices().unrecorded.remove(agent);
+            return;
+        };
+        let why = format!("{error}: {}", error.source);
+        self.notice_once(&format!("{why}; the work continues, and each call tries again"));
+        self.notices().unrecorded.insert(agent.clone(), why);
+    }
+
+    /// Returns why a session was not written at the last try.
+    pub(super) fn unrecorded(&self) -> Option<String> {
+        self.notices().unrecorded.values().next().cloned()
     }
 
     /// Reports that a hook denied something.

@@ -7,8 +7,8 @@ use forge_domain::{
 
 use super::written_call::written_call;
 use super::{Received, Turn};
+use crate::StopReason;
 use crate::engine::newest_first;
-use crate::{RunError, StopReason};
 
 /// Most replies in a row that may be cut off before the turn ends.
 const MOST_CUT: usize = 3;
@@ -170,8 +170,8 @@ fn advice(agent: &Agent) -> &'static str {
 impl Turn<'_, '_> {
     /// Appends a note about the flaw of the last reply, if it has one. Returns why the turn ends if asking
     /// again does not help. All that decides is in the conversation, so that a resumed run decides the same.
-    pub(super) async fn note_flaw(&mut self, received: &Received) -> Result<Option<StopReason>, RunError> {
-        let Some(flaw) = &received.flaw else { return Ok(None) };
+    pub(super) async fn note_flaw(&mut self, received: &Received) -> Option<StopReason> {
+        let flaw = received.flaw.as_ref()?;
         let n_tokens =
             received.usage.map(|usage| usage.completion_tokens).filter(|tokens| *tokens > Tokens::ZERO);
         let n_tokens = n_tokens.or(self.setup.limits.budget.options().max_output_tokens);
@@ -182,8 +182,8 @@ impl Turn<'_, '_> {
         if let Some(notice) = flaw.notice(times, n_tokens, stop.as_ref()) {
             self.engine.events.notice(&notice);
         }
-        self.save_session().await?;
-        Ok(stop)
+        self.save_session().await;
+        stop
     }
 }
 

@@ -78,7 +78,7 @@ impl<'a> Turn<'a, '_> {
             self.append(Message::tool(result));
         }
         self.cap_results();
-        self.save_session().await?;
+        self.save_session().await;
         Ok(rest)
     }
 

@@ -91,9 +91,8 @@ impl Turn<'_, '_> {
             self.engine.events.notice_once(&what);
         }
         if !transforms.is_empty() && self.report.iterations == 0 {
-            // A session file belongs to the first agent that is saved. A failure is reported when it ends the
-            // turn.
-            let _ = self.save_session().await;
+            // A session file belongs to the first agent that is saved.
+            self.save_session().await;
         }
         for (place, transform) in transforms.iter().enumerate() {
             if self.transforms.given_up.contains(&place) {

@@ -260,12 +260,17 @@ fn run_task(
                 Some(Err(_)) => Exit::Mismatch,
                 _ => Exit::of_run(&report.stop, &report.denials, checkpoints.as_ref()),
             };
+            let unrecorded = orchestrator.engine().unrecorded();
+            let exit = if exit == Exit::Done && unrecorded.is_some() { Exit::Failed } else { exit };
             // The report counts what was saved up to the very end.
             let report = RunReport { checkpoints: checkpoints.clone(), ..report };
             if let Some(answer) = &answer {
                 view.show_answer(answer);
             }
             view.show_end(&report, checkpoints.as_ref(), exit);
+            if let Some(why) = unrecorded {
+                output::note(&format!("the record lacks the end of the run: {why}"));
+            }
             let mut json = report_json(&report, exit.code());
             if let Some(answer) = answer {
                 json["answer"] = answer.unwrap_or_default();
