@@ -22,6 +22,11 @@ pub enum RunEvent<'a> {
         /// The agent.
         agent: &'a AgentId,
     },
+    /// A server is asked for what is not known of a model, before its first call.
+    Learning {
+        /// The model, with its provider.
+        model: &'a str,
+    },
     /// A notice for the user.
     Notice(&'a str),
     /// A hook failed and is ignored.
@@ -129,6 +134,7 @@ impl RunEvent<'_> {
     pub fn to_json(&self) -> Value {
         match self {
             Self::Woken { agent } => json!({"event": "woken", "agent": agent}),
+            Self::Learning { model } => json!({"event": "learning", "model": model}),
             Self::Notice(notice) => json!({"event": "notice", "text": notice}),
             Self::HookFailed { hook, error } => {
                 json!({"event": "hook_failed", "hook": hook, "error": error.to_string()})

@@ -77,7 +77,7 @@ impl<'a, 'b> Turn<'a, 'b> {
     /// [`RunError`] if the agent cannot work as it is configured.
     pub(crate) async fn set_up(assignment: Assignment<'a, 'b>) -> Result<Self, RunError> {
         let Assignment { engine, agent, work, others } = assignment;
-        engine.catalog.learn_models(&engine.services, agent).await?;
+        engine.catalog.learn_models(&engine.services, agent, &engine.events).await?;
         let tools_revision = engine.services.prepare(agent).await?;
         let setup = engine.setup(agent)?;
         let (transforms, report) = (TransformState::default(), RunReport::empty(StopReason::Done));

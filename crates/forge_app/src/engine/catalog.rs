@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forge_domain::{Agent, Model, ModelError, ModelId, ModelInfo, WindowSource};
 
-use super::Engine;
-use crate::{RunError, Services};
+use super::{Engine, Events};
+use crate::{RunError, RunEvent, Services};
 
 /// The reports of servers, by `provider:model`.
 #[derive(Default)]
@@ -37,13 +37,18 @@ impl Catalog {
     ///
     /// # Errors
     /// [`RunError::Unpriced`] if a budget in money applies and the price of one of them is unknown.
-    pub(crate) async fn learn_models(&self, services: &Services, agent: &Agent) -> Result<(), RunError> {
+    pub(crate) async fn learn_models(
+        &self,
+        services: &Services,
+        agent: &Agent,
+        events: &Events,
+    ) -> Result<(), RunError> {
         let budgets = [agent.budget, services.workflow.budget];
         let has_money_budget = budgets.into_iter().flatten().any(|budget| budget.cost.is_some());
         let needed = if has_money_budget { Needed::WindowAndPrice } else { Needed::Window };
         let summarizer = agent.compact.as_ref().and_then(|compact| compact.model.as_ref());
         for id in agent.model.iter().chain(summarizer) {
-            self.learn(services, id, needed).await;
+            self.learn(services, id, needed, events).await;
             if let Ok(model) = self.model(services, id)
                 && needed == Needed::WindowAndPrice
                 && model.price.is_none()
@@ -57,7 +62,7 @@ impl Catalog {
 
     /// Asks the server of the model `id` if a needed fact is unknown. A server that does not answer is
     /// ignored.
-    async fn learn(&self, services: &Services, id: &ModelId, needed: Needed) {
+    async fn learn(&self, services: &Services, id: &ModelId, needed: Needed, events: &Events) {
         let Ok(model) = services.workflow.model(id) else { return };
         let has_price = needed == Needed::Window || model.price.is_some();
         let has_window = model.window_source != WindowSource::Assumed;
@@ -65,6 +70,7 @@ impl Catalog {
         if (has_price && has_window) || self.reports().contains_key(&name) {
             return;
         }
+        events.emit(&RunEvent::Learning { model: &name });
         let report = match services.providers.model_info(&model.reference).await {
             Ok(Some(info)) => Report::Told(info),
             Ok(None) => Report::Unlisted,
@@ -98,8 +104,8 @@ impl Catalog {
 /// Returns the model of the agent named `id`, with what its server reports if too little is known of it;
 /// `None` if it has none.
 pub async fn known_model(engine: &Engine, id: &str) -> Option<Model> {
-    let Engine { catalog, services, .. } = engine;
+    let Engine { catalog, services, events, .. } = engine;
     let model = services.workflow.agents.find(id)?.model.as_ref()?;
-    catalog.learn(services, model, Needed::Window).await;
+    catalog.learn(services, model, Needed::Window, events).await;
     catalog.model(services, model).ok()
 }

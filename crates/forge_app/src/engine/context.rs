@@ -69,7 +69,7 @@ impl Engine {
     /// # Errors
     /// [`RunError`] if the agent cannot work as it is configured.
     pub async fn context(&self, agent: &Agent, conversation: &Conversation) -> Result<LiveContext, RunError> {
-        self.catalog.learn_models(&self.services, agent).await?;
+        self.catalog.learn_models(&self.services, agent, &self.events).await?;
         self.services.prepare(agent).await?;
         let setup = self.setup(agent)?;
         let counter = &*self.services.counter;

@@ -55,7 +55,7 @@ impl Progress {
     pub(super) fn take(&mut self, event: &RunEvent<'_>, at: Instant) {
         self.figures.take(event);
         match event {
-            RunEvent::Sending(_) | RunEvent::Compacting { .. } => {
+            RunEvent::Learning { .. } | RunEvent::Sending(_) | RunEvent::Compacting { .. } => {
                 self.n_works += 1;
                 self.quiet_since = at;
             }
@@ -81,10 +81,18 @@ impl Progress {
     /// Checks whether the model works or will be asked again, and the user sees nothing of it.
     fn is_silent_work(&self) -> bool {
         match self.doing {
-            Doing::Asking | Doing::Thinking | Doing::Compacting | Doing::Retrying(_) => true,
+            Doing::Learning | Doing::Asking | Doing::Thinking | Doing::Compacting | Doing::Retrying(_) => {
+                true
+            }
             Doing::Writing => !self.is_streamed,
             _ => false,
         }
+    }
+
+    /// Returns the silence after which the first note about this activity is due: a question that takes a
+    /// moment is told soon.
+    fn first_note(&self) -> Duration {
+        if self.doing == Doing::Learning { BRIEF } else { FIRST_NOTE }
     }
 
     /// Returns the status line for a terminal of so many columns; `None` while it would only flicker.
@@ -145,10 +153,10 @@ async fn note(
 ) -> Infallible {
     loop {
         let begun = progress.wait_for(Progress::is_silent_work).await;
-        let begun = begun.map(|now| (now.n_works, now.doing.wait()));
+        let begun = begun.map(|now| (now.n_works, now.doing.wait(), now.first_note()));
         // Nothing more will come of a run that is over.
-        let Ok((nth, mut before)) = begun else { return std::future::pending().await };
-        let (mut waited, mut wait) = (Duration::ZERO, FIRST_NOTE);
+        let Ok((nth, mut before, mut wait)) = begun else { return std::future::pending().await };
+        let mut waited = Duration::ZERO;
         loop {
             let is_over = |now: &Progress| now.n_works != nth || !now.is_silent_work();
             let over = async { drop(progress.wait_for(is_over).await) };
@@ -235,6 +243,9 @@ mod tests {
         };
         let none: [&str; 0] = [];
         assert_eq!(step(0), none);
+        tell(&RunEvent::Learning { model: "p:m" });
+        assert_eq!(step(0), none);
+        assert_eq!(step(1), ["still asking the server for the model's window 1 s"]);
         tell(&RunEvent::Sending(&prompt));
         assert_eq!(step(0), none);
         assert_eq!(step(1), ["still waiting for the model 30 s"]);
@@ -255,7 +266,7 @@ mod tests {
         sender.send_modify(|now| now.wait(Duration::from_secs(20), Instant::now()));
         assert_eq!(step(0), none);
         assert_eq!(step(1), ["still waiting for the model 30 s"]);
-        assert_eq!(*pauses.1.lock().unwrap(), [30, 60, 60, 60, 30, 30, 60, 60, 50, 60]);
+        assert_eq!(*pauses.1.lock().unwrap(), [1, 60, 30, 60, 60, 60, 30, 30, 60, 60, 50, 60]);
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub(crate) enum Doing {
     /// The prompt is being built.
     #[default]
     Preparing,
+    /// The server is asked for the window of the model.
+    Learning,
     /// The context is being compacted.
     Compacting,
     /// The model was called and has not answered yet.
@@ -50,6 +52,7 @@ impl Doing {
     pub(crate) fn words(&self) -> String {
         match self {
             Self::Preparing => "preparing".to_owned(),
+            Self::Learning => "asking the server for the model's window".to_owned(),
             Self::Compacting => "compacting".to_owned(),
             Self::Asking => "waiting for the model".to_owned(),
             Self::Thinking => "thinking".to_owned(),
@@ -102,6 +105,7 @@ impl Activities {
         match event {
             RunEvent::Text(_) => Some(Doing::Writing),
             RunEvent::Reasoning(_) => Some(Doing::Thinking),
+            RunEvent::Learning { .. } => Some(Doing::Learning),
             RunEvent::Compacting { .. } => Some(Doing::Compacting),
             RunEvent::Sending(_) => Some(Doing::Asking),
             RunEvent::Fitted { .. } | RunEvent::Replied { .. } => Some(Doing::Preparing),

@@ -5,7 +5,7 @@ use forge_domain::{ChatStream, ModelId, ModelInfo, Prompt, Provider, ProviderErr
 use forge_wire::gemini::{self, GeminiReplyReader};
 use reqwest::Url;
 
-use crate::http::{Connection, Framing, Key, KeyHeader, LIST_TIMEOUT, ProviderSetupError, Secret, reply};
+use crate::http::{COUNT_TIMEOUT, Connection, Framing, Key, KeyHeader, ProviderSetupError, Secret, reply};
 
 /// A provider that speaks Gemini's own protocol over HTTP.
 ///
@@ -65,7 +65,7 @@ impl GeminiProvider {
         let model = &prompt.options().model.model;
         let url = self.url(model, "countTokens");
         let asked = self.connection.request_context(&url, Some(model));
-        let request = self.connection.post(url, &gemini::count_request(prompt)).timeout(LIST_TIMEOUT);
+        let request = self.connection.post(url, &gemini::count_request(prompt)).timeout(COUNT_TIMEOUT);
         let body = self.connection.body(request, &asked).await?;
         gemini::read_count(&body).map_err(|error| asked.wire(error, &body))
     }

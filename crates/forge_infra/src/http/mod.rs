@@ -31,8 +31,11 @@ use self::limits::Broken;
 pub(crate) use self::reply::reply;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest wait for a cheap request: the list of models.
-pub(crate) const LIST_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest wait for a cheap request: the list of models. A run waits for it before its first call, and
+/// can do without it.
+pub(crate) const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest wait for a server's count of a prompt, which is sent whole.
+pub(crate) const COUNT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The reason why a provider cannot be set up as configured.
 #[derive(Debug, thiserror::Error)]
