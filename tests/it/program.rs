@@ -54,6 +54,20 @@ fn a_run_is_told_event_by_event() {
     assert_eq!(of("report")["report"]["iterations"], 2);
     assert!(!told.stdout.contains('\u{1b}'), "JSON escapes what steers a terminal");
 
+    // What a sub-agent does has its name.
+    let yaml =
+        "agents:\n  boss: { model: 'openai:gpt-4o', tools: [scout] }\n  scout: { model: 'openai:gpt-4o' }\n";
+    let helped = Forge::new().with_file("forge.yaml", yaml);
+    let call = Step::calls(&[("scout", r#"{"task":"Look."}"#)]);
+    let asking = ScriptedServer::start(vec![call, Step::text("Found."), Step::text("Done.")]);
+    let told = run(&helped, &asking, &["run", "--json", "--agent", "boss", "Go."]);
+    let sent: Vec<Value> = self::events(&told)
+        .into_iter()
+        .filter(|event| event["event"] == "sending")
+        .map(|event| event["agent"].clone())
+        .collect();
+    assert_eq!(sent, [Value::Null, json!("scout~1"), Value::Null], "{}", told.stdout);
+
     // What fails is told in the same way, with what to go on from.
     let failing = ScriptedServer::start(vec![steps().remove(0), Step::status(400, "no")]);
     let failed = run(&forge, &failing, &["run", "--json", "When was it closed?"]);

@@ -29,7 +29,8 @@ use std::sync::Arc;
 
 use forge_domain::compaction::ContextCompactor;
 use forge_domain::{
-    Agent, ContextMessage, Conversation, Message, MessageId, Overspend, Price, Spent, Tokens, ToolDefinition,
+    Agent, AgentId, ContextMessage, Conversation, Message, MessageId, Overspend, Price, Spent, Tokens,
+    ToolDefinition,
 };
 use forge_services::workflow::all_callees;
 
@@ -109,10 +110,10 @@ impl Engine {
         }
     }
 
-    /// Returns a clone whose watcher does not see what models write: that is for the agent that asked for it,
-    /// not for the user.
-    pub(crate) fn quiet(&self) -> Self {
-        Self { events: self.events.quiet(), ..self.clone() }
+    /// Returns a clone for `agent`, whose watcher does not see what models write: that is for the agent that
+    /// asked for it, not for the user.
+    pub(crate) fn quiet(&self, agent: &AgentId) -> Self {
+        Self { events: self.events.quiet(agent), ..self.clone() }
     }
 
     /// Returns the ports.

@@ -17,6 +17,12 @@ use crate::StopReason;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunEvent<'a> {
+    /// The events until the next one of this kind are of this agent, which another one asked; without it, of
+    /// the agent that does the task.
+    Speaker {
+        /// The agent, such as `scout~1`.
+        agent: Option<&'a AgentId>,
+    },
     /// An agent started.
     Woken {
         /// The agent.
@@ -133,6 +139,7 @@ impl RunEvent<'_> {
     /// Returns the event for programs: an object whose `event` is its name. Times are in seconds.
     pub fn to_json(&self) -> Value {
         match self {
+            Self::Speaker { agent } => json!({"event": "speaker", "agent": agent}),
             Self::Woken { agent } => json!({"event": "woken", "agent": agent}),
             Self::Learning { model } => json!({"event": "learning", "model": model}),
             Self::Notice(notice) => json!({"event": "notice", "text": notice}),

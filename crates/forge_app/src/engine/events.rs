@@ -13,6 +13,10 @@ use crate::{RunEvent, Watcher};
 pub(crate) struct Events {
     watcher: Watcher,
     notices: Arc<Mutex<Notices>>,
+    /// The agent whose events these are, if another one asked it.
+    asked: Option<AgentId>,
+    /// That of the last event of the run: several agents may work at the same time.
+    speaker: Arc<Mutex<Option<AgentId>>>,
 }
 
 /// The notices of a run.
@@ -29,29 +33,28 @@ struct Notices {
 impl Events {
     /// Creates a sender to `watcher`.
     pub(super) fn new(watcher: Watcher) -> Self {
-        Self { watcher, notices: Arc::default() }
+        Self { watcher, notices: Arc::default(), asked: None, speaker: Arc::default() }
     }
 
-    /// Returns a sender of the same run that hides what models write.
-    pub(super) fn quiet(&self) -> Self {
-        let watcher = Arc::clone(&self.watcher);
-        Self {
-            watcher: Arc::new(move |event| match event {
-                RunEvent::Text(_)
-                | RunEvent::Reasoning(_)
-                | RunEvent::Message(_)
-                | RunEvent::Restarted { .. }
-                | RunEvent::Stopped(_) => {}
-                event => watcher(event),
-            }),
-            notices: Arc::clone(&self.notices),
-        }
+    /// Returns a sender of the same run for `agent`, which another one asked: it hides what models write.
+    pub(super) fn quiet(&self, agent: &AgentId) -> Self {
+        Self { asked: Some(agent.clone()), ..self.clone() }
     }
 
-    /// Sends an event to the watcher. A notice is also kept for the hooks.
+    /// Sends an event to the watcher, after the agent that it is of if that is another one than before. A
+    /// notice is also kept for the hooks.
     pub(crate) fn emit(&self, event: &RunEvent<'_>) {
         if let RunEvent::Notice(notice) = event {
             self.keep_for_hooks(notice);
+        }
+        if self.asked.is_some() && is_for_asker(event) {
+            return;
+        }
+        // It is held until the watcher is done, so that no other agent comes between.
+        let mut speaker = self.speaker.lock().unwrap_or_else(PoisonError::into_inner);
+        if *speaker != self.asked {
+            speaker.clone_from(&self.asked);
+            (self.watcher)(&RunEvent::Speaker { agent: self.asked.as_ref() });
         }
         (self.watcher)(event);
     }
@@ -106,7 +109,50 @@ impl Events {
     }
 }
 
+/// Checks whether an event of an agent that another one asked is for that one alone.
+const fn is_for_asker(event: &RunEvent<'_>) -> bool {
+    matches!(
+        event,
+        RunEvent::Text(_)
+            | RunEvent::Reasoning(_)
+            | RunEvent::Message(_)
+            | RunEvent::Restarted { .. }
+            | RunEvent::Stopped(_)
+    )
+}
+
 /// Returns a watcher that ignores every event.
 pub(crate) fn silent_watcher() -> Watcher {
     Arc::new(|_| {})
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn events_of_agents_that_work_at_the_same_time_are_told_apart() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let watched = Arc::clone(&told);
+        let events = Events::new(Arc::new(move |event: &RunEvent<'_>| {
+            let word = match event {
+                RunEvent::Speaker { agent } => agent.map_or("-", AgentId::as_str),
+                RunEvent::Notice(text) => text,
+                _ => "?",
+            };
+            watched.lock().unwrap().push(word.to_owned());
+        }));
+        let [one, two] = ["scout~1", "scout~2"].map(|id| events.quiet(&AgentId::new(id).unwrap()));
+        events.notice("a");
+        one.notice("b");
+        one.notice("c");
+        two.emit(&RunEvent::Text("hidden"));
+        two.notice("d");
+        one.notice("e");
+        events.notice("f");
+        let expected = ["a", "scout~1", "b", "c", "scout~2", "d", "scout~1", "e", "-", "f"];
+        assert_eq!(*told.lock().unwrap(), expected);
+    }
 }

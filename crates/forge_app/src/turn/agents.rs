@@ -92,11 +92,11 @@ impl<'a, 'b> SubAgents<'a, 'b> {
     /// # Errors
     /// The reason, in words, if it could not.
     async fn run_in_lane(&self, callee: &Agent, event: Event, depth: usize) -> Result<RunReport, String> {
-        let engine = &self.engine.quiet();
-        let task = engine.services.templates.render_event(callee, &event).ok();
+        let task = self.engine.services.templates.render_event(callee, &event).ok();
         let is_left = |log: &Conversation| task.as_ref().is_some_and(|task| is_interrupted(log, task));
         let mut lent = self.others.lend_lane(&callee.id, |work| is_left(&work.conversation));
         let lane = Agent { id: lent.agent().clone(), ..callee.clone() };
+        let engine = &self.engine.quiet(&lane.id);
         let work = &mut lent.work;
         work.course.asked_by = Some(self.caller.clone());
         work.course.depth = depth;
@@ -139,7 +139,7 @@ impl<'a, 'b> SubAgents<'a, 'b> {
             let failure = |error: RunError| format!("the agent `{id}`: {error}");
             let mut lent = self.others.lend(id);
             let work = &mut lent.work;
-            let engine = &self.engine.quiet();
+            let engine = &self.engine.quiet(id);
             if memory == Memory::Cleared {
                 // Results of calls that were left open would stand alone after it.
                 engine.answer_open_calls(work);

@@ -41,6 +41,8 @@ pub(crate) struct ConsoleWatcher {
     is_shared: AtomicBool,
     /// The agent that an event started last.
     speaker: Mutex<Speaker>,
+    /// The agent whose events come now, if another one asked it: several may work at the same time.
+    asked: Mutex<Option<AgentId>>,
     /// The calls that run, by id: when each began and how many lines of its output were shown.
     running: Mutex<BTreeMap<String, Running>>,
     /// The text of the current reply.
@@ -80,6 +82,7 @@ impl RunView for ConsoleWatcher {
 
     fn tell(&self, event: &RunEvent<'_>) {
         match event {
+            RunEvent::Speaker { agent } => self.mark_lines_of(*agent),
             RunEvent::Woken { agent } => self.show_speaker(agent),
             RunEvent::Text(text) => {
                 self.reply.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
@@ -109,12 +112,7 @@ impl RunView for ConsoleWatcher {
                 self.say(&format!("{mark} {point}{what}, by the hook `{hook}`{reason}"));
             }
             RunEvent::Fitted { report, .. } => self.show_fit(report),
-            RunEvent::Discarded(unused) => {
-                let mark = style("note:").yellow().for_stderr();
-                let verb = if unused.len() == 1 { "is" } else { "are" };
-                let n = quantity(unused.len(), "summary");
-                self.say(&format!("{mark} {n} requested in advance {verb} discarded"));
-            }
+            RunEvent::Discarded(unused) => self.show_discarded(unused.len()),
             RunEvent::ToolCall(call) => {
                 let running = Running { began: Instant::now(), took: None, n_shown: 0 };
                 self.running().insert(call.id.clone(), running);
@@ -175,6 +173,7 @@ impl RunView for ConsoleWatcher {
     }
 
     fn show_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, _: Exit) {
+        self.mark_lines_of(None);
         self.sum_up(report);
         self.show_denials(report);
         checkpoints::sum_up(checkpoints);
@@ -303,9 +302,24 @@ impl ConsoleWatcher {
         *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = !text.ends_with('\n');
     }
 
-    fn say(&self, line: &str) {
+    /// Says a line, which begins with the name of the agent if another one asked it.
+    fn say(&self, text: &str) {
         self.end();
-        output::say(line);
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(agent) = asked else { return output::say(text) };
+        let name = style(visible(agent.as_str())).dim().for_stderr().to_string();
+        let lines: Vec<String> = text.split('\n').map(|line| format!("{name} {line}")).collect();
+        output::say(&lines.join("\n"));
+    }
+
+    fn mark_lines_of(&self, agent: Option<&AgentId>) {
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = agent.cloned();
+    }
+
+    fn show_discarded(&self, n: usize) {
+        let mark = style("note:").yellow().for_stderr();
+        let verb = if n == 1 { "is" } else { "are" };
+        self.say(&format!("{mark} {} requested in advance {verb} discarded", quantity(n, "summary")));
     }
 
     fn show_fit(&self, report: &CompactionReport) {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use forge_app::{CheckpointTally, Restored, RunEvent, RunReport};
+use forge_domain::AgentId;
 use serde_json::{Value, json};
 
 use super::answer_schema::Answer;
@@ -17,6 +18,8 @@ pub(crate) struct JsonWatcher {
     /// The events before the run started, until its first line is written.
     waiting: Mutex<Option<Vec<Value>>>,
     has_started: AtomicBool,
+    /// The agent whose events come now, if another one asked it.
+    asked: Mutex<Option<AgentId>>,
 }
 
 impl JsonWatcher {
@@ -43,7 +46,16 @@ fn print_event(event: &Value) {
 
 impl RunView for JsonWatcher {
     fn tell(&self, event: &RunEvent<'_>) {
-        self.print(event.to_json());
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let RunEvent::Speaker { agent } = event {
+            *asked = agent.cloned();
+            return;
+        }
+        let mut json = event.to_json();
+        if let Some(agent) = &*asked {
+            json["agent"] = agent.as_str().into();
+        }
+        self.print(json);
     }
 
     fn show_start(&self, start: &RunStart) {
