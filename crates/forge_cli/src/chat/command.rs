@@ -123,8 +123,13 @@ impl Input {
         if let Some(command) = text.strip_prefix('!').map(str::trim).filter(|command| !command.is_empty()) {
             return Self::Shell(command.to_owned());
         }
-        if !text.starts_with('/') {
-            return Self::Message(trimmed.to_owned());
+        // A blank before it makes it a message.
+        match text.trim_end() {
+            // What ends other programs at a terminal, and asks them for help.
+            "exit" | "quit" | ":q" | ":q!" | ":wq" => return Self::Command(ChatCommand::Exit),
+            "?" => return Self::Command(ChatCommand::Help),
+            _ if !text.starts_with('/') => return Self::Message(trimmed.to_owned()),
+            _ => {}
         }
         let (word, rest) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, ""));
         if word.contains(':') {
@@ -152,7 +157,7 @@ impl Input {
             "/resume" => ChatCommand::Resume(rest),
             "/export" => ChatCommand::Export(rest),
             "/help" | "/?" => ChatCommand::Help,
-            "/exit" | "/quit" => ChatCommand::Exit,
+            "/exit" | "/quit" | "/q" => ChatCommand::Exit,
             _ if !is_one_line => return Self::Message(trimmed.to_owned()),
             word => return Self::Unknown { word: word.to_owned(), meant: similar_command(word) },
         };
@@ -164,9 +169,26 @@ impl Input {
     }
 }
 
-/// Returns the command that `word` may stand for: the only one that it begins, else one with a similar
-/// spelling.
+/// Commands of other chats, and those that do the same here.
+const TWINS: [(&[&str], &str); 9] = [
+    (&["/clear", "/reset"], "/new"),
+    (&["/rewind", "/fork"], "/checkpoints"),
+    (&["/plan"], "/mode plan"),
+    (&["/approvals", "/allowed-tools"], "/permissions"),
+    (&["/tokens"], "/context"),
+    (&["/usage"], "/cost"),
+    (&["/config", "/settings", "/doctor"], "/status"),
+    (&["/sessions", "/history", "/continue"], "/resume"),
+    (&["/end", "/bye"], "/exit"),
+];
+
+/// Returns the command that `word` may stand for: if it is one of another chat, the one that does the same,
+/// else the only one that it begins, else one with a similar spelling.
 fn similar_command(word: &str) -> Option<&'static str> {
+    let twin = TWINS.iter().find(|(others, _)| others.contains(&word));
+    if let Some((_, meant)) = twin {
+        return Some(*meant);
+    }
     let begun: Vec<&'static str> =
         COMMANDS.iter().map(|listed| listed.word).filter(|known| known.starts_with(word)).collect();
     match begun.as_slice() {
@@ -205,6 +227,15 @@ mod tests {
             ("/cost", Input::Command(ChatCommand::Cost)),
             ("/help", Input::Command(ChatCommand::Help)),
             ("/quit", Input::Command(ChatCommand::Exit)),
+            ("/q", Input::Command(ChatCommand::Exit)),
+            ("exit ", Input::Command(ChatCommand::Exit)),
+            ("quit", Input::Command(ChatCommand::Exit)),
+            (":q", Input::Command(ChatCommand::Exit)),
+            ("?", Input::Command(ChatCommand::Help)),
+            (" exit", message("exit")),
+            ("exit the loop early", message("exit the loop early")),
+            ("/clear", unknown("/clear", Some("/new"))),
+            ("/plan", unknown("/plan", Some("/mode plan"))),
             ("/mode plan", Input::Command(ChatCommand::Mode(Some("plan".into())))),
             ("/resume 2026", Input::Command(ChatCommand::Resume(Some("2026".into())))),
             ("/new", Input::Command(ChatCommand::New)),
