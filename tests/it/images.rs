@@ -182,6 +182,7 @@ fn a_model_that_cannot_be_asked_is_refused_before_anything_is_sent() {
         ),
         ("no provider of that name", Some(""), "q:m", &["go"], true, "there is no provider `q` for `q:m`"),
         ("a slip in its name", None, "opnai:gpt-6-sol", &["go"], true, "did you mean `openai:gpt-6-sol`?"),
+        ("a short name", None, "sonnet", &["go"], true, "did you mean `claude-sonnet-5-5`?"),
         (
             "of another company",
             None,

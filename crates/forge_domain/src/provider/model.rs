@@ -129,6 +129,19 @@ pub enum ModelError {
         /// The provider that would be asked.
         provider: ProviderId,
     },
+    /// The model is unknown, its provider is only assumed, and another one serves models of that name.
+    #[error(
+        "`{model}` is no known model, and would be asked of `{provider}`: did you mean `{meant}`? \
+         `{provider}:{model}` asks `{provider}` in any case"
+    )]
+    ShortName {
+        /// The model.
+        model: ModelId,
+        /// The provider that would be asked.
+        provider: ProviderId,
+        /// The newest model of that name.
+        meant: ModelId,
+    },
     /// The model is not served in the protocol that its provider is configured with.
     #[error(
         "the model `{model}` cannot be reached by `{spoken}`: its provider serves it by {} only; set \

@@ -404,7 +404,7 @@ impl Workflow {
     /// Checks that a known model is served where it would be asked, as far as that is known: at the own
     /// address of a provider.
     fn check_reach(&self, id: &ModelId, reference: &ModelRef) -> Result<(), ModelError> {
-        let Some(known) = self.known_model(id, reference) else { return Ok(()) };
+        let Some(known) = self.known_model(id, reference) else { return self.check_guess(id, reference) };
         let Some(provider) = self.providers.get(&reference.provider) else { return Ok(()) };
         let served = known.protocols.as_deref().unwrap_or_default();
         if served.is_empty() || !provider.address().is_some_and(is_own_address) {
@@ -424,6 +424,29 @@ impl Workflow {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Checks that an unknown name, whose provider is only assumed, is no short name of a model that another
+    /// provider serves.
+    fn check_guess(&self, id: &ModelId, reference: &ModelRef) -> Result<(), ModelError> {
+        let address = self.providers.get(&reference.provider).and_then(ProviderConfig::address);
+        let is_guessed = *id == reference.model && self.default_provider.is_none();
+        if !is_guessed || !address.is_some_and(is_own_address) {
+            return Ok(());
+        }
+        let short = id.as_str().rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+        let part = format!("-{short}-");
+        let is_theirs = |model: &ModelConfig| {
+            let theirs = model.provider.as_ref().filter(|provider| **provider != reference.provider);
+            theirs.is_some_and(|provider| self.providers.contains_key(provider))
+        };
+        let mut newest_first = self.models.iter().rev();
+        let meant =
+            newest_first.find(|(name, model)| is_theirs(model) && format!("-{name}-").contains(&part));
+        meant.map_or(Ok(()), |(meant, _)| {
+            let provider = reference.provider.clone();
+            Err(ModelError::ShortName { model: id.clone(), provider, meant: meant.clone() })
+        })
     }
 
     /// Returns the configuration of a model, by the name in use or, for a dated snapshot, by that of its
@@ -539,7 +562,8 @@ mod tests {
             serde_saphyr::from_str(&format!(
                 "{{ providers: {{ openai: {{ base_url: '{base_url}', kind: {kind} }}, xai: {{}} }}, models: {{ \
                  codex: {{ provider: openai, protocols: [responses] }}, old: {{ provider: openai, protocols: [] }}, \
-                 grok: {{ protocols: [openai-chat] }}, 'xai:mine': {{ protocols: [openai-chat] }} }} }}"
+                 grok: {{ protocols: [openai-chat] }}, big-mind-1: {{ provider: xai }}, big-mind-2: {{ provider: \
+                 xai }}, 'xai:mine': {{ protocols: [openai-chat] }} }} }}"
             ))
             .unwrap()
         };
@@ -569,6 +593,18 @@ mod tests {
                      { provider: NAME } }`, with a provider that serves it",
                 ),
             ),
+            (
+                own,
+                "openai",
+                "mind",
+                Some(
+                    "`mind` is no known model, and would be asked of `openai`: did you mean `big-mind-2`? \
+                     `openai:mind` asks `openai` in any case",
+                ),
+            ),
+            (own, "openai", "openai:mind", None),
+            (own, "openai", "min", None),
+            (gateway, "openai", "mind", None),
             (gateway, "openai", "grok", None),
             (gateway, "openai", "codex", None),
         ] {
