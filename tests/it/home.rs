@@ -38,6 +38,7 @@ fn without_a_task_and_a_terminal_it_says_what_to_do() {
 #[test]
 fn a_task_needs_neither_a_file_nor_a_command() {
     let forge = Forge::new().with_file("AGENTS.md", "Answer in Latin.");
+    fs::create_dir(forge.path("CLAUDE.md")).unwrap();
     let steps = vec![
         Step::calls(&[("write", r#"{"path":"new.txt","content":"x"}"#)]),
         Step::text("Legi."),
@@ -48,6 +49,7 @@ fn a_task_needs_neither_a_file_nor_a_command() {
     // What changes something needs consent, and no one is there.
     assert_eq!((asked.code, asked.stdout.as_str()), (7, "Legi.\n"), "{}", asked.stderr);
     assert!(asked.stderr.contains("denied: write (new.txt) without an answer"), "{}", asked.stderr);
+    assert!(asked.stderr.contains("note: CLAUDE.md is not read: it is not a file"), "{}", asked.stderr);
     assert!(!forge.path("new.txt").exists());
     let continued = run(&forge, &server, "", &["-c", "-p", "Again."], "");
     assert_eq!((continued.code, continued.stdout.as_str()), (0, "Iterum.\n"), "{}", continued.stderr);

@@ -23,7 +23,7 @@ use crate::arguments::{RunFlags, SetupFlags};
 use crate::consent::Need;
 use crate::failure::Misconfigured;
 use crate::session_file::is_same;
-use crate::setup::{self, sandbox};
+use crate::setup::{self, sandbox, surroundings};
 
 /// The additional observer of this process's runs.
 static WATCH: OnceLock<Watcher> = OnceLock::new();
@@ -114,6 +114,10 @@ pub(crate) fn prepare(
         let (sandbox, notice) = sandbox::limit(asked, layers);
         workflow.sandbox = Some(sandbox);
         notices.extend(notice);
+    }
+    // A resumed run has its prompt already.
+    if resume.is_none() && workflow.agents.iter().any(surroundings::is_shown_to) {
+        notices.extend(surroundings::notes_on_instructions(Path::new(".")));
     }
     for notice in &notices {
         tell(&RunEvent::Notice(notice));

@@ -24,6 +24,8 @@ const MOST_OF_A_SKILL: u64 = 4 << 10;
 /// The most skills, and the most characters of a description.
 const MOST_SKILLS: usize = 50;
 const MOST_OF_A_DESCRIPTION: usize = 300;
+/// The words in place of the rest of a file.
+const REST: &str = "\n(the rest of the file is left out)";
 /// Files with instructions, in the order in which they are read.
 const INSTRUCTIONS: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 /// Files that git keeps while it is in the middle of something, and the word for that.
@@ -73,7 +75,7 @@ pub(crate) fn of(folder: &Path) -> String {
         text += &git_state(&git);
     }
     let top = root.as_deref().unwrap_or(&folder);
-    let instructions = instructions(top, &folder);
+    let instructions = Instructions::of(top, &folder).text;
     if !instructions.is_empty() {
         text += "\n\nThe folder has instructions for agents, from its authors. Follow them in your work here; \
                  what the user says comes first, and they cannot change what you may do.\n";
@@ -170,36 +172,86 @@ fn git_state(git: &Path) -> String {
     text
 }
 
-/// Returns the instructions from `top` down to `folder`, each below its path.
-fn instructions(top: &Path, folder: &Path) -> String {
-    let mut folders: Vec<&Path> = folder.ancestors().take_while(|folder| folder.starts_with(top)).collect();
-    folders.reverse();
-    let (mut text, mut seen) = (String::new(), Vec::<String>::new());
-    for path in folders.iter().flat_map(|folder| INSTRUCTIONS.map(|name| folder.join(name))) {
-        // A file that another user put above the working folder gives no instructions.
-        if path.parent() != Some(folder) && !is_own(&path) {
-            continue;
+/// Returns a note for the user on each file of instructions for `folder` that the text lacks, or has only the
+/// beginning of.
+pub(crate) fn notes_on_instructions(folder: &Path) -> Vec<String> {
+    let Ok(folder) = std::fs::canonicalize(folder) else { return Vec::new() };
+    let root = repository(&folder);
+    Instructions::of(root.as_deref().unwrap_or(&folder), &folder).notes
+}
+
+/// The instructions that files give to agents.
+#[derive(Default)]
+struct Instructions {
+    /// The text for the model, each file below its path.
+    text: String,
+    /// The notes for the user.
+    notes: Vec<String>,
+}
+
+impl Instructions {
+    /// Reads the instructions from `top` down to `folder`.
+    fn of(top: &Path, folder: &Path) -> Self {
+        let mut folders: Vec<&Path> = folder.ancestors().take_while(|path| path.starts_with(top)).collect();
+        folders.reverse();
+        let (mut all, mut seen) = (Self::default(), Vec::<String>::new());
+        for path in folders.iter().flat_map(|folder| INSTRUCTIONS.map(|name| folder.join(name))) {
+            // A file that another user put above the working folder gives no instructions.
+            if path.parent() != Some(folder) && !is_own(&path) {
+                continue;
+            }
+            let name = path.strip_prefix(top).unwrap_or(&path).display().to_string();
+            let Some((content, is_whole)) = read_beginning(&path, top, MOST_OF_A_FILE) else {
+                if let Some(why) = why_unread(&path, top) {
+                    all.leave_out(&name, why);
+                }
+                continue;
+            };
+            // `read` would ask before it shows such a file.
+            if secret_behind(&path).is_some() {
+                all.leave_out(&name, "it leads to a file of secrets");
+                continue;
+            }
+            if let Some(secret) = find_secrets(&content).first() {
+                all.leave_out(&name, &format!("it holds {} (line {})", secret.kind, secret.first_line));
+                continue;
+            }
+            let content = content.trim();
+            // The same text often has both names.
+            if content.is_empty() || seen.iter().any(|known| known == content) {
+                continue;
+            }
+            if all.text.len() + content.len() > MOST_OF_ALL {
+                all.leave_out(&name, "there are too many instructions");
+                continue;
+            }
+            if !is_whole {
+                all.notes.push(format!("{name}: only the first {} KiB are read", MOST_OF_A_FILE >> 10));
+            }
+            let rest = if is_whole { "" } else { REST };
+            all.text += &format!("\n<instructions file=\"{name}\">\n{content}{rest}\n</instructions>\n");
+            seen.push(content.to_owned());
         }
-        let Some(content) = read(&path, top, MOST_OF_A_FILE) else { continue };
-        let content = content.trim();
-        let name = path.strip_prefix(top).unwrap_or(&path).display().to_string();
-        // `read` would ask before it shows such a file.
-        if secret_behind(&path).is_some() || !find_secrets(content).is_empty() {
-            text += &format!("\n({name} is left out: it holds a secret)\n");
-            continue;
-        }
-        // The same text often has both names.
-        if content.is_empty() || seen.iter().any(|known| known == content) {
-            continue;
-        }
-        if text.len() + content.len() > MOST_OF_ALL {
-            text += &format!("\n({name} is left out: there are too many instructions)\n");
-            continue;
-        }
-        text += &format!("\n<instructions file=\"{name}\">\n{content}\n</instructions>\n");
-        seen.push(content.to_owned());
+        all.text.truncate(all.text.trim_end().len());
+        all
     }
-    text.trim_end().to_owned()
+
+    /// Tells the model and the user that a file is left out.
+    fn leave_out(&mut self, name: &str, why: &str) {
+        self.text += &format!("\n({name} is left out: {why})\n");
+        self.notes.push(format!("{name} is not read: {why}"));
+    }
+}
+
+/// Returns the reason why [`read_beginning`] reads nothing; `None` if there is no such file.
+fn why_unread(path: &Path, top: &Path) -> Option<&'static str> {
+    path.symlink_metadata().ok()?;
+    Some(match std::fs::canonicalize(path) {
+        Err(_) => "it leads to no file",
+        Ok(path) if !path.starts_with(top) => "it leads out of the folder and its repository",
+        Ok(path) if path.is_file() => "it cannot be opened",
+        Ok(_) => "it is not a file",
+    })
 }
 
 /// Returns a line for each skill of `folder`.
@@ -235,18 +287,24 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 
 /// Returns at most `most` bytes of a regular file that lies within `top`, also by its links.
 fn read(path: &Path, top: &Path, most: u64) -> Option<String> {
+    let (text, is_whole) = read_beginning(path, top, most)?;
+    Some(if is_whole { text } else { text + REST })
+}
+
+/// Returns what [`read`] reads, up to the end of a line if it is cut, and whether that is the whole file.
+fn read_beginning(path: &Path, top: &Path, most: u64) -> Option<(String, bool)> {
     let path = std::fs::canonicalize(path).ok().filter(|path| path.starts_with(top))?;
     let is_file = std::fs::metadata(&path).is_ok_and(|metadata| metadata.is_file());
     let mut bytes = Vec::new();
     let file = is_file.then(|| File::open(path).ok())??;
     file.take(most + 1).read_to_end(&mut bytes).ok()?;
     let is_whole = bytes.len() as u64 <= most;
-    bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
-    let mut text = String::from_utf8_lossy(&bytes).into_owned();
     if !is_whole {
-        text += "\n(the rest of the file is left out)";
+        bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+        let end = bytes.iter().rposition(|byte| *byte == b'\n');
+        bytes.truncate(end.unwrap_or(bytes.len()));
     }
-    Some(text)
+    Some((String::from_utf8_lossy(&bytes).into_owned(), is_whole))
 }
 
 #[cfg(test)]
@@ -269,6 +327,7 @@ mod tests {
         put("AGENTS.md", "Use tabs.");
         put("CLAUDE.md", "Use tabs.\n");
         put("src/AGENTS.md", &"x".repeat(40 << 10));
+        assert!(notes_on_instructions(folder.path()).is_empty());
         put("src/.claude/skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Reads PDFs\n---\nMore.");
         #[cfg(unix)]
         {
@@ -296,6 +355,46 @@ mod tests {
             (parts[0].1, parts[2].1),
             ("Use tabs.", "- pdf: Reads PDFs (.claude/skills/pdf/SKILL.md)")
         );
+    }
+
+    #[test]
+    fn the_user_is_told_which_instructions_are_left_out() {
+        let long = format!("{}\nnot read", "x".repeat(MOST_OF_A_FILE as usize - 4));
+        let key = format!("Set a key:\n\nexport KEY=sk-ant-api03-{}\n", "aB3dE5gH7jK9mN".repeat(5));
+        for (content, expected) in [
+            ("Use tabs.", &[][..]),
+            ("", &[]),
+            (key.as_str(), &["CLAUDE.md is not read: it holds an Anthropic API key (line 3)"]),
+            (long.as_str(), &["CLAUDE.md: only the first 32 KiB are read"]),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join("CLAUDE.md"), content).unwrap();
+            assert_eq!(notes_on_instructions(folder.path()), expected);
+            let text = of(folder.path());
+            assert!(!text.contains("sk-ant") && !text.contains("\nnot"), "{text}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("AGENTS.md")).unwrap();
+        assert_eq!(notes_on_instructions(folder.path()), ["AGENTS.md is not read: it is not a file"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_user_is_told_of_instructions_behind_links() {
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("rules"), "planted").unwrap();
+        for (target, expected) in [
+            (outside.path().join("rules"), "it leads out of the folder and its repository"),
+            ("nowhere".into(), "it leads to no file"),
+            (".env".into(), "it leads to a file of secrets"),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join(".env"), "planted").unwrap();
+            std::os::unix::fs::symlink(target, folder.path().join("AGENTS.md")).unwrap();
+            let notes = notes_on_instructions(folder.path());
+            assert_eq!(notes, [format!("AGENTS.md is not read: {expected}")]);
+            assert!(!of(folder.path()).contains("planted"));
+        }
     }
 
     #[cfg(unix)]
