@@ -1,6 +1,8 @@
 //! Every point of a run at which hooks are asked or told: what each answer does there, and who hears what.
 
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use async_trait::async_trait;
 use forge_app::{Checkpointing, Orchestrator, Resume, RunError, RunEvent, RunReport, StopReason};
@@ -8,6 +10,7 @@ use forge_domain::*;
 use forge_infra::{MemoryCheckpointStore, SystemClock};
 use forge_services::workflow::{Layers, Source, load};
 use futures::FutureExt;
+use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -416,6 +419,87 @@ fn what_people_are_told_hooks_are_told_too() {
     assert!(texts[1].starts_with("the window of `p:other` is unknown"), "{texts:?}");
     assert_eq!(texts[2], "stopped: max_iterations (1) is reached");
     assert_eq!((heard.len(), &heard[0]["agent"]), (3, &json!("one")));
+}
+
+/// A user who needs a moment to answer.
+struct Slow;
+
+impl Slow {
+    async fn think() {
+        let mut has_waited = false;
+        poll_fn(|context| {
+            if has_waited {
+                return Poll::Ready(());
+            }
+            has_waited = true;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+#[async_trait]
+impl Person for Slow {
+    async fn answer(&self, _: &Question) -> Result<String, Unanswered> {
+        Self::think().await;
+        Ok("red".to_owned())
+    }
+
+    async fn consent(&self, _: &ConsentRequest<'_>) -> Result<Consent, Unanswered> {
+        Self::think().await;
+        Ok(Consent::Once)
+    }
+}
+
+/// A tool that needs consent, and then asks.
+struct Inquirer(Arc<dyn Person>);
+
+#[async_trait]
+impl ToolService for Inquirer {
+    fn definitions(&self, _: &[ToolName]) -> Result<Vec<ToolDefinition>, UnknownToolError> {
+        Ok(Vec::new())
+    }
+
+    async fn reach(&self, _: &ToolCall) -> Reach {
+        Reach::careful()
+    }
+
+    async fn call(&self, call: &ToolCall) -> ToolResult {
+        ToolResult::error(call, "it has no scope")
+    }
+
+    async fn call_within(&self, call: &ToolCall, scope: &CallScope) -> ToolResult {
+        let question = Question { text: "Which?".to_owned(), options: Vec::new() };
+        scope.note_question(&question);
+        match self.0.answer(&question).await {
+            Ok(answer) => ToolResult::answer(call, answer),
+            Err(_) => ToolResult::error(call, "no answer"),
+        }
+    }
+}
+
+#[test]
+fn hooks_are_told_that_the_user_is_waited_for() {
+    let slow = ["one needs consent to call t", "one asks: Which?"];
+    let people = [(Arc::new(Slow) as Arc<dyn Person>, &slow[..]), (Arc::new(Nobody) as Arc<dyn Person>, &[])];
+    for (person, expected) in people {
+        let it = Arc::new(Ruler::new("it", &[HookPoint::Notification], ""));
+        let layers = Layers { project: Some(Source::new("forge.yaml", YAML)), ..Layers::default() };
+        let script = Script::new(&[Reply::Calls(&["t"]), Reply::Says("done")]);
+        let mut orchestrator = Orchestrator::builder()
+            .workflow(load(&layers).unwrap())
+            .provider(ProviderId::new("p").unwrap(), script as Arc<dyn Provider>)
+            .tools(Arc::new(Inquirer(Arc::clone(&person))))
+            .person(person)
+            .hook(Arc::clone(&it) as Arc<dyn Hook>)
+            .build()
+            .unwrap();
+        block_on(orchestrator.run("go")).unwrap();
+        let heard = it.heard.lock().unwrap();
+        let texts: Vec<&str> = heard.iter().map(|event| event["text"].as_str().unwrap()).collect();
+        assert_eq!(texts, expected);
+    }
 }
 
 #[test]

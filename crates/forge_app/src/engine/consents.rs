@@ -8,6 +8,7 @@ use forge_domain::{
     secret_rule,
 };
 
+use super::hooks::with_notice;
 use crate::DeniedBy;
 use crate::course::GivenConsents;
 
@@ -61,7 +62,8 @@ impl Given {
 
 impl Consents {
     /// Asks `person` for consent, unless it was given for the rest of the run. They are shown the change that
-    /// `preview` finds; it is returned, because their consent is to that change alone.
+    /// `preview` finds; it is returned, because their consent is to that change alone. `notice` is delivered
+    /// while they are waited for.
     ///
     /// # Errors
     /// [`NoConsent`].
@@ -70,6 +72,7 @@ impl Consents {
         person: &dyn Person,
         request: &ConsentRequest<'_>,
         preview: impl Future<Output = Option<FileChange>>,
+        notice: impl Future<Output = ()>,
     ) -> Result<(ActionConsent, Option<FileChange>), NoConsent> {
         if self.lock().covers(request) {
             return Ok((ActionConsent::User { earlier: true }, None));
@@ -80,7 +83,8 @@ impl Consents {
             return Ok((ActionConsent::User { earlier: true }, None));
         }
         let change = preview.await;
-        match person.consent(&ConsentRequest { change: change.as_ref(), ..*request }).await {
+        let request = &ConsentRequest { change: change.as_ref(), ..*request };
+        match with_notice(person.consent(request), notice).await {
             Ok(Consent::Once) => Ok((ActionConsent::User { earlier: false }, change)),
             Ok(Consent::ForRun) => {
                 self.lock().insert(request);

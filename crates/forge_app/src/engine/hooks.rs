@@ -1,8 +1,12 @@
 //! The hooks, as turns and runs ask and notify them.
 
 use std::convert::Infallible;
+use std::pin::pin;
+use std::task::Poll;
 
 use forge_domain::{AgentId, HookEvent, Notification, PointEdit};
+use futures::future::join;
+use futures::poll;
 
 use super::Engine;
 use crate::RunEvent;
@@ -27,7 +31,23 @@ impl Engine {
     /// Delivers the notices that hooks have yet to receive.
     pub(crate) async fn deliver_notices(&self, id: &AgentId) {
         for text in &self.events.take_undelivered() {
-            self.notify_hooks(id, HookEvent::Notification(Notification { agent: id, text })).await;
+            deliver_notice(self, id, text).await;
         }
+    }
+}
+
+/// Delivers a notice to the hooks.
+pub(crate) async fn deliver_notice(engine: &Engine, id: &AgentId, text: &str) {
+    engine.notify_hooks(id, HookEvent::Notification(Notification { agent: id, text })).await;
+}
+
+/// Returns the user's answer. If it is not there at once, `notice` is delivered meanwhile; if it is, no one
+/// was asked.
+pub(crate) async fn with_notice<T>(answer: impl Future<Output = T>, notice: impl Future<Output = ()>) -> T {
+    let mut answer = pin!(answer);
+    let first = poll!(answer.as_mut());
+    match first {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => join(answer, notice).await.0,
     }
 }

@@ -16,10 +16,10 @@ use futures::future::join_all;
 use tracing::Instrument;
 
 use super::agents::SubAgents;
-use super::call_end::CallEnd;
+use super::call_end::{CallEnd, consent_notice, question_notice, wait_notice};
 use crate::caught_panic::catch_panic;
 use crate::emission::{EMIT, event_of};
-use crate::engine::{NoConsent, recall_tools};
+use crate::engine::{NoConsent, deliver_notice, recall_tools, with_notice};
 use crate::hooks::{Denial, Ruling};
 use crate::recall::{RECALL, recall};
 use crate::{DeniedBy, Engine, Remedy, RunEvent, spans};
@@ -134,6 +134,9 @@ impl ToolCalls<'_, '_> {
     /// Notes that the call at the place `at` waits.
     fn note_awaited(&self, at: usize, call: &ToolCall, request: Option<AwaitedRequest>) {
         let agent = self.agent.id.clone();
+        if let Some(request) = &request {
+            self.engine.events.keep_for_hooks(&wait_notice(&agent, request));
+        }
         let awaited = request.map(|request| Awaited {
             id: format!("{agent}-{}-{}", self.iterations, at + 1),
             agent,
@@ -278,7 +281,13 @@ impl ToolCalls<'_, '_> {
         let (events, shown) = (self.engine.events.clone(), call.clone());
         let show = move |line: &str| events.emit(&RunEvent::ToolOutput { call: &shown, line });
         let permit = Permit { scope: permit.scope.watched_by(Arc::new(show)), ..permit };
-        let result = catch_panic(tools.call_within(call, &permit.scope)).await;
+        let notice = async {
+            if let Some(question) = permit.scope.notes().asks {
+                let text = question_notice(&self.agent.id, &question);
+                deliver_notice(self.engine, &self.agent.id, &text).await;
+            }
+        };
+        let result = with_notice(catch_panic(tools.call_within(call, &permit.scope)), notice).await;
         let result = result.unwrap_or_else(|panic| ToolResult::error(call, crash_text(&call.name, &panic)));
         // A result under another id would be an orphan in the prompt, and the call would have no result.
         let result = ToolResult { call_id: call.id.clone(), name: Some(call.name.clone()), ..result };
@@ -376,7 +385,11 @@ impl ToolCalls<'_, '_> {
             }
             Permission::Ask => {
                 let request = ConsentRequest { agent: &self.agent.id, call, about, change: None };
-                consents.ask(&*services.person, &request, preview).await
+                let notice = async {
+                    let text = consent_notice(&self.agent.id, &call.name, about);
+                    deliver_notice(self.engine, &self.agent.id, &text).await;
+                };
+                consents.ask(&*services.person, &request, preview, notice).await
             }
         };
         if let Err(NoConsent::Denied(by, _)) = &answer {

@@ -537,6 +537,8 @@ pub struct CallNotes {
     pub secrets: Option<Vec<(String, FoundSecret)>>,
     /// The end of the effect in a few words, such as an exit status.
     pub outcome: Option<String>,
+    /// The question that the call asks the user while it runs.
+    pub asks: Option<Question>,
     /// The question that someone will answer later: the call had no effect, and is made again then.
     pub awaits: Option<Question>,
 }
@@ -596,6 +598,12 @@ impl CallScope {
     /// Notes how the effect of the call ended.
     pub fn note_outcome(&self, outcome: String) {
         self.lock_notes().outcome = Some(outcome);
+    }
+
+    /// Notes that the call is about to ask the user `question`: if the answer is not there at once, hooks are
+    /// notified.
+    pub fn note_question(&self, question: &Question) {
+        self.lock_notes().asks = Some(question.clone());
     }
 
     /// Notes that the call waits for the answer to `question`, and had no effect.

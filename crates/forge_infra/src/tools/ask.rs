@@ -53,6 +53,7 @@ impl Tool for Ask {
     async fn run(&self, arguments: Arguments, room: &Room, scope: &CallScope) -> Result<String, ToolFailure> {
         let Wanted { question, options } = arguments.read()?;
         let question = Question { text: question, options };
+        scope.note_question(&question);
         match room.person.answer(&question).await {
             Ok(answer) if answer.trim().is_empty() => Ok("[the user gave no answer]".to_owned()),
             Ok(answer) => Ok(answer),
