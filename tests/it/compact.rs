@@ -380,6 +380,24 @@ fn a_broken_input_is_repaired_and_said_to_be() {
 }
 
 #[test]
+fn a_format_that_keeps_its_form_is_repaired_only_if_something_changes() {
+    let history = json!([{"role": "user", "content": "hi"}, call("a", "x")]);
+    let input = json!({"history": history, "info": {}}).to_string();
+    let forge = forge_with(&input);
+    let (unrepaired, missing) =
+        ("1 fault not repaired", json!([{"repair": "missing_result", "call_id": "a"}]));
+    for (to, expected, is_told) in [(None, json!([]), true), (Some("--to=openai"), missing, false)] {
+        let mut arguments = vec!["-o", "out.json", "--max-tokens", "5k", "--report", "report.json"];
+        arguments.extend(to);
+        let actual = compact(&forge, &arguments);
+        assert_eq!((actual.code, actual.stderr.contains(unrepaired)), (0, is_told), "{}", actual.stderr);
+        assert_eq!(actual.stderr.contains("message repaired"), !is_told, "{}", actual.stderr);
+        assert_eq!(json_of(&forge, "report.json")["repaired"], expected);
+        assert_eq!(read(&forge, "out.json") == input, is_told);
+    }
+}
+
+#[test]
 fn a_format_whose_results_answer_no_call_was_guessed_wrong() {
     let user = json!({"role": "user", "content": "hi"});
     let messages = json!([user, call("a", "x"), result("y", "first"), result("z", "second")]);

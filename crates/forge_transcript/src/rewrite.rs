@@ -14,7 +14,7 @@ use crate::codec::{Line, Revision, Says};
 use crate::formats::codec;
 use crate::item::Item;
 use crate::loss::{Census, Loss};
-use crate::{Draft, Format, RewriteError, number_of, read_as, request_tools};
+use crate::{Draft, Format, Repair, RewriteError, number_of, read_as, request_tools};
 
 /// A part of a message that the target format has no place for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -80,8 +80,8 @@ impl Draft<'_> {
         to: Format,
     ) -> Result<Cow<'b, [u8]>, RewriteError> {
         let from = self.format();
-        let needs_repair = !self.repairs().is_empty() && !codec(from).keeps_form();
-        if to == from && replacements.is_empty() && !needs_repair {
+        let is_unchanged = to == from && replacements.is_empty();
+        if is_unchanged && self.written_repairs(replacements, to).is_empty() {
             return Ok(Cow::Borrowed(bytes));
         }
         if self.items.is_empty() && !self.repairs().is_empty() {
@@ -97,6 +97,13 @@ impl Draft<'_> {
             to,
         };
         codec(to).write(&revision).map(Cow::Owned)
+    }
+
+    /// Returns the repairs that [`Self::rewrite`] writes: in some formats, a file in which nothing is
+    /// replaced stays as it is.
+    pub fn written_repairs(&self, replacements: &[Replacement], to: Format) -> &[Repair] {
+        let is_unchanged = to == self.format() && replacements.is_empty();
+        if is_unchanged && codec(to).keeps_form() { &[] } else { self.repairs() }
     }
 
     /// Returns the parts of messages that stay, and the tools, which the converted session lacks: `written`

@@ -25,7 +25,8 @@ use self::places::check_places;
 use self::proposal::Proposal;
 pub(crate) use self::report::write_file;
 use self::report::{
-    FileReport, in_a_line, losses_text, pretty, print_report, tell, write_report, write_result,
+    FileReport, in_a_line, losses_text, pretty, print_report, tell, unrepaired_text, write_report,
+    write_result,
 };
 use self::settings::{CompactSettings, read_configuration};
 use crate::arguments::{ConfigFlag, FormatName, FromFlag, OwnRun, window};
@@ -208,11 +209,15 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
     let messages = std::mem::take(&mut compacted.report.messages);
     let summary = compacted.report.clone();
     compacted.report.messages = messages;
+    let repaired = match arguments.files.in_place && compacted.replacements.is_empty() {
+        true => &[][..],
+        false => draft.written_repairs(&compacted.replacements, to),
+    };
     let mut report = FileReport {
         report: &summary,
         target_tokens: compacted.target,
         breaches_before: breaches_in_words(draft.breaches()),
-        repaired: draft.repairs(),
+        repaired,
         skipped_lines: file.sessions[nth].skipped_lines,
         attachments: file.sessions[nth].attachments(),
         left_out: draft.omissions(&compacted.replacements, to),
@@ -220,6 +225,7 @@ fn decide(arguments: &CompactArguments) -> anyhow::Result<()> {
         redacted: None,
     };
     let mut line = in_a_line(arguments, &serde_json::to_value(&report)?);
+    line += &unrepaired_text(draft.repairs().len() - repaired.len());
     report.report = &compacted.report;
     if compacted.report.still_over.is_some() {
         progress.end();

@@ -27,7 +27,7 @@ pub(super) struct FileReport<'a> {
     pub(super) target_tokens: Tokens,
     /// The input's violations of the providers' rules.
     pub(super) breaches_before: Vec<String>,
-    /// The repairs before everything else.
+    /// The repairs before everything else, if the output has them.
     pub(super) repaired: &'a [Repair],
     /// Invalid lines of the file; a session that is not written back byte for byte lacks them.
     pub(super) skipped_lines: usize,
@@ -111,6 +111,15 @@ pub(super) fn print_report(
 /// Describes what the other format has no place for; each part begins with a separator.
 pub(super) fn losses_text(losses: &[Loss]) -> String {
     losses.iter().map(|loss| format!(" · {} lost in the other format", loss.what())).collect()
+}
+
+/// Describes the faults of a session that stay because nothing else of it changes; begins with a separator.
+pub(super) fn unrepaired_text(n_faults: usize) -> String {
+    if n_faults == 0 {
+        return String::new();
+    }
+    let faults = quantity(n_faults, "fault");
+    format!(" · {faults} not repaired, as nothing else changes (`-o FILE --to openai` writes it repaired)")
 }
 
 /// Returns the report in a line; of a dry run, it says that it was one.
