@@ -468,8 +468,10 @@ fn a_run_with_a_new_task_and_a_changed_configuration() {
     let asked = server.requests()[1]["messages"].as_array().unwrap().len();
     assert_eq!(asked, 4, "system, first, one, second");
     let over = run(&["run", "--resume"]);
-    assert_eq!((over.code, server.requests().len()), (0, 2), "{}", over.stderr);
+    let actual = (over.code, over.stdout.as_str(), server.requests().len());
+    assert_eq!(actual, (0, "two\n", 2), "{}", over.stderr);
     assert!(over.stderr.contains("it had ended"), "{}", over.stderr);
+    assert!(!over.stderr.contains("0 calls"), "{}", over.stderr);
 
     std::fs::write(forge.path("forge.yaml"), YAML.replace("8000", "9000")).unwrap();
     let refused = run(&["run", "--resume", "last", "third", "--on-change", "refuse"]);

@@ -304,8 +304,10 @@ async fn work(
         None => None,
     };
     view.show_start(&run_start(orchestrator, event, request.flags.agent.id()));
+    let without_task = task.is_none() && event.is_none();
+    let had_ended = without_task && restored.as_ref().is_some_and(|restored| restored.is_over);
     if let Some(restored) = restored {
-        view.show_resume(&restored, task.is_none());
+        view.show_resume(&restored, without_task);
     }
     if let Some(history) = &request.history {
         let adopted = history.begin(orchestrator, request.flags.agent.id()).await.map_err(explain)?;
@@ -330,6 +332,9 @@ async fn work(
         (None, None, _) => orchestrator.proceed().await,
     };
     let report = report.map_err(explain)?;
+    if had_ended {
+        view.show_saved_answer(&report.response);
+    }
     match &request.answer {
         Some(schema) => schema.settle(orchestrator, report, |event| view.tell(event)).await,
         None => Ok((report, None)),

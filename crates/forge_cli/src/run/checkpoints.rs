@@ -158,7 +158,9 @@ pub(crate) fn say_restored(restored: &Restored, without_task: bool) {
     let messages = quantity(from.message_count, "message");
     output::say(&format!("{mark} {verb} {} ({}), {messages}", from.id, from.key));
     if *is_over && without_task {
-        output::note(&format!("it had ended: to continue it, run forge run --resume {run} \"TASK\""));
+        output::note(&format!(
+            "it had ended, with the answer that follows; to continue it, run forge run --resume {run} \"TASK\""
+        ));
     }
 }
 

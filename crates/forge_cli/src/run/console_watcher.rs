@@ -161,6 +161,12 @@ impl RunView for ConsoleWatcher {
         checkpoints::say_restored(restored, without_task);
     }
 
+    fn show_saved_answer(&self, answer: &str) {
+        if !self.is_for_answer && !answer.is_empty() {
+            self.write(answer);
+        }
+    }
+
     fn show_answer(&self, answer: &Answer) {
         match answer {
             Ok(value) => output::print_or_note(&format!("{value:#}\n")),
@@ -227,13 +233,16 @@ impl ConsoleWatcher {
                 report.summary_cost
             ),
         };
-        let line = format!(
-            "{} · {} · {} · {}{summaries}",
-            quantity(report.iterations, "call"),
-            quantity(n_compactions, "compaction"),
-            usage_text(report.iterations, &report.usage),
-            report.cost
-        );
+        let has_asked = report.iterations > 0 || report.summary_calls > 0;
+        let line = has_asked.then(|| {
+            format!(
+                "{} · {} · {} · {}{summaries}",
+                quantity(report.iterations, "call"),
+                quantity(n_compactions, "compaction"),
+                usage_text(report.iterations, &report.usage),
+                report.cost
+            )
+        });
         let RunTotals { calls, usage, spent } = &report.totals;
         let resumed = (*calls > report.iterations).then(|| {
             format!(
@@ -243,7 +252,7 @@ impl ConsoleWatcher {
                 spent.cost
             )
         });
-        for line in [line].into_iter().chain(resumed).chain(strategy_lines(&report.strategies)) {
+        for line in line.into_iter().chain(resumed).chain(strategy_lines(&report.strategies)) {
             self.say(&style(line).dim().for_stderr().to_string());
         }
     }

@@ -58,6 +58,10 @@ impl RunView for ProgressView {
         self.console.show_resume(restored, without_task);
     }
 
+    fn show_saved_answer(&self, answer: &str) {
+        self.console.show_saved_answer(answer);
+    }
+
     fn show_answer(&self, answer: &Answer) {
         self.console.show_answer(answer);
     }

@@ -140,6 +140,9 @@ pub(crate) trait RunView: Send + Sync {
     /// Shows the state from which a run resumes; `without_task` means that there is no new task.
     fn show_resume(&self, restored: &Restored, without_task: bool);
 
+    /// Shows the answer of a run that had ended before it was resumed.
+    fn show_saved_answer(&self, _: &str) {}
+
     /// Shows the answer of a run that has a schema for it: the value, or its faults.
     fn show_answer(&self, _: &Answer) {}
 
