@@ -1,46 +1,18 @@
 //! A compaction without an agent, as `docs/library.md` shows it.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use forge_domain::compaction::{CompactionServices, ContextCompactor, LoggedServices};
+use forge_domain::compaction::{ContextCompactor, LoggedServices};
 use forge_domain::{
-    Budget, ChatOptions, Compact, ContextMessage, Conversation, Message, Model, ModelError, ModelId,
-    ModelLimits, ModelRef, ProviderId, ProviderService, SummaryTemplate, TokenCounter, Tokens, Workflow,
+    Budget, ChatOptions, Compact, ContextMessage, Conversation, Message, ModelId, ModelLimits, ModelRef,
+    ProviderId, Tokens,
 };
-use forge_services::{HandlebarsTemplates, O200kCounter, ProviderRegistry};
-
-/// The services of strategies. Those that ask no model use the counter alone.
-struct Own {
-    templates: HandlebarsTemplates,
-    providers: ProviderRegistry,
-    workflow: Workflow,
-}
-
-impl CompactionServices for Own {
-    fn templates(&self) -> &dyn SummaryTemplate {
-        &self.templates
-    }
-
-    fn providers(&self) -> &dyn ProviderService {
-        &self.providers
-    }
-
-    fn counter(&self) -> &dyn TokenCounter {
-        &O200kCounter
-    }
-
-    fn model(&self, id: &ModelId) -> Result<Model, ModelError> {
-        self.workflow.model(id)
-    }
-}
+use forge_services::{NoModels, O200kCounter};
 
 #[test]
 fn a_compaction_by_hand() -> Result<(), Box<dyn std::error::Error>> {
-    let services = Own {
-        templates: HandlebarsTemplates::new(BTreeMap::new()),
-        providers: ProviderRegistry::new(BTreeMap::new()),
-        workflow: Workflow::default(),
-    };
+    // Strategies that ask no model only count.
+    let services = NoModels::new(Arc::new(O200kCounter));
     let mut conversation = Conversation::new();
     let mut add = |message: Message| conversation.append(ContextMessage::count(message, &O200kCounter));
     add(Message::system("Be brief."));

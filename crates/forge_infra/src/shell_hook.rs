@@ -79,7 +79,7 @@ const MOST_OUTPUT: usize = 64 * 1024;
 const MOST_STDERR: usize = 4 * 1024;
 impl ShellHook {
     /// Creates a hook that runs `command` at `point` in `folder`. The command sees the harmless and the named
-    /// variables of the environment.
+    /// variables of the environment, and has no sandbox until [`Self::within`] gives it one.
     pub fn new(
         point: HookPoint,
         command: &HookCommand,

@@ -78,7 +78,7 @@ pub struct McpTools {
 
 impl McpTools {
     /// Creates the tools of `servers`, whose variables come from `environment`; `watcher` is told what
-    /// happens.
+    /// happens. The servers have no sandbox: [`Self::within`] gives them one.
     pub fn new(
         servers: &BTreeMap<McpServerId, McpServerConfig>,
         environment: &BTreeMap<String, String>,

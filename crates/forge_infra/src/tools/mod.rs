@@ -88,7 +88,8 @@ struct Room {
 }
 
 impl WorkspaceTools {
-    /// Opens the tools over the folder `root`.
+    /// Opens the tools over the folder `root`. Commands have no sandbox until [`Self::within`] gives them
+    /// one, and no environment until [`Self::with_settings`] does.
     ///
     /// # Errors
     /// Fails with [`ToolsError`] if `root` is not a folder that can be opened.
@@ -127,7 +128,8 @@ impl WorkspaceTools {
         })
     }
 
-    /// Runs commands in this sandbox; without one if it is `None`.
+    /// Runs commands in this sandbox; without one if it is `None`. It is enforced only in a program that has
+    /// called `supervise_commands`.
     #[must_use]
     pub fn within(self, sandbox: Option<Arc<CommandSandbox>>) -> Self {
         self.with_room(|room| {
