@@ -333,15 +333,25 @@ pub(crate) struct FromFlag {
     pub(crate) from: FormatName,
 }
 
-/// Parses a number of tokens: digits, or digits and `k` for thousands.
+/// Parses a number of tokens, such as `8000` or `200_000`, thousands such as `8k` or `8.5k`, or millions such
+/// as `1M`.
 pub(crate) fn window(text: &str) -> Result<Tokens, String> {
-    let (digits, factor) = match text.strip_suffix(['k', 'K']) {
-        Some(digits) => (digits, 1_000),
-        None => (text, 1),
+    const MOST: f64 = 1e15;
+    let (number, factor) = match text.strip_suffix(['k', 'K']) {
+        Some(thousands) => (thousands, 1e3),
+        None => text.strip_suffix(['m', 'M']).map_or((text, 1.0), |millions| (millions, 1e6)),
     };
-    match digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)) {
-        Some(number) if number > 0 => Ok(Tokens::new(number)),
-        _ => Err("expected a number of tokens such as 8000, or thousands such as 8k".to_owned()),
+    // The parser also accepts signs, exponents and `inf`.
+    let is_plain = number.starts_with(|c: char| c.is_ascii_digit())
+        && number.chars().all(|c| c.is_ascii_digit() || c == '.' || c == '_');
+    let parsed = number.replace('_', "").parse::<f64>().ok().filter(|_| is_plain);
+    let tokens = parsed.map(|number| number * factor);
+    match tokens {
+        Some(tokens) if (1.0..MOST).contains(&tokens) && (tokens - tokens.round()).abs() < 1e-6 => {
+            Ok(Tokens::new(tokens.round() as u64))
+        }
+        _ => Err("expected a number of tokens such as 8000, thousands such as 8k, or millions such as 1M"
+            .to_owned()),
     }
 }
 
@@ -367,8 +377,16 @@ mod tests {
             ("8000", Some(8_000)),
             ("8k", Some(8_000)),
             ("128K", Some(128_000)),
+            ("8.5k", Some(8_500)),
+            ("1M", Some(1_000_000)),
+            ("1.5m", Some(1_500_000)),
+            ("200_000", Some(200_000)),
             ("0", None),
-            ("8m", None),
+            ("8.5", None),
+            ("1e3", None),
+            ("k", None),
+            ("_8", None),
+            ("8g", None),
             ("-1", None),
             ("", None),
         ] {
