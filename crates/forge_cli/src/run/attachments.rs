@@ -38,8 +38,12 @@ fn attach_from(task: &str, folder: &Path, home: Option<&Path>) -> Attached {
     let mut attached = Attached::default();
     let mut room = MOST_OF_ALL;
     let mut seen: Vec<String> = Vec::new();
-    for name in mentions(task) {
-        let Some((name, path)) = resolve(name, folder, home) else { continue };
+    for word in mentions(task) {
+        let Some((name, path)) = resolve(word, folder, home) else {
+            let note = missing_note(word, folder).filter(|note| !attached.notes.contains(note));
+            attached.notes.extend(note);
+            continue;
+        };
         // Images are attached as what they are.
         if seen.contains(&name) || is_image(&name) {
             continue;
@@ -69,6 +73,23 @@ fn attach_from(task: &str, folder: &Path, home: Option<&Path>) -> Attached {
     attached
 }
 
+/// The punctuation that may follow a path.
+const AFTER: [char; 12] = ['.', ',', ';', ':', '!', '?', ')', ']', '}', '>', '"', '\''];
+
+/// Returns the note on a word that names no file; `None` if it may not be meant as one, such as a user's name
+/// or a package.
+fn missing_note(word: &str, folder: &Path) -> Option<String> {
+    let name = word.trim_end_matches(AFTER);
+    let path = Path::new(name);
+    let has_ending = path
+        .extension()
+        .and_then(|ending| ending.to_str())
+        .is_some_and(|ending| ending.len() <= 4 && ending.starts_with(|c: char| c.is_ascii_lowercase()));
+    let first = path.components().next().filter(|first| matches!(first, Component::Normal(_)));
+    let is_below = path.components().count() > 1 && first.is_some_and(|first| folder.join(first).is_dir());
+    (has_ending || is_below).then(|| format!("@{} is not added: there is no such file", visible(name)))
+}
+
 /// Returns the path that a word names, and the word without the punctuation after it; `None` if there is no
 /// such file.
 fn resolve(word: &str, folder: &Path, home: Option<&Path>) -> Option<(String, PathBuf)> {
@@ -81,7 +102,7 @@ fn resolve(word: &str, folder: &Path, home: Option<&Path>) -> Option<(String, Pa
         if path.exists() {
             return Some((word.to_owned(), path));
         }
-        word = word.strip_suffix(['.', ',', ';', ':', '!', '?', ')', ']', '}', '>', '"', '\''])?;
+        word = word.strip_suffix(AFTER)?;
         if word.is_empty() {
             return None;
         }
@@ -136,10 +157,12 @@ fn text_of(path: &Path, most: usize) -> Result<Text, String> {
         return Ok(Text { text, note: None });
     }
     let end = text.floor_char_boundary(most);
-    let end = text[..end].rfind('\n').map_or(end, |line| line + 1);
-    let left = quantity(text[end..].lines().count(), "line");
+    let (end, left) = match text[..end].rfind('\n') {
+        Some(line) => (line + 1, quantity(text[line + 1..].lines().count(), "line")),
+        None => (end, quantity(text.len() - end, "byte")),
+    };
     let kept = format!("{}[{left} left out: read the file]\n", &text[..end]);
-    Ok(Text { text: kept, note: Some(format!("{left} are left out; the agent can read them")) })
+    Ok(Text { text: kept, note: Some(format!("{left} left out; the agent can read the file")) })
 }
 
 fn names_in(path: &Path) -> std::io::Result<Text> {
@@ -189,14 +212,19 @@ mod tests {
             let expected = Attached { added: added.to_owned(), notes: Vec::new() };
             assert_eq!(attach(task), expected, "{task}");
         }
+        for task in ["@nobody", "@types/node", "@app.route(x)", "@v1.2", "@home.ORG"] {
+            assert_eq!(attach(task), Attached::default(), "{task}");
+        }
         for (task, note) in [
+            ("@nope.md and @nope.md.", "@nope.md is not added: there is no such file"),
+            ("@src/nope", "@src/nope is not added: there is no such file"),
             ("@picture.bin", "@picture.bin is not added: it is not text"),
             ("@.env", "@.env is not added: it is an environment file; let the agent read it"),
             ("@notes.txt", "@notes.txt is not added: it holds an API key in line 2"),
         ] {
             let Attached { added, notes } = attach(task);
             assert_eq!(added, "");
-            assert!(notes[0].starts_with(note), "{notes:?}");
+            assert!(notes.len() == 1 && notes[0].starts_with(note), "{notes:?}");
         }
         #[cfg(unix)]
         for (link, target) in [("readme.md", ".env"), ("folder", ".")] {
@@ -226,6 +254,8 @@ mod tests {
         let huge = fs::File::create(folder.path().join("huge")).unwrap();
         huge.set_len(MOST_READ + 1).unwrap();
         assert!(attach("@huge").notes[0].contains("larger than 16 MiB"));
+        write("line", "x".repeat(MOST_OF_ONE + 9).as_bytes());
+        assert_eq!(attach("@line").notes, ["@line: 9 bytes left out; the agent can read the file"]);
         let long = attach("@long");
         assert!(
             long.added.len() < MOST_OF_ONE + 200 && long.added.contains("lines left out"),
