@@ -382,5 +382,9 @@ fn git(arguments: &[&str]) -> Result<String, String> {
         return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
     }
     let why = String::from_utf8_lossy(&ran.stderr);
+    // Its own words are about a flag that is not the user's.
+    if why.to_ascii_lowercase().contains("not a git repository") {
+        return Err("this folder is in no git repository, so what has changed is not known".to_owned());
+    }
     Err(format!("git shows no difference here: {}", why.lines().next().unwrap_or("it failed")))
 }

@@ -129,7 +129,7 @@ pub(crate) fn setting_of_runs(
         if error.is::<Untrusted>() {
             return error;
         }
-        let help = "it names the store: fix it, or name the store with --store";
+        let help = "it may name the store: fix it, or name the store with --store";
         Misconfigured(format!("{error:#}\n{help}")).into()
     })?;
     Ok(configuration.workflow.checkpoint.store)
