@@ -18,7 +18,10 @@ pub(super) enum ToolFailure {
     File { path: String },
     #[error("`{path}` is neither a file nor a directory")]
     Special { path: String },
-    #[error("`{path}` is not UTF-8 text and cannot be shown ({n_bytes} bytes)")]
+    #[error(
+        "`{path}` is not UTF-8 text and cannot be shown ({n_bytes} bytes); if it is text in another encoding, \
+         `iconv` in a shell converts it"
+    )]
     Binary { path: String, n_bytes: u64 },
     #[error("`{path}` has no line {offset}: it has {n_lines}")]
     PastEnd { path: String, offset: u64, n_lines: u64 },

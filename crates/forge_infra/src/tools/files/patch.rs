@@ -268,7 +268,8 @@ mod tests {
                     ),
                     (
                         r#"{"path": "bin", "edits": [{"old_text": "a", "new_text": "b"}]}"#,
-                        Err("`bin` is not UTF-8 text and cannot be shown (2 bytes)"),
+                        Err("`bin` is not UTF-8 text and cannot be shown (2 bytes); if it is text in another \
+                             encoding, `iconv` in a shell converts it"),
                     ),
                     (
                         r#"{"path": "../secret", "edits": [{"old_text": "outside", "new_text": "b"}]}"#,

@@ -304,13 +304,19 @@ mod tests {
         let refused = |path: &str| {
             format!("`{path}` leads outside the workspace; give a path inside it, relative to its root")
         };
+        let no_text = |path: &str, n_bytes: usize| {
+            format!(
+                "`{path}` is not UTF-8 text and cannot be shown ({n_bytes} bytes); if it is text in another \
+                 encoding, `iconv` in a shell converts it"
+            )
+        };
         let by_root = fixture.root().join("../secret").display().to_string();
         fixture
             .check(
                 "read",
                 &[
-                    (r#"{"path": "zero"}"#, Err("`zero` is not UTF-8 text and cannot be shown (3 bytes)")),
-                    (r#"{"path": "latin"}"#, Err("`latin` is not UTF-8 text and cannot be shown (5 bytes)")),
+                    (r#"{"path": "zero"}"#, Err(&no_text("zero", 3))),
+                    (r#"{"path": "latin"}"#, Err(&no_text("latin", 5))),
                     (r#"{"path": "folder"}"#, Err("`folder` is a directory; `list` shows what is in it")),
                     (
                         r#"{"path": "gone"}"#,
