@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use boon::{SchemaIndex, Schemas, ValidationError};
+use boon::{CompileError, SchemaIndex, Schemas, ValidationError};
 use serde_json::Value;
 
 use crate::tools::{collect_leaves, compile, place};
@@ -35,6 +35,9 @@ impl JsonSchema {
     /// [`InvalidJsonSchema`] with the reason.
     pub fn new(schema: &Value) -> Result<Self, InvalidJsonSchema> {
         let compiled = compile(schema).map_err(|error| {
+            if let CompileError::ValidationError { src, .. } = &*error {
+                return InvalidJsonSchema(faults(src).join("; "));
+            }
             // Its own file name means nothing to the user; the causes stand on lines of their own.
             let text = format!("{error:#}").replace("file:///", "").replace("schema.json", "the schema");
             InvalidJsonSchema(text.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -102,5 +105,7 @@ mod tests {
             let error = JsonSchema::new(&schema).unwrap_err().to_string();
             assert!(!error.is_empty() && !error.contains("file:"), "{error}");
         }
+        let error = JsonSchema::new(&json!({"type": "strin"})).unwrap_err().to_string();
+        assert!(error.contains("`type`: ") && !error.contains("metaschema"), "{error}");
     }
 }

@@ -179,7 +179,8 @@ impl UrlLoader for NoLoader {
 /// # Errors
 /// The reason, if it is not a schema, or refers to something outside it.
 pub(crate) fn compile(schema: &Value) -> Result<(Schemas, SchemaIndex), Box<CompileError>> {
-    const ROOT: &str = "schema.json";
+    // Whole, or it would become a path in the working folder, which errors name.
+    const ROOT: &str = "file:///schema.json";
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
     compiler.use_loader(Box::new(NoLoader));
     compiler.add_resource(ROOT, schema.clone()).map_err(Box::new)?;
