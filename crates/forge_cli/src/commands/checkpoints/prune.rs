@@ -12,8 +12,9 @@ use super::OpenStore;
 use super::selection::run_id;
 use super::sweep::{SweepArguments, sweep_away};
 use crate::failure::Misconfigured;
+use crate::output;
 
-/// Delete old checkpoints; what a fork or an active run needs stays
+/// Delete old checkpoints in the runs of all folders; what a fork or an active run needs stays
 #[derive(Debug, Args)]
 pub(super) struct PruneArguments {
     /// Only in this run
@@ -38,6 +39,9 @@ impl PruneArguments {
         let Self { run, keep_last, max_age, max_size: max_bytes, sweep } = self;
         let retention = Retention { run, keep_last, max_age, max_bytes };
         check_retention(&**store, &retention).await?;
+        if retention.run.is_none() {
+            output::note("this is about the runs of all folders in the store; --run RUN names one");
+        }
         let go = async |sweep| Ok(prune(&**store, &retention, SystemClock.now(), sweep).await?);
         sweep_away(&sweep, *form, go).await
     }
