@@ -88,7 +88,7 @@ pub enum ArchiveError {
         run: String,
     },
     /// The store has a different run of that name.
-    #[error("a different run `{run}` already exists: import this one under another name")]
+    #[error("a different run `{run}` already exists: import this one under another name, with --as NAME")]
     Diverged {
         /// The run.
         run: RunId,

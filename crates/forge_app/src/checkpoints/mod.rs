@@ -101,9 +101,10 @@ pub enum CheckpointsError {
     },
     /// Another process is writing the run.
     #[error(
-        "run `{run}` has been held by {} since {since}: wait until that process ends, or take it over if \
+        "run `{run}` has been held by {} since {}: wait until that process ends, or take it over if \
          it is gone",
-        holder_name(by)
+        holder_name(by),
+        since.strftime("%Y-%m-%d %H:%M:%SZ")
     )]
     Held {
         /// The run.

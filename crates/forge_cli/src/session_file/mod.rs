@@ -115,8 +115,11 @@ impl SessionFile {
             (None, [_]) => Ok(0),
             (None, several) => {
                 let name = self.path.display();
-                let what =
-                    format!("{name} holds {} sessions: pick one with --session ID|INDEX", several.len());
+                let what = format!(
+                    "{name} holds {} sessions: pick one with --session ID|INDEX; `forge inspect` with this file \
+                     lists them",
+                    several.len()
+                );
                 Err(Misconfigured(what).into())
             }
         }

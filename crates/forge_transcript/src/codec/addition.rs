@@ -7,8 +7,8 @@ use super::{Line, Revision, Says};
 use crate::new_uuid;
 
 /// The reason why nothing is appended to a file of a format.
-pub(crate) const NO_ADDITION: &str =
-    "its agent has no compaction record that Forge can append; write a new file with --output instead";
+pub(crate) const NO_ADDITION: &str = "its agent has no compaction record that Forge can append; write a new \
+     file with --output instead, and with --to if its format cannot be written";
 
 /// A compaction to append to a session.
 pub(crate) struct Addition<'a> {
