@@ -21,6 +21,7 @@ fn without_a_task_and_a_terminal_it_says_what_to_do() {
         (&["a task"], &[], "export ANTHROPIC_API_KEY=..."),
         (&[], &[("ANTHROPIC_API_KEY", "k")], "there is no task, and no terminal to chat at"),
         (&[], &[("ANTHROPIC_API_KEY", "k"), ("OPENAI_API_KEY", "k")], "comes before OPENAI_API_KEY"),
+        (&[], &[("OPENAI_BASE_URL", "http://127.0.0.1:1")], "OPENAI_BASE_URL names a server, but"),
         (&["rnu"], &[], "did you mean `run`?"),
         (&["resume"], &[], "did you mean `forge --resume`"),
         (&["login"], &[], "there is no login"),

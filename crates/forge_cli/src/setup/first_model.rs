@@ -30,6 +30,10 @@ pub(crate) const KNOWN: [KnownProvider; 5] = [
     KnownProvider { name: "ollama", variable: None, model: None },
 ];
 
+/// What to do if a server is named and its key is not. Its address may hold one.
+const WITHOUT_KEY: &str = "OPENAI_BASE_URL names a server, but OPENAI_API_KEY is not set; if the server needs no key:\n  \
+                           export OPENAI_API_KEY=none";
+
 /// The longest wait for a local server that may not be there.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The longest wait for a server that the user names.
@@ -67,7 +71,10 @@ pub(crate) fn find(environment: &BTreeMap<String, String>) -> Result<FirstModel,
         return of_key;
     }
     let first = ollama_models(environment).and_then(|models| models.into_iter().next());
-    let model = first.ok_or_else(nothing_configured)?;
+    let model = first.ok_or_else(|| match value(environment, "OPENAI_BASE_URL") {
+        Some(_) => WITHOUT_KEY.to_owned(),
+        None => nothing_configured(),
+    })?;
     let why = "the first one of Ollama, as no key is set".to_owned();
     Ok(FirstModel { reference: format!("ollama:{model}"), why })
 }
@@ -113,8 +120,9 @@ fn only_model(server: &str, models: Result<Vec<String>, String>) -> Result<Strin
             }
         },
         Err(why) => Err(format!(
-            "the server that OPENAI_BASE_URL names cannot be asked for its models: {why}. Start it, correct the \
-             address, or name its model: `forge --model openai:NAME`"
+            "the server that OPENAI_BASE_URL names cannot be asked for its models: {}. Start it, correct the \
+             address, or name its model: `forge --model openai:NAME`",
+            why.trim_end_matches(['.', '?'])
         )),
     }
 }
