@@ -15,8 +15,24 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// Returns a runtime for a run, with a thread for each core.
 pub(crate) fn runtime() -> anyhow::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    Ok(Runtime(Some(builder.enable_all().thread_stack_size(STACK).build()?)))
+    let runtime = builder.enable_all().thread_stack_size(STACK).build()?;
+    survive_size_limits(&runtime);
+    Ok(Runtime(Some(runtime)))
 }
+
+/// Makes a file that exceeds `ulimit -f` an error of its write, as on a full disk, and not the end of
+/// this process without a word.
+#[cfg(unix)]
+fn survive_size_limits(runtime: &tokio::runtime::Runtime) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let _context = runtime.enter();
+    // The handler stays when its stream is dropped. If there can be none, all is as before.
+    drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())));
+}
+
+/// Does nothing: this system has no such limit.
+#[cfg(not(unix))]
+const fn survive_size_limits(_: &tokio::runtime::Runtime) {}
 
 /// Does the work on this thread and returns its result.
 pub(crate) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
