@@ -135,6 +135,10 @@ async fn draw(progress: &watch::Receiver<Progress>, pause: &dyn Pause) -> Infall
     let _drawn = Drawn;
     loop {
         pause.pause(TICK).await;
+        // The line would be drawn over the shell's prompt.
+        if !terminal::is_in_foreground() {
+            continue;
+        }
         let progress = progress.borrow().clone();
         let now = Instant::now();
         if progress.line(now, usize::MAX).is_some() {

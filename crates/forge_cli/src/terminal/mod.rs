@@ -168,6 +168,20 @@ pub(crate) fn read_key_or_line(keys: &[char]) -> std::io::Result<Option<String>>
     }
 }
 
+/// Checks whether the terminal is this process's: while it works in the background, the shell has it. It is
+/// also if that is not known.
+#[cfg(unix)]
+pub(crate) fn is_in_foreground() -> bool {
+    let foreground = rustix::termios::tcgetpgrp(std::io::stderr());
+    foreground.map_or(true, |group| group == rustix::process::getpgrp())
+}
+
+/// Returns `true`: this system has no background.
+#[cfg(not(unix))]
+pub(crate) const fn is_in_foreground() -> bool {
+    true
+}
+
 /// Makes the user's terminal the input after a pipe was read to its end, so that the user of
 /// `git diff | forge "TASK"` can be asked. Does nothing without a terminal, or if another program has it.
 #[cfg(unix)]
