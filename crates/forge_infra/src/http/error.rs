@@ -47,6 +47,8 @@ impl RequestContext {
         if is_reached {
             return self.interruption(source);
         }
+        let source: Box<dyn Error + Send + Sync> =
+            if is_of_tunnel(&*source) { Box::new(ProxyError(source)) } else { source };
         ProviderError::Network { url: self.url.clone(), source }
     }
 
@@ -196,6 +198,23 @@ pub(crate) fn wait_in(headers: &HeaderMap) -> Option<Duration> {
     Duration::try_from(until.timestamp().duration_since(Timestamp::now())).ok()
 }
 
+/// The error of a proxy on the way to a server, which the address of the server does not tell of.
+#[derive(Debug, thiserror::Error)]
+#[error("the proxy on the way (HTTPS_PROXY, ALL_PROXY or the system's settings) does not lead there")]
+struct ProxyError(#[source] Box<dyn Error + Send + Sync>);
+
+/// Checks whether a connection failed in the tunnel through a proxy. The error has no type of its own.
+fn is_of_tunnel(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.to_string().starts_with("tunnel error") {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
 /// Checks whether a server's words say that the model has no tools: those of Ollama, OpenRouter and Groq.
 fn refuses_tools(message: &str) -> bool {
     ["does not support tools", "that support tool use", "`tool calling` is not supported"]
@@ -280,6 +299,15 @@ mod tests {
                 .status(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes())
                 .to_string();
             assert_eq!(actual, expected);
+        }
+    }
+
+    #[test]
+    fn a_failed_tunnel_is_that_of_a_proxy() {
+        for (words, expected) in [("tunnel error: failed to connect", true), ("connection refused", false)] {
+            let cause = std::io::Error::other(words);
+            let error = ProviderError::Network { url: String::new(), source: cause.into() };
+            assert_eq!(is_of_tunnel(&error), expected, "{words}");
         }
     }
 
