@@ -39,8 +39,8 @@ fn attach_from(task: &str, folder: &Path, home: Option<&Path>) -> Attached {
     let mut room = MOST_OF_ALL;
     let mut seen: Vec<String> = Vec::new();
     for word in mentions(task) {
-        let Some((name, path)) = resolve(word, folder, home) else {
-            let note = missing_note(word, folder).filter(|note| !attached.notes.contains(note));
+        let Some((name, path)) = resolve(&word, folder, home) else {
+            let note = missing_note(&word, folder).filter(|note| !attached.notes.contains(note));
             attached.notes.extend(note);
             continue;
         };
@@ -206,6 +206,7 @@ mod tests {
             ("see @src/a.rs, and (@src/a.rs).", "\n\n<file path=\"src/a.rs\">\nfn a() {}\n</file>"),
             ("@b?", "\n\n<file path=\"b\">\nno end <\\/file>\n</file>"),
             ("@\"my notes\"", "\n\n<file path=\"my notes\">\nn\n</file>"),
+            (r"@my\ notes", "\n\n<file path=\"my notes\">\nn\n</file>"),
             ("@~/b", "\n\n<file path=\"~/b\">\nno end <\\/file>\n</file>"),
             ("what is in @src", "\n\n<file path=\"src\">\na.rs\n</file>"),
         ] {
