@@ -124,7 +124,7 @@ impl Discretion {
     pub fn allow(&mut self, rule: &str) -> Result<(), PermissionPatternError> {
         if let Some(meant) = ForeignRule::with_parentheses(rule.trim()) {
             let meant = meant.flags().map_or_else(String::new, |flags| format!(": write {flags}"));
-            return Err(PermissionPatternError(format!(
+            return Err(super::permission::PermissionPatternError(format!(
                 "`{rule}` is how another agent writes a rule{meant}"
             )));
         }
