@@ -266,8 +266,11 @@ fn is_one_of(tasks: &[&str], word: &str) -> bool {
 
 /// Checks whether a command builds all: `make` without a goal of its own, `pio run`.
 fn builds_all(runner: &str, told: &[&str]) -> bool {
-    let is_option = |word: &&str| word.starts_with('-') || word.contains('=');
-    let mut goals = told.iter().filter(|word| !is_option(word) && word.parse::<u32>().is_err());
+    let is_option = |word: &str| word.starts_with('-') || word.contains('=') || word.parse::<u32>().is_ok();
+    // `-C DIR`, `-f FILE`.
+    let is_value = |at: usize| at > 0 && matches!(told[at - 1], "-C" | "-f");
+    let goals = told.iter().enumerate().filter(|(at, word)| !is_option(word) && !is_value(*at));
+    let mut goals = goals.map(|(_, goal)| goal);
     match runner {
         "make" | "ninja" => goals.all(|goal| *goal == "all"),
         "pio" | "platformio" => goals.next() == Some(&"run"),
