@@ -76,9 +76,8 @@ fn asked(material: &Material<'_>, leaves: &[bool]) -> Vec<Asked> {
     let asked = asked.filter_map(|answer| {
         let mut before = (0..answer).rev().take_while(|before| !sources[*before].starts_turn());
         let asked = before.find(|before| material.has_agent_text(*before))?;
-        let text = sources[asked].message().text();
         let said = sources[answer].message().text();
-        let was_asked = asks(&text);
+        let was_asked = asks(material.said_at(asked));
         let is_answer = is_short_answer(said.trim(), was_asked)
             && (was_asked || !begins_anew(sources, asked, answer))
             && !is_taken_back(sources, answer);
@@ -111,7 +110,7 @@ fn list(material: &Material<'_>, leaves: &[bool], answer: usize, is_latest: bool
     let said = sources[answer].message().text();
     let before = (0..answer).rev().take_while(|at| is_latest || !sources[*at].starts_turn());
     let told = before.filter(|at| material.has_agent_text(*at));
-    let told = told.map(|position| (position, picked(sources[position].features().beside_calls(), &said)));
+    let told = told.map(|position| (position, picked(material.said_at(position), &said)));
     let most = if is_latest { usize::MAX } else { 1 };
     let lists = told.take(most).filter(|(_, items)| !items.is_empty());
     // Of lists that have as much of what is meant, the newest.

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::command_words::command_words;
+use super::command_words::{CommandWords, command_words};
 use super::fence::{FENCE, Fence};
 use super::imports::Imports;
 use super::listing::is_word;
@@ -27,12 +27,14 @@ const SENTENCE_BYTES: u32 = 2 * SAID_BYTES;
 const WHOLE_BYTES: u32 = 120;
 
 /// Returns the passages of the `content` of the message at `position`, a range of its lines, whose author is
-/// `origin`. A block of code in what the agent says is a passage of its own.
+/// `origin`. A block of code in what the agent says is a passage of its own. In a call, the agent may have
+/// `final_words` for the user.
 pub(super) fn passages(
     message: &ContextMessage,
     position: usize,
     origin: Origin,
     content: Range<usize>,
+    final_words: Option<&Range<usize>>,
 ) -> Vec<Passage> {
     let features = message.features();
     let mut passages: Vec<Passage> = Vec::new();
@@ -40,7 +42,8 @@ pub(super) fn passages(
     let mut imports = Imports::default();
     let is_edit = message.findings().deeds.iter().any(Deed::changes_files);
     let is_compacted = message.message().is_compacted;
-    let own_words = command_words(message);
+    let mut own_words = command_words(message);
+    own_words.extend(final_words.map(|words| CommandWords { words: words.clone(), end: words.end }));
     for (nth, line) in features.lines.iter().enumerate().take(content.end).skip(content.start) {
         if is_omission(features.line(line)) || is_compacted && is_tag(features.line(line)) {
             continue;
@@ -49,9 +52,12 @@ pub(super) fn passages(
         if line.is_old && is_edit {
             continue;
         }
+        // Words without blanks may stand on the first line, behind the name of the tool.
+        let behind_name = final_words.filter(|words| line.begins_call && words.start < line.end as usize);
         // The first line of a call is told with how the call ended, unless it is long.
         let next = features.lines.get(nth + 1).filter(|next| next.is_call);
-        if line.begins_call && !next.is_some_and(|next| features.is_one_line(line, next)) {
+        let is_alone = !next.is_some_and(|next| features.is_one_line(line, next));
+        if line.begins_call && is_alone && behind_name.is_none() {
             continue;
         }
         let start = line.start as usize;
@@ -64,43 +70,22 @@ pub(super) fn passages(
             continue;
         }
         let origin = match origin {
-            _ if own.is_some() => Origin::Agent,
+            _ if own.is_some() || behind_name.is_some() => Origin::Agent,
             _ if line.is_call => Origin::Work,
             _ if in_code => Origin::Code,
             origin => origin,
         };
-        let (most_bytes, most_lines) = match origin {
-            Origin::Work if line.is_call => (WRITTEN_BYTES, WRITTEN_LINES),
-            Origin::Work | Origin::Code => (WORK_BYTES, WORK_LINES),
-            Origin::User | Origin::Agent | Origin::Record(_) => (SAID_BYTES, u32::MAX),
-        };
         let is_import = origin == Origin::Work && imports.pass(&features.text, line);
-        let goes_on = passages.last().is_some_and(|last| {
-            let gap = &features.text[last.end as usize..line.start as usize];
-            let is_said = !matches!(origin, Origin::Work | Origin::Code);
-            let is_in_sentence = is_said && is_in_sentence(&features.text[..last.end as usize], gap);
-            // The rows of a table say nothing without its head.
-            let is_in_table =
-                is_said && is_row(features.line(line)) && is_row(features.line(&features.lines[nth - 1]));
-            let most_bytes = match is_in_sentence {
-                true => SENTENCE_BYTES,
-                false if is_in_table => TABLE_BYTES,
-                false => most_bytes,
-            };
-            last.origin == origin
-                && last.only_names == is_import
-                && !line.begins_call
-                && line.end - last.start <= most_bytes
-                && nth as u32 == last.lines_to
-                && nth as u32 - last.lines_from < most_lines
-                && !(gap.as_bytes().contains(&b'`') && gap.contains(FENCE))
-                && (is_in_table || !(last.n_bytes() >= WHOLE_BYTES && is_break(gap, is_said)))
-        });
-        match passages.last_mut().filter(|_| goes_on) {
+        let is_next = |last: &Passage| {
+            last.origin == origin && last.only_names == is_import && continues(last, features, nth)
+        };
+        let start = behind_name
+            .map_or_else(|| indented_start(&features.text, line.start), |words| words.start as u32);
+        match passages.last_mut().filter(|last| is_next(last)) {
             Some(last) => (last.end, last.lines_to) = (line.end, nth as u32 + 1),
             None => passages.push(Passage {
                 message: position as u32,
-                start: indented_start(&features.text, line.start),
+                start,
                 end: line.end,
                 lines_from: nth as u32,
                 lines_to: nth as u32 + 1,
@@ -117,6 +102,33 @@ pub(super) fn passages(
     passages = join_sentences(passages, &features.text);
     passages.iter_mut().for_each(|passage| passage.note_listing(&features.text));
     passages
+}
+
+/// Checks whether the line at `nth` may stand in a passage with those before it of the same author.
+fn continues(last: &Passage, features: &Features, nth: usize) -> bool {
+    let line = &features.lines[nth];
+    let (most_bytes, most_lines) = match last.origin {
+        Origin::Work if line.is_call => (WRITTEN_BYTES, WRITTEN_LINES),
+        Origin::Work | Origin::Code => (WORK_BYTES, WORK_LINES),
+        Origin::User | Origin::Agent | Origin::Record(_) => (SAID_BYTES, u32::MAX),
+    };
+    let gap = &features.text[last.end as usize..line.start as usize];
+    let is_said = !matches!(last.origin, Origin::Work | Origin::Code);
+    let is_in_sentence = is_said && is_in_sentence(&features.text[..last.end as usize], gap);
+    // The rows of a table say nothing without its head.
+    let is_in_table =
+        is_said && is_row(features.line(line)) && is_row(features.line(&features.lines[nth - 1]));
+    let most_bytes = match is_in_sentence {
+        true => SENTENCE_BYTES,
+        false if is_in_table => TABLE_BYTES,
+        false => most_bytes,
+    };
+    !line.begins_call
+        && line.end - last.start <= most_bytes
+        && nth as u32 == last.lines_to
+        && nth as u32 - last.lines_from < most_lines
+        && !(gap.as_bytes().contains(&b'`') && gap.contains(FENCE))
+        && (is_in_table || !(last.n_bytes() >= WHOLE_BYTES && is_break(gap, is_said)))
 }
 
 /// Drops what an edit leaves as it is: it shows where the edit is, and tells nothing without its change.
@@ -201,7 +213,7 @@ mod tests {
             (format!("If the value of{long}is large, the wheel spins."), 4),
         ] {
             let message = ContextMessage::count(Message::assistant(text.as_str()), &Characters);
-            let found = passages(&message, 0, Origin::Agent, 0..message.features().lines.len());
+            let found = passages(&message, 0, Origin::Agent, 0..message.features().lines.len(), None);
             assert_eq!(found.len(), expected, "{text}");
             let first = found[0].text(std::slice::from_ref(&message));
             assert!(expected > 1 || first == text, "{first}");
@@ -224,7 +236,7 @@ mod tests {
             let call =
                 ToolCall { id: "c".into(), name: ToolName::new("Read").unwrap(), arguments: "{}".into() };
             let message = ContextMessage::count(Message::tool(ToolResult::answer(&call, text)), &Characters);
-            let found = passages(&message, 0, Origin::Work, 0..message.features().lines.len());
+            let found = passages(&message, 0, Origin::Work, 0..message.features().lines.len(), None);
             let words = |passage: &Passage| {
                 let text = passage.text(std::slice::from_ref(&message)).to_owned();
                 let letters =
@@ -248,7 +260,7 @@ mod tests {
             format!("{long}\n\nsrc/a.rs\n```rust\n{edit}\n```\n\nsrc/b.rs\n```rust\n{edit}\n```\n\n{long}"),
         ] {
             let message = ContextMessage::count(Message::assistant(text.as_str()), &Characters);
-            let found = passages(&message, 0, Origin::Agent, 0..message.features().lines.len());
+            let found = passages(&message, 0, Origin::Agent, 0..message.features().lines.len(), None);
             let said = found.iter().filter(|passage| passage.origin == Origin::Agent);
             let said: String = said.map(|passage| passage.text(std::slice::from_ref(&message))).collect();
             assert_eq!(said.matches(long).count(), 2, "{said}");
@@ -272,7 +284,7 @@ mod tests {
         let name = ToolName::new("Edit").unwrap();
         let call = ToolCall { id: "c".into(), name, arguments: arguments.to_string() };
         let message = ContextMessage::count(Message::calling(vec![call]), &Characters);
-        let found = passages(&message, 0, Origin::Agent, 0..message.features().lines.len());
+        let found = passages(&message, 0, Origin::Agent, 0..message.features().lines.len(), None);
         let [changed] = found.as_slice() else { panic!("{found:?}") };
         assert!(changed.text(std::slice::from_ref(&message)).ends_with("lock_the_door();"));
     }
@@ -283,7 +295,7 @@ mod tests {
         let text = [1, 2, 3, 4].map(sentence).join(" ");
         let message = ContextMessage::count(Message::assistant(text), &Characters);
         let n_lines = message.features().lines.len();
-        let found = passages(&message, 0, Origin::Agent, 0..n_lines);
+        let found = passages(&message, 0, Origin::Agent, 0..n_lines, None);
         assert_eq!(found.len(), 2, "{found:?}");
         for passage in found {
             let text = passage.text(std::slice::from_ref(&message));
@@ -300,7 +312,7 @@ mod tests {
         let n_passages = |text: String| {
             let message = ContextMessage::count(Message::assistant(text), &Characters);
             let n_lines = message.features().lines.len();
-            passages(&message, 0, Origin::Agent, 0..n_lines).len()
+            passages(&message, 0, Origin::Agent, 0..n_lines, None).len()
         };
         assert_eq!(n_passages(table.replace("| ", "")), 2);
         assert_eq!(n_passages(table), 1);

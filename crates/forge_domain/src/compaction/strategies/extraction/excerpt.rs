@@ -1,6 +1,7 @@
 //! Chosen passages as they are written: each under the label of its message and its source.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use super::Material;
 use super::fence::FENCE;
@@ -61,7 +62,7 @@ pub(super) fn write(
     material: &Material<'_>,
     folder: &Folder,
 ) -> Vec<(Section, (u64, usize), Entry)> {
-    let Material { context, sources, changes, team, .. } = *material;
+    let Material { context, sources, changes, team, speech, .. } = *material;
     chosen.sort_unstable_by_key(|passage| (passage.message, passage.start, Reverse(passage.end)));
     let text_of = |passage: &Passage| &*sources[passage.message as usize].features().text;
     let mut joined: Vec<Passage> = Vec::with_capacity(chosen.len());
@@ -94,8 +95,7 @@ pub(super) fn write(
                     return None;
                 }
                 let told = joined[nth..].iter().take_while(is_told_with);
-                let told: Vec<String> =
-                    told.map(|passage| with_cuts(passage, said_around(passage, material))).collect();
+                let told: Vec<String> = told.map(|passage| said(passage, material)).collect();
                 let (number, label) = place_of(sources, passage.message as usize, team);
                 (Section::Story, (number, place.1), Entry::labelled(&label, &joined_with_gaps(&told), false))
             }
@@ -165,6 +165,20 @@ fn joined_with_gaps(told: &[String]) -> String {
         if nth + 1 < told.len() { text.trim_end_matches(GAP).trim_end() } else { text }
     });
     bare.collect::<Vec<_>>().join(format!(" {GAP}\n").as_str())
+}
+
+/// Returns a passage of what the agent says, with marks where something is cut.
+fn said(passage: &Passage, material: &Material<'_>) -> String {
+    let position = passage.message as usize;
+    let features = material.sources[position].features();
+    let words = material.speech.final_words(position);
+    let Some(words) = words.filter(|words| words.contains(&(passage.start as usize))) else {
+        return with_cuts(passage, said_around(passage, material));
+    };
+    let from = if features.beside_calls().contains(char::is_alphanumeric) { 0 } else { words.start };
+    let (start, end) = (passage.start as usize - from, words.end.min(passage.end as usize) - from);
+    let moved = Passage { start: start as u32, end: end as u32, ..*passage };
+    with_cuts(&moved, &features.text[from..words.end])
 }
 
 /// Returns the text of the agent's that a passage is a part of, without the announcement of a call and the

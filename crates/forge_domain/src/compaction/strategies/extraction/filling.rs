@@ -8,8 +8,8 @@ use super::excerpt::{answer, write};
 use super::label::number;
 use super::passage::{Origin, Passage};
 use super::record::{Entry, Record, Section};
+use crate::Tokens;
 use crate::compaction::features::{TermHasher, hash, is_line_break};
-use crate::{ContextMessage, Tokens};
 
 /// The parts of a record, the most worth first.
 #[derive(Default)]
@@ -74,9 +74,9 @@ impl Filling {
     }
 
     /// Checks whether it has the end of what the agent says at `position`.
-    fn has_end_of(&self, position: usize, sources: &[ContextMessage]) -> bool {
-        let said = sources[position].message().text();
-        let ends_so = |passage: &Passage| said.trim_end().ends_with(passage.text(sources).trim_end());
+    fn has_end_of(&self, position: usize, material: &Material<'_>) -> bool {
+        let said = material.said_at(position).trim_end();
+        let ends_so = |passage: &Passage| said.ends_with(passage.text(material.sources).trim_end());
         let mut passages = self.passages.iter().map(|(passage, _)| passage);
         passages.any(|passage| passage.is_said_at(position) && ends_so(passage))
     }
@@ -84,7 +84,7 @@ impl Filling {
     /// Writes everything in its section, in the order of the messages. Below each question stands its answer.
     pub(super) fn write(&self, base: &Record, material: &Material<'_>, answered: &Answered) -> Record {
         let mut record = base.clone();
-        let is_told = |asked: &&Asked| self.has_end_of(asked.position, material.sources);
+        let is_told = |asked: &&Asked| self.has_end_of(asked.position, material);
         let is_there = |picked: &&Picked| {
             picked.is_repeated && self.passages.iter().any(|(passage, _)| passage.is_said_at(picked.position))
         };

@@ -83,7 +83,7 @@ mod tests {
         let told = |text: &str, is_newest: bool| {
             let message = ContextMessage::count(Message::assistant(text), &Characters);
             let n_lines = message.features().lines.len();
-            let mut found = passages(&message, 0, Origin::Agent, 0..n_lines);
+            let mut found = passages(&message, 0, Origin::Agent, 0..n_lines, None);
             if is_newest {
                 found.iter_mut().for_each(|passage| passage.origin = Origin::Agent);
             }

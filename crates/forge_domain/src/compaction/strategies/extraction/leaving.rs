@@ -71,7 +71,7 @@ impl Leaving<'_> {
         let asked = answered_call(self.material.context, position);
         let is_told = user_words(result.message()).is_some()
             || asked.is_some_and(|asked| is_refused(asked.call, result.message()));
-        if is_told || is_stand_in(&result.features().text) {
+        if is_told || is_stand_in(&result.features().text) || self.material.speech.tells_result(position) {
             return true;
         }
         let echoes_call = asked.is_some_and(|asked| {
@@ -157,7 +157,7 @@ impl Leaving<'_> {
             let left = self.left.iter().find(|(cut, _)| *cut == position).map(|(_, left)| left.as_str());
             let Some(origin) = self.origin_of(position, left.is_some(), &said) else { continue };
             let mut found = self.passages_at(position, origin);
-            if self.material.drafts.contains(&position) {
+            if self.material.speech.is_draft(position) {
                 found.retain(|passage| passage.origin == Origin::Work);
             }
             let is_known = |line: &str| staying.known.contains(&hash(line));
@@ -281,7 +281,9 @@ impl Leaving<'_> {
         }
         let is_of_before = message.is_compacted && self.material.changes.has_any_after(position);
         let contents = if is_of_before { lasting_lines(features, content) } else { vec![content] };
-        let found = contents.into_iter().flat_map(|content| passages(source, position, origin, content));
+        let final_words = self.material.speech.final_words(position);
+        let found =
+            contents.into_iter().flat_map(|content| passages(source, position, origin, content, final_words));
         let mut found: Vec<Passage> = found.collect();
         if origin == Origin::User {
             // The answers of other agents in a user message are no words of the user's.
@@ -383,7 +385,7 @@ impl Leaving<'_> {
         let has_text = |position: &usize| {
             self.material.has_agent_text(*position)
                 && !self.repeats_results(*position)
-                && !self.material.drafts.contains(position)
+                && !self.material.speech.is_draft(*position)
         };
         let mut newest: Vec<usize> =
             (0..self.material.sources.len()).rev().filter(has_text).take(N_NEWEST).collect();

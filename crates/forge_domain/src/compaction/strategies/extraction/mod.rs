@@ -23,6 +23,7 @@ mod fence;
 mod file_lines;
 mod fill;
 mod filling;
+mod final_words;
 mod frames;
 mod imports;
 mod introductions;
@@ -40,7 +41,11 @@ mod plan;
 mod queue;
 mod record;
 mod root;
+<<<<<<< HEAD
 mod shed;
+=======
+mod speech;
+>>>>>>> 10c18498 (Tell an answer that the agent hands in by a call as its words)
 mod stale_sections;
 mod state;
 mod story;
@@ -61,14 +66,11 @@ mod tests;
 #[cfg(test)]
 mod work_tests;
 
-use std::collections::HashSet;
-
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::announcements::Announcements;
-use self::drafts::drafts;
 use self::frames::Frames;
 use self::outdated::Changes;
 use self::passage::{Origin, Passage};
@@ -76,7 +78,11 @@ use self::plan::Plan;
 #[cfg(test)]
 pub(crate) use self::record::Entry;
 pub(crate) use self::record::{Record, record_length};
+<<<<<<< HEAD
 use self::shed::Shed;
+=======
+use self::speech::Speech;
+>>>>>>> 10c18498 (Tell an answer that the agent hands in by a call as its words)
 use self::state::State;
 use self::tables::ReplacedTables;
 use self::team::Team;
@@ -139,8 +145,12 @@ impl CompactionStrategy for Extraction {
         let changes = Changes::of(&context, &sources, state.folder.root());
         let team = Team::of(&sources);
         let tables = ReplacedTables::of(&context, &sources);
+<<<<<<< HEAD
         let drafts = drafts(&context, &sources);
         let shed = Shed::of(&context, rules, &changes, services.counter());
+=======
+        let speech = Speech::of(&context, &sources);
+>>>>>>> 10c18498 (Tell an answer that the agent hands in by a call as its words)
         let material = Material {
             context: &shed.context,
             sources: &sources,
@@ -151,8 +161,12 @@ impl CompactionStrategy for Extraction {
             changes: &changes,
             team: &team,
             tables: &tables,
+<<<<<<< HEAD
             drafts: &drafts,
             shed: &shed.positions,
+=======
+            speech: &speech,
+>>>>>>> 10c18498 (Tell an answer that the agent hands in by a call as its words)
             is_talk,
         };
         let mut worth = Worth::of(&context, &sources, &frames, &question, is_talk);
@@ -206,11 +220,15 @@ struct Material<'a> {
     changes: &'a Changes,
     team: &'a Team,
     tables: &'a ReplacedTables,
+<<<<<<< HEAD
     /// The positions of what agents that were given a task said before their last words.
     drafts: &'a HashSet<usize>,
     /// The positions of the messages that are shorter in `context` than in `sources`: what they lost is not
     /// told.
     shed: &'a [usize],
+=======
+    speech: &'a Speech,
+>>>>>>> 10c18498 (Tell an answer that the agent hands in by a call as its words)
     /// True if hardly any tool is used.
     is_talk: bool,
 }
@@ -218,7 +236,16 @@ struct Material<'a> {
 impl Material<'_> {
     /// Checks whether the agent says something in the message at `position`.
     fn has_agent_text(&self, position: usize) -> bool {
-        has_agent_text(&self.sources[position])
+        has_agent_text(&self.sources[position]) || self.speech.final_words(position).is_some()
+    }
+
+    /// Returns the text of the message at `position` up to the end of what somebody says in it.
+    fn said_at(&self, position: usize) -> &str {
+        let features = self.sources[position].features();
+        match self.speech.final_words(position) {
+            Some(words) => &features.text[..words.end],
+            None => features.beside_calls(),
+        }
     }
 
     /// Checks whether the agent wrote a passage into a file.

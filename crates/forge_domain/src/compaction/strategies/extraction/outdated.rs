@@ -231,7 +231,9 @@ mod tests {
         );
         let source = &context.messages()[position];
         let all = 0..source.features().lines.len();
-        let [passage] = passages(source, position, Origin::Work, all)[..] else { panic!("not one passage") };
+        let [passage] = passages(source, position, Origin::Work, all, None)[..] else {
+            panic!("not one passage")
+        };
         changes.outdate(&passage, &context, source)
     }
 

@@ -286,7 +286,9 @@ mod tests {
         let text = "1. The door is open.\n2. The key is lost. Now I look.";
         let message = ContextMessage::count(Message::assistant(text), &Characters);
         let n_lines = message.features().lines.len();
-        let [whole] = passages(&message, 0, Origin::Agent, 0..n_lines)[..] else { panic!("not one passage") };
+        let [whole] = passages(&message, 0, Origin::Agent, 0..n_lines, None)[..] else {
+            panic!("not one passage")
+        };
         let cut = Passage { end: text.find(" Now").unwrap() as u32, ..whole };
         let items = cut.by_items(message.features());
         let lines: Vec<&str> = items.iter().map(|line| line.text(std::slice::from_ref(&message))).collect();
@@ -299,7 +301,7 @@ mod tests {
             let call =
                 ToolCall { id: "c".into(), name: ToolName::new("Read").unwrap(), arguments: "{}".into() };
             let message = ContextMessage::count(Message::tool(ToolResult::answer(&call, text)), &Characters);
-            passages(&message, 0, Origin::Work, 0..message.features().lines.len())
+            passages(&message, 0, Origin::Work, 0..message.features().lines.len(), None)
         };
         for (text, expected) in [
             ("src/a.rs\nsrc/b.rs\n./tests/\nREADME.md", true),

@@ -389,3 +389,28 @@ fn a_summary_of_messages_that_are_there_is_not_quoted() {
         assert_eq!(view.contains("gate_key"), n_before == 0, "{view}");
     }
 }
+
+#[test]
+fn an_answer_that_the_agent_hands_in_by_a_call_is_told_as_its_words() {
+    let kettle = |n: usize| format!("{n}) Kettle_{n} of maker_{n} costs {} euros.", 40 + n);
+    let kettles: Vec<String> = (1..=5).map(kettle).collect();
+    let in_lines = format!("The kettles:\n{}", kettles.join("\n"));
+    let without_blanks = "最も良いやかんは一番目の会社が作ったもので値段は四十一ユーロです。".repeat(3);
+    for (answer, expected) in [
+        (&in_lines, format!("m3 agent: {}", in_lines.replace('\n', "\n    "))),
+        (&without_blanks, "m3 agent: 最も良い".to_owned()),
+    ] {
+        let mut log = Conversation::new();
+        log.user("Find five kettles.")
+            .call("open", r#"{"url":"https://kettles.example"}"#, "Opened it.")
+            .call("done", serde_json::json!({"text": answer, "success": true}), answer.as_str())
+            .user("Thank you. Which of them is sold here, and since when?");
+        let line = |n: usize, k: usize| format!("boat_{n}_{k} lies at mooring {k} of pier_{n}\n");
+        append_results(&mut log, (0..12).map(|n| (0..9).map(|k| line(n, k)).collect()));
+        log.user("Now count the boats of the harbour.");
+        extract(&mut log, 3_600);
+        let record = record_in(&log);
+        assert!(record.contains(&expected), "{record}");
+        assert!(!record.contains("m3 done") && !record.contains("m4 done"), "{record}");
+    }
+}

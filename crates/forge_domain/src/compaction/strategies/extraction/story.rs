@@ -19,7 +19,7 @@ use crate::compaction::names::{call_lines, is_outermost, names_written};
 use crate::{CallPlace, ContextMessage, Role, ToolCall, find_secrets, quantity, user_words};
 
 /// The text that readers of recordings put in place of a result that is not there.
-const NO_RESULT: &str = "[no result recorded]";
+pub(super) const NO_RESULT: &str = "[no result recorded]";
 /// The tool of a command that the user ran, and of one that ended after its result.
 const USERS_TOOL: &str = "shell (user)";
 const BACKGROUND_TOOL: &str = "shell (background)";
@@ -236,7 +236,7 @@ impl Done {
         if result.message().text() == NO_RESULT && !asked.deed.acts(asked.call) {
             return None;
         }
-        if hands_over(asked.call, result) {
+        if hands_over(asked.call, result) || material.speech.tells_result(position) {
             return None;
         }
         let tool = tool_name(asked.call)?;
