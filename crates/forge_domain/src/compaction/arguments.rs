@@ -54,6 +54,9 @@ pub(super) const PROGRESS: &str = "task_progress";
 /// Such arguments, with those by which Antigravity has an agent say what each of its calls is for.
 pub(super) const ASIDE: &[&str] = &[PROGRESS, "toolAction", "toolSummary"];
 
+/// Arguments that are a question to a tool that looks something up.
+pub(super) const QUERIES: &[&str] = &["query", "Query", "pattern", "Pattern", "regex"];
+
 /// Arguments that tell what is looked for in a path.
 pub(super) const SOUGHT: &[&str] = &["pattern", "query", "regex", "Pattern", "Query"];
 

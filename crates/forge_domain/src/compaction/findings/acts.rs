@@ -33,18 +33,29 @@ const LOOKS: &[&str] = &[
     "view",
     "wait",
 ];
+/// Those of them whose arguments ask for nothing: they are the agent's thoughts or words.
+const ASK_NOTHING: &[&str] = &["is", "show", "think", "wait"];
 /// Things that such a tool changes and that are the agent's own.
 const OWN: &[&str] = &["todo", "todos", "plan", "memory", "file", "files", "task", "goal"];
 
 /// Checks whether a tool of that name acts outside.
 pub(crate) fn is_act(tool: &str) -> bool {
-    // The server's name comes before that of its tool.
-    let name = tool.rsplit("__").next().unwrap_or_default();
-    let name = name.rsplit('.').next().unwrap_or_default();
-    let words = words_of_name(name);
+    let words = words_of_tool(tool);
     let has = |all: &[&str]| words.iter().any(|word| all.contains(&word.as_str()));
     let looks = words.first().is_some_and(|first| LOOKS.contains(&first.as_str()));
     !looks && has(ACTS) && !has(OWN)
+}
+
+/// Checks whether a tool of that name looks something up, by any word of it.
+pub(crate) fn is_look(tool: &str) -> bool {
+    let asks = |word: &String| LOOKS.contains(&word.as_str()) && !ASK_NOTHING.contains(&word.as_str());
+    !is_act(tool) && words_of_tool(tool).iter().any(asks)
+}
+
+/// Returns the words of a tool's name, without the server's, which comes before it.
+fn words_of_tool(tool: &str) -> Vec<String> {
+    let name = tool.rsplit("__").next().unwrap_or_default();
+    words_of_name(name.rsplit('.').next().unwrap_or_default())
 }
 
 /// Returns the words of a name such as `createIssue` or `create-issue`, in small letters.

@@ -28,7 +28,7 @@ mod status;
 mod told_changes;
 mod touch;
 
-pub(crate) use self::acts::is_act;
+pub(crate) use self::acts::{is_act, is_look};
 pub(crate) use self::check::Check;
 pub(crate) use self::command_line::{has_drive, is_absolute, join};
 pub(crate) use self::deed::Deed;

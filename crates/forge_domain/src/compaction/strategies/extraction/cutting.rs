@@ -9,6 +9,7 @@ use super::fence::{FENCE, Fence};
 use super::imports::Imports;
 use super::listing::is_word;
 use super::passage::{Origin, Passage, WORK_BYTES, WORK_LINES, indented_start, is_omission, is_row};
+use super::told_lines::told_lines;
 use crate::ContextMessage;
 use crate::compaction::features::{Features, Line, SENTENCE_ENDS, is_line_break};
 use crate::compaction::findings::Deed;
@@ -42,6 +43,7 @@ pub(super) fn passages(
     let mut imports = Imports::default();
     let is_edit = message.findings().deeds.iter().any(Deed::changes_files);
     let is_compacted = message.message().is_compacted;
+    let told = told_lines(message);
     let mut own_words = command_words(message);
     own_words.extend(final_words.map(|words| CommandWords { words: words.clone(), end: words.end }));
     for (nth, line) in features.lines.iter().enumerate().take(content.end).skip(content.start) {
@@ -63,6 +65,9 @@ pub(super) fn passages(
         let start = line.start as usize;
         let own = own_words.iter().find(|own| (own.words.start..own.end).contains(&start));
         if own.is_some_and(|own| start >= own.words.end) {
+            continue;
+        }
+        if own.is_none() && behind_name.is_none() && told.contains(&nth) {
             continue;
         }
         let in_code = origin == Origin::Agent && !line.is_call && fence.pass(&features.text, line);

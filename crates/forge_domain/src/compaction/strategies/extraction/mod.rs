@@ -52,6 +52,7 @@ mod story;
 mod tables;
 mod tasks;
 mod team;
+mod told_lines;
 mod work_files;
 mod worth;
 
