@@ -12,7 +12,7 @@ use crate::{ContextMessage, MessageId, ToolCall};
 /// Most characters of a tool's name: as many as providers allow.
 const TOOL_CHARS: usize = 128;
 /// Most characters of a call's subject, and of what it looks for there.
-const SUBJECT_CHARS: usize = 140;
+pub(super) const SUBJECT_CHARS: usize = 140;
 const SOUGHT_CHARS: usize = 60;
 
 /// The folder below which paths begin in labels.

@@ -5,25 +5,70 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::compaction::arguments::QUERIES;
+use super::label::SUBJECT_CHARS;
+use crate::compaction::arguments::{QUERIES, patched_in};
 use crate::compaction::findings::{Deed, is_look};
 use crate::{ContextMessage, ToolCall};
+
+/// The arguments, in small letters, by which an agent says what a change or a command is for. The outcome tells
+/// more than the purpose.
+const PURPOSES: [&str; 7] =
+    ["description", "explanation", "instruction", "instructions", "purpose", "reason", "summary"];
+/// From so many bytes on, a piece of a purpose is known by itself.
+const PIECE_BYTES: usize = 40;
 
 /// Returns the numbers of such lines of a message.
 pub(super) fn told_lines(message: &ContextMessage) -> HashSet<usize> {
     let mut calls = message.message().calls().iter().zip(&message.findings().deeds);
+    let features = message.features();
     let mut told = HashSet::new();
-    let mut looks_up = false;
-    let lines = message.features().lines.iter().enumerate();
-    for (nth, line) in lines.filter(|(_, line)| line.is_call) {
+    let mut label = Label::default();
+    for (nth, line) in features.lines.iter().enumerate().filter(|(_, line)| line.is_call) {
         if line.begins_call {
-            looks_up = calls.next().is_some_and(|(call, deed)| only_asks(call, deed));
+            label = calls.next().map(|(call, deed)| Label::of(call, deed)).unwrap_or_default();
         }
-        if looks_up {
+        if label.tells(features.line(line)) {
             told.insert(nth);
         }
     }
     told
+}
+
+/// The parts of a call that labels have, or that tell no more than they do.
+#[derive(Default)]
+struct Label {
+    /// True if that is all of it.
+    is_all: bool,
+    /// Its paths, its subject and its purpose.
+    texts: Vec<String>,
+}
+
+impl Label {
+    fn of(call: &ToolCall, deed: &Deed) -> Self {
+        if only_asks(call, deed) {
+            return Self { is_all: true, texts: Vec::new() };
+        }
+        let mut texts: Vec<String> = deed.touches.iter().map(|(path, _)| path.clone()).collect();
+        let is_whole =
+            |subject: &&String| !subject.contains('\n') && subject.chars().nth(SUBJECT_CHARS).is_none();
+        texts.extend(deed.subject.iter().filter(is_whole).filter(|_| !deed.acts(call)).cloned());
+        if deed.runs || deed.changes_files() {
+            let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
+            let fields = arguments.as_object().into_iter().flatten();
+            let purposes = fields.filter(|(name, _)| PURPOSES.contains(&name.to_lowercase().as_str()));
+            texts.extend(purposes.filter_map(|(_, purpose)| purpose.as_str().map(str::to_owned)));
+        }
+        Self { is_all: false, texts }
+    }
+
+    /// Checks whether a line of the call is told.
+    fn tells(&self, line: &str) -> bool {
+        let has = |text: &String| match line.len() < PIECE_BYTES {
+            true => text.lines().any(|told| told.trim() == line),
+            false => text.contains(line),
+        };
+        self.is_all || patched_in(line).is_some() || self.texts.iter().any(has)
+    }
 }
 
 /// Checks whether a call only looks something up: who reads its arguments without its result learns nothing.
@@ -59,19 +104,51 @@ mod tests {
     #[test]
     fn the_arguments_of_a_call_that_only_looks_are_no_passages() {
         let text = "which of the boats of the harbour leave at noon";
+        let long = [text; 4].join(" ");
         let query = "select boat, hour\nfrom departures\nwhere hour = 12";
         for (tool, arguments, is_told) in [
             ("web_search", json!({ "q": text }), true),
             ("harbour__lookupBoats", json!({ "about": text }), true),
             ("sql", json!({ "query": query }), true),
-            ("Bash", json!({ "command": "grep -rn 'leave at noon' boats\ngrep -rn 'come at noon' boats" }), true),
+            (
+                "Bash",
+                json!({ "command": "grep -rn 'leave at noon' boats\ngrep -rn 'come at noon' boats" }),
+                true,
+            ),
             ("Bash", json!({ "command": "make boats\nmake harbour at noon" }), false),
             ("write", json!({ "path": "boats.sql", "content": query }), false),
             ("create_document", json!({ "text": text }), false),
-            ("think", json!({ "thought": text }), false),
-            ("show_message", json!({ "text": text }), false),
+            ("think", json!({ "thought": long }), false),
+            ("show_message", json!({ "text": long }), false),
         ] {
             assert_eq!(passages_of(tool, &arguments).is_empty(), is_told, "{tool} {arguments}");
+        }
+    }
+
+    #[test]
+    fn of_a_change_its_path_and_its_purpose_are_no_passages() {
+        let purpose = "Write the sails so that the mill turns";
+        let written = "pub fn turn_sails() { turn(1) }";
+        let patch = format!(
+            "*** Begin Patch\n*** Add File: sails.rs\n+{written}\n*** Update File: mill.rs\n+{purpose}\n*** End Patch"
+        );
+        for (tool, arguments, expected) in [
+            (
+                "write",
+                json!({"content": written, "path": "src/sails.rs", "explanation": purpose}),
+                vec![written],
+            ),
+            ("write", json!({"path": "sails.rs", "content": purpose}), vec![purpose]),
+            (
+                "Bash",
+                json!({"command": "make sails\nmake mill of them", "description": purpose}),
+                vec!["make sails", "make mill of them"],
+            ),
+            ("create_issue", json!({"title": "Sails", "summary": purpose}), vec![purpose]),
+            ("extract", json!({"goal": purpose}), vec![]),
+            ("apply_patch", json!({"input": patch}), vec![written, purpose]),
+        ] {
+            assert_eq!(passages_of(tool, &arguments), expected, "{tool} {arguments}");
         }
     }
 }
