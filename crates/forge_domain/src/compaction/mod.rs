@@ -27,6 +27,7 @@ mod meter;
 mod logged_services;
 mod rehearsal;
 mod omission;
+mod said_again;
 mod standing;
 mod compactor;
 mod guarantee;

@@ -36,6 +36,7 @@ mod outdated;
 mod pages;
 mod passage;
 mod path_form;
+mod phrases;
 mod picks;
 mod plan;
 mod queue;
