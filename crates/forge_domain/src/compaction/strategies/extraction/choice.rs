@@ -8,7 +8,7 @@ use super::answered::{Asked, Picked};
 use super::candidates::Candidates;
 use super::contents::{Contents, LEAST_CONTENT, entries, keys_in};
 use super::excerpt::{answer, short_label, source_of};
-use super::filling::{Filling, Placed};
+use super::filling::{Filling, Placed, line_hash};
 use super::leaving::Leaving;
 use super::order::{Calls, Highlights, Take, Which, order};
 use super::passage::{Origin, Passage};
@@ -267,7 +267,7 @@ impl<'c, 'm> Choice<'c, 'm> {
             if let Some(Step { position, entry, quotes, .. }) = steps.next()
                 && self.filling.known.insert(told)
             {
-                self.filling.known.extend(quotes.iter().map(|line| hash(line)));
+                self.filling.known.extend(quotes.iter().map(|line| line_hash(line)));
                 room = room - tokens;
                 self.take(Section::Story, position, entry, tokens);
             }

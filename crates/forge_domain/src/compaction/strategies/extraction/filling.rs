@@ -9,7 +9,7 @@ use super::label::number;
 use super::passage::{Origin, Passage};
 use super::record::{Entry, Record, Section};
 use crate::Tokens;
-use crate::compaction::features::{TermHasher, hash, is_line_break};
+use crate::compaction::features::{TermHasher, hash, is_line_break, split_number};
 
 /// The parts of a record, the most worth first.
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl Filling {
     pub(super) fn learn(&mut self, text: &str) -> bool {
         let mut is_new = false;
         for line in lines(text) {
-            is_new |= self.known.insert(hash(line));
+            is_new |= self.known.insert(line_hash(line));
         }
         is_new
     }
@@ -54,7 +54,7 @@ impl Filling {
     pub(super) fn has_any_of(&self, position: usize, is_of: impl Fn(&Passage) -> bool, text: &str) -> bool {
         let is_passage =
             |(passage, _): &(Passage, Tokens)| passage.message as usize == position && is_of(passage);
-        let is_known = || lines(text).all(|line| self.known.contains(&hash(line)));
+        let is_known = || lines(text).all(|line| self.known.contains(&line_hash(line)));
         self.passages.iter().any(is_passage) || !self.dropped.contains(&(position as u32)) && is_known()
     }
 
@@ -119,4 +119,42 @@ impl Filling {
 /// Iterates over the lines of a text that are not blank, without the blanks around them.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_line_break).map(str::trim).filter(|line| !line.is_empty())
+}
+
+/// Returns the hash by which a line is known. It is the same behind its number, or the mark of a change.
+pub(super) fn line_hash(line: &str) -> u64 {
+    let has_letters = |text: &&str| text.contains(char::is_alphabetic);
+    // An hour is followed by its minutes, and what stands before a bar may be a key.
+    let is_line = |rest: &&str| {
+        let mark = line[..line.len() - rest.len()].chars().next_back();
+        mark != Some('|') && !rest.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let numbered = split_number(line).map(|(_, rest)| rest).filter(is_line).filter(has_letters);
+    let text = numbered.unwrap_or(line).trim();
+    let changed = text.strip_prefix(['+', '-']).filter(|rest| !rest.starts_with(['+', '-', '>']));
+    hash(changed.filter(has_letters).unwrap_or(text).trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_known_behind_its_number_and_the_mark_of_a_change() {
+        for (one, other, expected) in [
+            ("push(door);", "93: push(door);", true),
+            ("push(door);", "93→    push(door);", true),
+            ("push(door);", "+    push(door);", true),
+            ("push(door);", "-push(door);", true),
+            ("12\tpush(door);", "13\tpush(door);", true),
+            ("14:30 wind", "15:30 wind", false),
+            ("12: 40", "13: 40", false),
+            ("1217|Coil", "1218|Coil", false),
+            ("12 boats", "13 boats", false),
+            ("-12", "12", false),
+            ("--depth", "-depth", false),
+        ] {
+            assert_eq!(line_hash(one) == line_hash(other), expected, "{one} {other}");
+        }
+    }
 }

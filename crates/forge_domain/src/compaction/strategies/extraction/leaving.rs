@@ -12,7 +12,7 @@ use super::contents::Unquoted;
 use super::cutting::passages;
 use super::drafts::is_report;
 use super::excerpt::{is_answer, said_in};
-use super::filling::Filling;
+use super::filling::{Filling, line_hash};
 use super::introductions::move_introductions;
 use super::label::number;
 use super::outdated::Outdated;
@@ -23,7 +23,7 @@ use super::story::hands_over;
 use super::tasks::is_about_tasks;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::envelope::{is_receipt, is_stand_in};
-use crate::compaction::features::{Features, Line, TermHasher, hash};
+use crate::compaction::features::{Features, Line, TermHasher};
 use crate::compaction::findings::is_refused;
 use crate::compaction::omission::is_marker;
 use crate::compaction::record_tag::is_record;
@@ -158,7 +158,7 @@ impl Leaving<'_> {
             let Some(origin) = self.origin_of(position, left.is_some(), &said) else { continue };
             let mut found = self.passages_at(position, origin);
             self.retain_said(position, &mut found);
-            let is_known = |line: &str| staying.known.contains(&hash(line));
+            let is_known = |line: &str| staying.known.contains(&line_hash(line));
             if message.note_by().is_some() {
                 let is_told = |line: &str| is_known(line) || self.has_lost(position, line);
                 found = new_in_note(&found, source.features(), is_told);

@@ -42,11 +42,8 @@ mod plan;
 mod queue;
 mod record;
 mod root;
-<<<<<<< HEAD
 mod shed;
-=======
 mod speech;
->>>>>>> 10c18498 (Tell an answer that the agent hands in by a call as its words)
 mod stale_sections;
 mod state;
 mod story;
@@ -80,11 +77,8 @@ use self::plan::Plan;
 #[cfg(test)]
 pub(crate) use self::record::Entry;
 pub(crate) use self::record::{Record, record_length};
-<<<<<<< HEAD
 use self::shed::Shed;
-=======
 use self::speech::Speech;
->>>>>>> 10c18498 (Tell an answer that the agent hands in by a call as its words)
 use self::state::State;
 use self::tables::ReplacedTables;
 use self::team::Team;
@@ -147,12 +141,8 @@ impl CompactionStrategy for Extraction {
         let changes = Changes::of(&context, &sources, state.folder.root());
         let team = Team::of(&sources);
         let tables = ReplacedTables::of(&context, &sources);
-<<<<<<< HEAD
-        let drafts = drafts(&context, &sources);
-        let shed = Shed::of(&context, rules, &changes, services.counter());
-=======
         let speech = Speech::of(&context, &sources);
->>>>>>> 10c18498 (Tell an answer that the agent hands in by a call as its words)
+        let shed = Shed::of(&context, rules, &changes, services.counter());
         let material = Material {
             context: &shed.context,
             sources: &sources,
@@ -163,12 +153,8 @@ impl CompactionStrategy for Extraction {
             changes: &changes,
             team: &team,
             tables: &tables,
-<<<<<<< HEAD
-            drafts: &drafts,
-            shed: &shed.positions,
-=======
             speech: &speech,
->>>>>>> 10c18498 (Tell an answer that the agent hands in by a call as its words)
+            shed: &shed.positions,
             is_talk,
         };
         let mut worth = Worth::of(&context, &sources, &frames, &question, is_talk);
@@ -222,15 +208,10 @@ struct Material<'a> {
     changes: &'a Changes,
     team: &'a Team,
     tables: &'a ReplacedTables,
-<<<<<<< HEAD
-    /// The positions of what agents that were given a task said before their last words.
-    drafts: &'a HashSet<usize>,
+    speech: &'a Speech,
     /// The positions of the messages that are shorter in `context` than in `sources`: what they lost is not
     /// told.
     shed: &'a [usize],
-=======
-    speech: &'a Speech,
->>>>>>> 10c18498 (Tell an answer that the agent hands in by a call as its words)
     /// True if hardly any tool is used.
     is_talk: bool,
 }
