@@ -198,12 +198,7 @@ impl Leaving<'_> {
                 }
                 found.retain(|passage| !repeats(passage, source.features(), &called.1));
             }
-            if let Some(after) = self.material.changes.after(position, self.material.context, source) {
-                for passage in found.iter_mut().filter(|passage| passage.origin == Origin::Work) {
-                    let outdated = after.outdates(passage, source.features());
-                    passage.is_outdated = matches!(outdated, Outdated::Mostly | Outdated::Unwritten);
-                }
-            }
+            self.note_outdated(position, &mut found);
             match left {
                 Some(left) => {
                     let is_left = |line: &str| memmem::find(left.as_bytes(), line.as_bytes()).is_some();
@@ -214,6 +209,39 @@ impl Leaving<'_> {
             }
         }
         all
+    }
+
+    /// Marks the passages that are not, or no longer, in their file, and drops those of a file that was written
+    /// as a whole since, unless somebody asks about it.
+    fn note_outdated(&self, position: usize, found: &mut Vec<Passage>) {
+        let Material { context, sources, changes, .. } = *self.material;
+        let source = &sources[position];
+        let Some(after) = changes.after(position, context, source) else { return };
+        for passage in found.iter_mut().filter(|passage| passage.origin == Origin::Work) {
+            let outdated = after.outdates(passage, source.features());
+            passage.is_outdated = matches!(outdated, Outdated::Mostly | Outdated::Unwritten);
+        }
+        let is_replaced = |passage: &Passage| {
+            passage.origin == Origin::Work
+                && passage.is_outdated
+                && after.replaces(passage, source.features())
+        };
+        if found.iter().any(is_replaced) && !self.is_named(position) {
+            found.retain(|passage| !is_replaced(passage));
+        }
+    }
+
+    /// Checks whether the latest requests name a file that the message at `position` reads or changes, or may.
+    fn is_named(&self, position: usize) -> bool {
+        let Material { context, sources, question, .. } = *self.material;
+        let read = answered_call(context, position).map(|asked| asked.deed);
+        let deeds = read.into_iter().chain(&sources[position].findings().deeds);
+        let paths = deeds.flat_map(|deed| &deed.touches).map(|(path, _)| path.as_str());
+        let mut files = paths.map(|path| path.rsplit(['/', '\\']).next().unwrap_or(path));
+        let asking = question.asked().filter_map(|asked| asked.position());
+        let requests = asking.map(|at| &sources[at]).filter(|source| source.starts_turn());
+        let requests: Vec<&str> = requests.map(|source| source.features().text.as_str()).collect();
+        question.has_focus() || files.any(|file| requests.iter().any(|request| request.contains(file)))
     }
 
     /// Drops what the agent says in a draft, or only as a phrase.

@@ -32,6 +32,18 @@ pub(super) struct Changed {
     any: usize,
     /// It was deleted, or written as a whole.
     whole: Option<usize>,
+    /// It was written as a whole.
+    written: Option<usize>,
+}
+
+/// The extent of a change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Part,
+    /// All of it is new.
+    Written,
+    /// It is gone, or another one.
+    Gone,
 }
 
 impl Changes {
@@ -61,8 +73,12 @@ impl Changes {
 
     fn take(&mut self, deed: &Deed, position: usize) {
         for (path, touch) in deed.changes() {
-            let is_whole = matches!(touch, Touch::Writes | Touch::Leaves(FileState::Deleted));
-            self.note(self.root.path(path, None), is_whole, position);
+            let change = match touch {
+                Touch::Writes => Change::Written,
+                Touch::Leaves(FileState::Deleted) => Change::Gone,
+                Touch::Leaves(_) | Touch::Looks => Change::Part,
+            };
+            self.note(self.root.path(path, None), change, position);
         }
     }
 
@@ -72,10 +88,10 @@ impl Changes {
             ShellChange::Removes(name)
             | ShellChange::Deletes(name)
             | ShellChange::Moves { from: name, .. }
-            | ShellChange::Writes(name)
             | ShellChange::Stashes { path: name, .. }
-            | ShellChange::Restores(name) => self.note(path(name), true, position),
-            ShellChange::Edits(name) => self.note(path(name), false, position),
+            | ShellChange::Restores(name) => self.note(path(name), Change::Gone, position),
+            ShellChange::Writes(name) => self.note(path(name), Change::Written, position),
+            ShellChange::Edits(name) => self.note(path(name), Change::Part, position),
             ShellChange::Cleans
             | ShellChange::Unstashes { .. }
             | ShellChange::DropsStash { .. }
@@ -89,12 +105,15 @@ impl Changes {
     }
 
     /// Notes that a file was changed, or is another one as a whole, or none.
-    fn note(&mut self, path: String, is_whole: bool, position: usize) {
+    fn note(&mut self, path: String, change: Change, position: usize) {
         self.latest = self.latest.max(position);
         let changed = self.files.entry(path).or_default();
         changed.any = changed.any.max(position);
-        if is_whole {
+        if change != Change::Part {
             changed.whole = changed.whole.max(Some(position));
+        }
+        if change == Change::Written {
+            changed.written = changed.written.max(Some(position));
         }
     }
 
@@ -177,6 +196,16 @@ pub(super) enum After<'a> {
 }
 
 impl After<'_> {
+    /// Checks whether the file was written as a whole, and most of a passage is not in it any more.
+    pub(super) fn replaces(&self, passage: &Passage, features: &Features) -> bool {
+        match self {
+            Self::NeverWritten => false,
+            Self::Changed { changed, position, .. } => {
+                changed.written > Some(*position) && self.outdates(passage, features) == Outdated::Mostly
+            }
+        }
+    }
+
     /// Returns how much of a passage is not, or no longer, in the file.
     pub(super) fn outdates(&self, passage: &Passage, features: &Features) -> Outdated {
         let Self::Changed { changes, changed, position } = self else { return Outdated::Unwritten };
@@ -215,6 +244,17 @@ mod tests {
     /// Returns how much of the one passage of the message at `position` is outdated, after calls of these
     /// tools with these arguments and results.
     fn outdated(position: usize, calls: Vec<(&str, Value, &str)>) -> Outdated {
+        of_passage(position, calls, |passage, changes, context, source| {
+            changes.outdate(passage, context, source)
+        })
+    }
+
+    /// Returns what `of` tells of that passage.
+    fn of_passage<T>(
+        position: usize,
+        calls: Vec<(&str, Value, &str)>,
+        of: impl Fn(&Passage, &Changes, &Context, &ContextMessage) -> T,
+    ) -> T {
         let mut log = Conversation::new();
         for (name, arguments, content) in calls {
             if content.starts_with("Error") {
@@ -234,7 +274,7 @@ mod tests {
         let [passage] = passages(source, position, Origin::Work, all, None)[..] else {
             panic!("not one passage")
         };
-        changes.outdate(&passage, &context, source)
+        of(&passage, &changes, &context, source)
     }
 
     fn edit(old: &str, new: &str) -> (&'static str, Value) {
@@ -288,6 +328,24 @@ mod tests {
             let read = ("Read", json!({"file_path": "a.rs"}), FILE);
             let (name, arguments) = edit(WHOLE, "fn open_gate() {");
             assert_eq!(outdated(1, vec![read, (name, arguments, content)]), read_before, "{content}");
+        }
+    }
+    #[test]
+    fn a_file_that_was_written_as_a_whole_replaces_the_lines_that_it_has_no_more() {
+        for (change, expected) in [
+            (write("a.rs", "fn open_gate() {\n"), true),
+            (write("a.rs", WHOLE), false),
+            (write("b.rs", "fn open_gate() {\n"), false),
+            (edit("fn open_door() {\n    turn_key(left);", "fn open_gate() {"), false),
+            (("delete_file", json!({"path": "a.rs"})), false),
+        ] {
+            let (name, arguments) = change.clone();
+            let calls = vec![("Read", json!({"file_path": "a.rs"}), FILE), (name, arguments, "Done.")];
+            let replaces = of_passage(1, calls, |passage, changes, context, source| {
+                let after = changes.after(1, context, source);
+                after.is_some_and(|after| after.replaces(passage, source.features()))
+            });
+            assert_eq!(replaces, expected, "{change:?}");
         }
     }
 }

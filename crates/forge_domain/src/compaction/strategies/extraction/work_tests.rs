@@ -30,6 +30,26 @@ fn an_excerpt_says_if_its_file_was_changed_since() {
 }
 
 #[test]
+fn of_a_file_that_was_written_as_a_whole_the_lines_before_are_not_told() {
+    let line = |of: &str, n: usize| format!("{of}_grain_{n}(of_mill_{n}, into_sack_{n});\n");
+    let [old, new] = ["weigh", "grind"].map(|of| (0..5).map(|n| line(of, n)).collect::<String>());
+    let mut log = Conversation::new();
+    log.user("Draw the mill.").call("read", json!({"path": "view.js"}), old).call(
+        "write",
+        json!({"path": "view.js", "content": new}),
+        "Wrote view.js.",
+    );
+    for n in 0..12 {
+        log.agent(format!("Step {n} is done. {}", "And more of it. ".repeat(20)));
+    }
+    log.user("Go on with the sails.");
+    extract(&mut log, 2_800);
+    let record = record_in(&log);
+    assert!(record.contains("grind_grain_0(of_mill_0"), "{record}");
+    assert!(!record.contains("weigh_grain_1(of_mill_1"), "{record}");
+}
+
+#[test]
 fn a_file_that_the_request_names_is_quoted_first() {
     for named in [3, 9] {
         let mut log = Conversation::new();
