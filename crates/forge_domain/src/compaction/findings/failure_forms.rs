@@ -16,6 +16,11 @@ pub(super) fn names_failure(text: &str) -> bool {
     failures.find_iter(text).any(|found| !says_none(text[found.end()..].lines().next().unwrap_or_default()))
 }
 
+/// Checks whether a text may name a failure, wherever in it.
+pub(crate) fn has_sign_of_failure(text: &str) -> bool {
+    matches(&SIGNS, text)
+}
+
 /// Checks whether the value of a field stands for no value.
 pub(super) fn says_none(value: &str) -> bool {
     const NONE: [&str; 4] = ["(none)", "none", "null", "false"];

@@ -38,6 +38,7 @@ pub(crate) use self::ending::{
     tells_outcome, tells_push, tells_what_was_made,
 };
 pub(crate) use self::failure::{Failure, is_marked_failed};
+pub(crate) use self::failure_forms::has_sign_of_failure;
 pub(crate) use self::identity::{CHANGE, identity};
 pub(crate) use self::refusal::{is_of_the_user, is_refused};
 pub(crate) use self::result::Outcome;

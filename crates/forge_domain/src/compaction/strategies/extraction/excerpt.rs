@@ -7,6 +7,7 @@ use super::Material;
 use super::fence::FENCE;
 use super::label::{Folder, number, tool_name};
 use super::passage::{Origin, Passage};
+use super::pasted::is_drawing;
 use super::picks::number_of;
 use super::record::{Entry, Section};
 use super::team::{Team, is_agent, is_user};
@@ -74,7 +75,9 @@ pub(super) fn write(
                 if last.message == next.message
                     && last.origin == next.origin
                     && !matches!(next.origin, Origin::Record(_))
-                    && text_of(last).get(last.end as usize..next.start as usize).is_none_or(is_nothing) =>
+                    && text_of(last).get(last.end as usize..next.start as usize).is_none_or(|gap| {
+                        is_nothing(gap) && !(next.origin == Origin::User && is_drawing(gap))
+                    }) =>
             {
                 (last.end, last.lines_to) = (next.end, next.lines_to);
             }

@@ -296,7 +296,7 @@ fn is_in_brackets(line: &str) -> bool {
 }
 
 /// Returns a hash of a line that is the same whatever its numbers and codes are.
-fn shape(line: &str) -> u64 {
+pub(super) fn shape(line: &str) -> u64 {
     let mut shape = String::with_capacity(line.len());
     for word in line.split_inclusive(|c: char| !c.is_alphanumeric()) {
         let end = word.trim_end_matches(|c: char| !c.is_alphanumeric()).len();

@@ -17,6 +17,7 @@ use super::introductions::move_introductions;
 use super::label::number;
 use super::outdated::Outdated;
 use super::passage::{Origin, Passage, naming_plan, new_in_note, passages_of_record, without_known};
+use super::pasted::Pasted;
 use super::record::Section;
 use super::stale_sections::lasting_lines;
 use super::story::hands_over;
@@ -324,6 +325,8 @@ impl Leaving<'_> {
             contents.into_iter().flat_map(|content| passages(source, position, origin, content, final_words));
         let mut found: Vec<Passage> = found.collect();
         if origin == Origin::User {
+            let pasted = Pasted::of(features);
+            found = found.iter().flat_map(|passage| pasted.beside(passage, features)).collect();
             // The answers of other agents in a user message are no words of the user's.
             let said = message.text_without_answers().len();
             for passage in found.iter_mut().filter(|passage| passage.end as usize > said) {

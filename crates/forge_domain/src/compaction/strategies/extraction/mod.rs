@@ -35,6 +35,7 @@ mod order;
 mod outdated;
 mod pages;
 mod passage;
+mod pasted;
 mod path_form;
 mod phrases;
 mod picks;
