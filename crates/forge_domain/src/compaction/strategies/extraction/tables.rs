@@ -61,6 +61,35 @@ impl ReplacedTables {
     }
 }
 
+/// Returns the numbers of the lines of a table without which the row at `nth` of a text says little: its head,
+/// and the row of the sum, in bold type at its end. Of a text that is no such row, there are none.
+pub(super) fn rows_beside(features: &Features, nth: usize) -> Vec<usize> {
+    let lines = &features.lines;
+    let row = |nth: usize| Some(features.line(lines.get(nth)?)).filter(|line| is_row(line));
+    let between = |nth: usize| {
+        let gap = &features.text[lines[nth].end as usize..lines[nth + 1].start as usize];
+        gap.trim_end_matches([' ', '\t'])
+    };
+    // The rule below the head has no words.
+    let is_joined = |nth: usize| {
+        row(nth).and(row(nth + 1)).is_some()
+            && between(nth).lines().skip(1).all(|line| !line.trim().is_empty())
+    };
+    let first = (0..nth).rev().take_while(|at| is_joined(*at)).last().unwrap_or(nth);
+    let last = (nth..).take_while(|at| is_joined(*at)).last().map_or(nth, |at| at + 1);
+    let has_head = first < last && between(first).contains("--");
+    if !has_head {
+        return Vec::new();
+    }
+    let n_marks = |nth: usize| row(nth).map_or(0, |row| row.matches(BOLD).count());
+    let is_sum = n_marks(last) > n_marks(last - 1);
+    let beside = [Some(first), is_sum.then_some(last)];
+    beside.into_iter().flatten().filter(|at| *at != nth).collect()
+}
+
+/// The mark around text in bold type.
+const BOLD: &str = "**";
+
 /// A table in Markdown.
 #[derive(Debug)]
 struct Table {
@@ -182,6 +211,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use crate::Message;
 
     /// Returns a table of two columns below its heading.
     fn table(heading: &str, head: &str, rows: &[(&str, &str)]) -> String {
@@ -226,6 +256,32 @@ mod tests {
                 let text = &earlier[table.range.start as usize..table.range.end as usize];
                 assert!(text.starts_with("| Person |") && text.ends_with("|\n"), "{text}");
             }
+        }
+    }
+    #[test]
+    fn a_row_has_its_head_and_its_sum_beside_it() {
+        let rows = "| Flights | 235 |\n| Car | 38 |\n";
+        let sum = "| **Sum** | **273** |\n";
+        let head = "| Item | Euros |\n|---|---|\n";
+        for (text, row, expected) in [
+            (format!("The sum:\n{head}{rows}{sum}\n33 are left."), "| Car", vec!["| Item", "| **Sum"]),
+            (format!("{head}{rows}{sum}"), "| Flights", vec!["| Item", "| **Sum"]),
+            (format!("{head}{rows}"), "| Flights", vec!["| Item"]),
+            (format!("{head}{rows}{sum}"), "| **Sum", vec!["| Item"]),
+            (format!("{head}{rows}{sum}"), "| Item", vec!["| **Sum"]),
+            (format!("{head}{sum}\n{rows}"), "| Car", vec![]),
+            (format!("{rows}{sum}"), "| Car", vec![]),
+            (format!("The sum:\n{head}{rows}"), "The sum", vec![]),
+        ] {
+            let features = Features::of(&Message::assistant(text.as_str()));
+            let line = |nth: usize| features.line(&features.lines[nth]);
+            let nth = (0..features.lines.len()).find(|nth| line(*nth).starts_with(row)).unwrap();
+            let beside: Vec<&str> = rows_beside(&features, nth).into_iter().map(line).collect();
+            let is_it = |(line, start): (&&str, &&str)| line.starts_with(start);
+            assert!(
+                beside.len() == expected.len() && beside.iter().zip(&expected).all(is_it),
+                "{text}\n{row}: {beside:?}"
+            );
         }
     }
 }

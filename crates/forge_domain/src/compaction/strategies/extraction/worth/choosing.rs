@@ -7,6 +7,7 @@ use super::super::candidates::{AskedTerm, Candidates, Said};
 use super::super::introductions::says_nothing_alone;
 use super::super::passage::{Origin, Passage, WORK_LINES};
 use super::super::queue::{Queue, Ranked};
+use super::super::tables::rows_beside;
 use super::gain::about_tokens;
 use super::{Purpose, Worth};
 use crate::Tokens;
@@ -78,15 +79,10 @@ impl Worth<'_> {
             let taken = match whole {
                 Some(tokens) => Some((tokens, terms.to_vec())),
                 None if !is_answer => None,
-                None => self.best_line(&passage, terms).filter(|(_, terms)| !is_answered(terms)).and_then(
-                    |(line, terms)| {
-                        let below = self.with_what_is_below(&line).and_then(|lines| take(&lines, room));
-                        let is_told = line.origin != Origin::Agent
-                            || !says_nothing_alone(line.text(self.messages).trim());
-                        let alone = || is_told.then(|| take(&line, room)).flatten();
-                        Some((below.or_else(alone)?, terms))
-                    },
-                ),
+                None => {
+                    let line = self.best_line(&passage, terms).filter(|(_, terms)| !is_answered(terms));
+                    line.and_then(|(line, terms)| Some((self.take_line(&line, room, take)?, terms)))
+                }
             };
             let Some((tokens, told)) = taken else {
                 n_too_long += 1;
@@ -191,6 +187,29 @@ impl Worth<'_> {
         let terms = features.places(line).iter().map(|place| numbers[*place as usize]).collect();
         let (start, end) = (line.start, line.end);
         Some((Passage { start, end, lines_from: nth, lines_to: nth + 1, ..*passage }, terms))
+    }
+
+    /// Takes a line that answers, with what it says little without: those below it, or the head of its table
+    /// and the row of the sum. Returns the cost of what was taken.
+    fn take_line(
+        &self,
+        line: &Passage,
+        room: Tokens,
+        take: &mut dyn FnMut(&Passage, Tokens) -> Option<Tokens>,
+    ) -> Option<Tokens> {
+        let is_agents = line.origin == Origin::Agent;
+        let features = self.messages[line.message as usize].features();
+        let rows = if is_agents { rows_beside(features, line.lines_from as usize) } else { Vec::new() };
+        let below = self.with_what_is_below(line).filter(|_| rows.is_empty());
+        let is_told = !is_agents || !says_nothing_alone(line.text(self.messages).trim());
+        let below = below.and_then(|lines| take(&lines, room));
+        let mut taken = below.or_else(|| is_told.then(|| take(line, room)).flatten())?;
+        for nth in rows {
+            let Line { start, end, .. } = features.lines[nth];
+            let row = Passage { start, end, lines_from: nth as u32, lines_to: nth as u32 + 1, ..*line };
+            taken += take(&row, room - taken).unwrap_or_default();
+        }
+        Some(taken)
     }
 
     /// Returns a short line of work or of the agent's with the next two: it may be a heading or a key whose
