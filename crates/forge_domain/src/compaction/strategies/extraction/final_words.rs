@@ -1,5 +1,6 @@
 //! Words of the agent's to the user in an argument of a call, such as an answer that it hands in. Apart from
-//! those in commands, because what stands after the call tells it, whatever the tool and the argument are named.
+//! those in commands, because what stands after the call tells it, whatever the tool and the argument are
+//! named.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -140,7 +141,7 @@ mod tests {
 
     const FOUND: &str = "The boats of the harbour:\n1) Anna\n2) Berta";
 
-    /// Returns what the agent is found to say in a call of such a tool, and whether its result is told by that.
+    /// Returns what the agent is found to say in a call of such a tool, and whether that tells its result.
     fn found(tool: &str, arguments: &Value, result: &str, after: &str) -> (Option<String>, bool) {
         let mut log = Conversation::new();
         log.user("List the boats.").call(tool, arguments, result);

@@ -212,8 +212,8 @@ impl Leaving<'_> {
         all
     }
 
-    /// Marks the passages that are not, or no longer, in their file, and drops those of a file that was written
-    /// as a whole since, unless somebody asks about it.
+    /// Marks the passages that are not, or no longer, in their file, and drops those of a file that was
+    /// written as a whole since, unless the latest requests name it.
     fn note_outdated(&self, position: usize, found: &mut Vec<Passage>) {
         let Material { context, sources, changes, .. } = *self.material;
         let source = &sources[position];
@@ -232,7 +232,8 @@ impl Leaving<'_> {
         }
     }
 
-    /// Checks whether the latest requests name a file that the message at `position` reads or changes, or may.
+    /// Checks whether the latest requests name a file that the message at `position` reads or changes. A
+    /// focus may name it as well.
     fn is_named(&self, position: usize) -> bool {
         let Material { context, sources, question, .. } = *self.material;
         let read = answered_call(context, position).map(|asked| asked.deed);

@@ -61,8 +61,8 @@ impl ReplacedTables {
     }
 }
 
-/// Returns the numbers of the lines of a table without which the row at `nth` of a text says little: its head,
-/// and the row of the sum, in bold type at its end. Of a text that is no such row, there are none.
+/// Returns the numbers of the lines of a table without which the row at `nth` of a text says little: its
+/// head, and the row of the sum, in bold type at its end.
 pub(super) fn rows_beside(features: &Features, nth: usize) -> Vec<usize> {
     let lines = &features.lines;
     let row = |nth: usize| Some(features.line(lines.get(nth)?)).filter(|line| is_row(line));

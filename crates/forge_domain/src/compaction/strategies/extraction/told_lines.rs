@@ -1,5 +1,5 @@
-//! Lines of calls that are no passages of their own, because the labels of the calls and of their results tell
-//! them. Apart from the cutting into passages, which asks for one line after the other.
+//! Lines of calls that are no passages of their own, because the labels of the calls and of their results
+//! tell them. Apart from the cutting into passages, which asks for one line after the other.
 
 use std::collections::HashSet;
 
@@ -10,8 +10,8 @@ use crate::compaction::arguments::{QUERIES, patched_in};
 use crate::compaction::findings::{Deed, is_look};
 use crate::{ContextMessage, ToolCall};
 
-/// The arguments, in small letters, by which an agent says what a change or a command is for. The outcome tells
-/// more than the purpose.
+/// The arguments, in small letters, by which an agent says what a change or a command is for. The outcome
+/// tells more than the purpose.
 const PURPOSES: [&str; 7] =
     ["description", "explanation", "instruction", "instructions", "purpose", "reason", "summary"];
 /// From so many bytes on, a piece of a purpose is known by itself.
