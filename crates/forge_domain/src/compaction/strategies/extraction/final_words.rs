@@ -134,7 +134,7 @@ fn is_acknowledgement(result: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::Conversation;

@@ -27,6 +27,7 @@ use crate::compaction::envelope::{is_receipt, is_stand_in};
 use crate::compaction::features::{Features, Line, TermHasher};
 use crate::compaction::findings::is_refused;
 use crate::compaction::omission::is_marker;
+use crate::compaction::question::Asked;
 use crate::compaction::record_tag::is_record;
 use crate::compaction::strategies::summarization::said_in_summary;
 use crate::compaction::stub::is_stub;
@@ -240,7 +241,7 @@ impl Leaving<'_> {
         let deeds = read.into_iter().chain(&sources[position].findings().deeds);
         let paths = deeds.flat_map(|deed| &deed.touches).map(|(path, _)| path.as_str());
         let mut files = paths.map(|path| path.rsplit(['/', '\\']).next().unwrap_or(path));
-        let asking = question.asked().filter_map(|asked| asked.position());
+        let asking = question.asked().filter_map(Asked::position);
         let requests = asking.map(|at| &sources[at]).filter(|source| source.starts_turn());
         let requests: Vec<&str> = requests.map(|source| source.features().text.as_str()).collect();
         question.has_focus() || files.any(|file| requests.iter().any(|request| request.contains(file)))

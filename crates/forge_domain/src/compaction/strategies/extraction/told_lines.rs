@@ -86,7 +86,7 @@ fn has_query(call: &ToolCall) -> bool {
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::Message;
