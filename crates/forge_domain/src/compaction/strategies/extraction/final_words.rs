@@ -63,18 +63,20 @@ impl FinalWords {
         if !is_last || does || asks || is_stopped() {
             return;
         }
-        // A message to another person has more texts: to whom, and what about.
-        let Some(words) = said_in(caller, deed.acts(call)) else { return };
+        let Some((words, is_alone)) = said_in(caller) else { return };
         let said = &caller.features().text[words.clone()];
         let reported = result.features().text.trim();
         let is_repeated = || reported.contains(said) && reported.len() <= said.len() * 2;
         let tells_no_more =
             reported.is_empty() || reported == NO_RESULT || said.contains(reported) || is_repeated();
-        if tells_no_more {
-            self.told.insert(position);
-        }
-        if tells_no_more || is_acknowledgement(reported) {
+        // A message to another person has more texts: to whom, and what about.
+        let is_to_user = match tells_no_more {
+            true => is_alone || !deed.acts(call),
+            false => is_alone && is_acknowledgement(reported),
+        };
+        if is_to_user {
             self.words.insert(asked.place.message, words);
+            self.told.extend(tells_no_more.then_some(position));
         }
     }
 
@@ -90,15 +92,13 @@ impl FinalWords {
 }
 
 /// Returns the longest text in the last call of a message, as a part of the text of its features, if it says
-/// something; `is_alone` if it may have no other.
-fn said_in(caller: &ContextMessage, is_alone: bool) -> Option<Range<usize>> {
+/// something, and whether the call has no other.
+fn said_in(caller: &ContextMessage) -> Option<(Range<usize>, bool)> {
     let call = caller.message().calls().last()?;
     let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
     let mut texts = Vec::new();
     push_texts(&arguments, &mut texts);
-    if is_alone && texts.len() > 1 {
-        return None;
-    }
+    let is_alone = texts.len() == 1;
     let said = texts.into_iter().max_by_key(|text| text.len())?;
     let n_lines = said.lines().filter(|line| !line.trim().is_empty()).count();
     let is_long = n_lines > 1 || said.chars().nth(LEAST_CHARS - 1).is_some();
@@ -109,7 +109,7 @@ fn said_in(caller: &ContextMessage, is_alone: bool) -> Option<Range<usize>> {
     let features = caller.features();
     let begin = features.lines.iter().rfind(|line| line.begins_call)?.start as usize;
     let start = begin + features.text[begin..].find(said)?;
-    Some(start..start + said.len())
+    Some((start..start + said.len(), is_alone))
 }
 
 /// Appends the texts among the values of a call's arguments, without those that tell what the call is.
@@ -185,6 +185,7 @@ mod tests {
             ("web_search", json!({"query": long}), "Nothing found", "ok", None),
             ("send_mail", json!({"to": "ann@b.example", "body": FOUND}), "Sent.", "ok", None),
             ("Agent", json!({"prompt": FOUND}), "Launched.", "ok", None),
+            ("Skill", json!({"skill": "boats", "args": FOUND}), "Launching a skill", "ok", None),
         ] {
             let (said, is_told) = found(tool, &arguments, result, after);
             let actual = said.as_deref().map(|said| (said, is_told));
