@@ -1,7 +1,6 @@
 //! Chosen passages as they are written: each under the label of its message and its source.
 
 use std::cmp::Reverse;
-use std::ops::Range;
 
 use super::Material;
 use super::fence::FENCE;
@@ -63,7 +62,7 @@ pub(super) fn write(
     material: &Material<'_>,
     folder: &Folder,
 ) -> Vec<(Section, (u64, usize), Entry)> {
-    let Material { context, sources, changes, team, speech, .. } = *material;
+    let Material { context, sources, changes, team, .. } = *material;
     chosen.sort_unstable_by_key(|passage| (passage.message, passage.start, Reverse(passage.end)));
     let text_of = |passage: &Passage| &*sources[passage.message as usize].features().text;
     let mut joined: Vec<Passage> = Vec::with_capacity(chosen.len());

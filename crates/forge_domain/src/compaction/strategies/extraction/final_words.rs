@@ -57,7 +57,7 @@ impl FinalWords {
         let asks = asks_agent(call.name.as_str()) || asks_the_user(call) || is_about_tasks(call);
         let is_stopped = || {
             deed.failure(result).is_some()
-                || is_refused(result.message())
+                || is_refused(call, result.message())
                 || user_words(result.message()).is_some()
         };
         if !is_last || does || asks || is_stopped() {
