@@ -109,7 +109,7 @@ mod tests {
         for (tool, arguments, is_told) in [
             ("web_search", json!({ "q": text }), true),
             ("harbour__lookupBoats", json!({ "about": text }), true),
-            ("sql", json!({ "query": query }), true),
+            ("departures", json!({ "query": query }), true),
             (
                 "Bash",
                 json!({ "command": "grep -rn 'leave at noon' boats\ngrep -rn 'come at noon' boats" }),

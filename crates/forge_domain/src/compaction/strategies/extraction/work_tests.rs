@@ -43,7 +43,7 @@ fn of_a_file_that_was_written_as_a_whole_the_lines_before_are_not_told() {
         log.agent(format!("Step {n} is done. {}", "And more of it. ".repeat(20)));
     }
     log.user("Go on with the sails.");
-    extract(&mut log, 2_800);
+    extract(&mut log, 3_600);
     let record = record_in(&log);
     assert!(record.contains("grind_grain_0(of_mill_0"), "{record}");
     assert!(!record.contains("weigh_grain_1(of_mill_1"), "{record}");
