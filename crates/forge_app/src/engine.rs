@@ -104,13 +104,6 @@ impl Engine {
         Self { actions, ..self }
     }
 
-    /// Reports why something is missing in the log of actions, once.
-    pub(crate) fn report_gap(&self) {
-        if let Some(gap) = self.actions.take_gap() {
-            self.events.notice_once(&format!("the log of this run's actions is not complete: {gap}"));
-        }
-    }
-
     /// Returns a clone for `agent`, whose watcher does not see what models write: that is for the agent that
     /// asked for it, not for the user.
     pub(crate) fn quiet(&self, agent: &AgentId) -> Self {

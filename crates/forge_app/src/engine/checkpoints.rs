@@ -224,7 +224,7 @@ impl Engine {
         self.services.tools.close().await;
         let Some(checkpointing) = &self.checkpointing else { return };
         self.actions.flush().await;
-        self.report_gap();
+        self.events.report_gap(&self.actions);
         if let Err(error) = checkpointing.close().await {
             self.events.emit(&RunEvent::CheckpointFailed(&error));
         }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forge_domain::{AgentId, HookPoint, SinkError, ToolName};
 
+use crate::actions::ActionLog;
 use crate::hooks::Denial;
 use crate::{RunEvent, Watcher};
 
@@ -69,6 +70,13 @@ impl Events {
         let is_new = self.notices().reported.insert(notice.to_owned());
         if is_new {
             self.notice(notice);
+        }
+    }
+
+    /// Reports why something is missing in the log of a run's `actions`, once.
+    pub(crate) fn report_gap(&self, actions: &ActionLog) {
+        if let Some(gap) = actions.take_gap() {
+            self.notice_once(&format!("the log of this run's actions is not complete: {gap}"));
         }
     }
 

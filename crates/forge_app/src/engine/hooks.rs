@@ -1,12 +1,12 @@
 //! The hooks, as turns and runs ask and notify them.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::pin;
-use std::task::Poll;
 
 use forge_domain::{AgentId, HookEvent, Notification, PointEdit};
-use futures::future::join;
-use futures::poll;
+use futures::FutureExt;
+use futures::future::FusedFuture;
 
 use super::Engine;
 use crate::RunEvent;
@@ -44,10 +44,19 @@ pub(crate) async fn deliver_notice(engine: &Engine, id: &AgentId, text: &str) {
 /// Returns the user's answer. If it is not there at once, `notice` is delivered meanwhile; if it is, no one
 /// was asked.
 pub(crate) async fn with_notice<T>(answer: impl Future<Output = T>, notice: impl Future<Output = ()>) -> T {
-    let mut answer = pin!(answer);
-    let first = poll!(answer.as_mut());
-    match first {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => join(answer, notice).await.0,
+    let (mut answer, mut notice) = (pin!(answer), pin!(notice.fuse()));
+    let mut is_asked = false;
+    let answer = poll_fn(|context| {
+        let answer = answer.as_mut().poll(context);
+        if answer.is_pending() {
+            is_asked = true;
+            let _ = notice.as_mut().poll(context);
+        }
+        answer
+    })
+    .await;
+    if is_asked && !notice.is_terminated() {
+        notice.await;
     }
+    answer
 }

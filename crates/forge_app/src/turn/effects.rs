@@ -40,7 +40,7 @@ impl ToolCalls<'_, '_> {
     ) -> Option<ActionNumber> {
         let (agent, through) = (Some(self.agent.id.clone()), call.name.to_string());
         let begun = self.engine.actions.begin(ActionDraft { agent, kind, what, through, consent }).await;
-        self.engine.report_gap();
+        self.engine.events.report_gap(&self.engine.actions);
         begun
     }
 

@@ -30,7 +30,7 @@ pub(crate) const KNOWN: [KnownProvider; 5] = [
     KnownProvider { name: "ollama", variable: None, model: None },
 ];
 
-/// What to do if a server is named and its key is not. Its address may hold one.
+/// The advice if a server is named and its key is not. Its address may hold one.
 const WITHOUT_KEY: &str = "OPENAI_BASE_URL names a server, but OPENAI_API_KEY is not set; if the server needs no key:\n  \
                            export OPENAI_API_KEY=none";
 

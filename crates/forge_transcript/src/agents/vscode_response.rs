@@ -1,5 +1,5 @@
-//! The parts of a response of VS Code's chat, as the user saw them: texts, calls and edits. A request that was
-//! stopped has no rounds of the model, so they are made of the parts.
+//! The parts of a response of VS Code's chat, as the user saw them: texts, calls and edits. A request that
+//! was stopped has no rounds of the model, so they are made of the parts.
 
 use forge_domain::Message;
 use serde_json::{Value, json};
