@@ -27,7 +27,6 @@ mod meter;
 mod logged_services;
 mod rehearsal;
 mod omission;
-mod said_again;
 mod standing;
 mod compactor;
 mod guarantee;

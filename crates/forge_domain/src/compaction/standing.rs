@@ -9,7 +9,6 @@ use super::cut::{Cut, CutOf, cut_to_shortest, exchange_cut_to_shortest, shorten,
 use super::omission::{is_marker, most_for_a_marker};
 use super::pin::Pins;
 use super::record_tag::is_record;
-use super::said_again::said_again;
 use crate::{
     Body, Context, ContextMessage, Edit, Group, GroupKind, Groups, PromptPart, REQUEST_TOKENS, Role, Size,
     StillOver, Term, TokenCounter, Tokens,
@@ -135,19 +134,17 @@ impl Standing {
     }
 
     /// Holds the user's words, the newest first, up to their share of the target. What is larger than what
-    /// each may have is shortened; what does not fit even so may leave, and so may what is said again.
+    /// each may have is shortened; what does not fit even so may leave, and so may a text that comes again.
     fn hold_user_messages(&mut self, context: &Context, rules: &CompactionRules) {
         let mut said: Vec<(usize, Tokens)> = Vec::new();
         let mut later: HashMap<Cow<'_, str>, &Body> = HashMap::new();
-        let again = said_again(context.messages());
         for (index, group) in self.groups.iter().enumerate().rev() {
             let message = &context.messages()[group.range().start];
             if group.kind() != GroupKind::User || !message.starts_turn() {
                 continue;
             }
             let body = &message.message().body;
-            let is_new = later.insert(message.message().text(), body) != Some(body)
-                && !again.contains(&group.range().start);
+            let is_new = later.insert(message.message().text(), body) != Some(body);
             if is_new && self.holds[index].may_go() {
                 said.push((index, message.tokens()));
             }

@@ -159,7 +159,9 @@ impl Leaving<'_> {
             let left = self.left.iter().find(|(cut, _)| *cut == position).map(|(_, left)| left.as_str());
             let Some(origin) = self.origin_of(position, left.is_some(), &said) else { continue };
             let mut found = self.passages_at(position, origin);
-            self.retain_said(position, &mut found);
+            if self.material.speech.is_draft(position) {
+                found.retain(|passage| passage.origin == Origin::Work);
+            }
             let is_known = |line: &str| staying.known.contains(&line_hash(line));
             if message.note_by().is_some() {
                 let is_told = |line: &str| is_known(line) || self.has_lost(position, line);
@@ -245,18 +247,6 @@ impl Leaving<'_> {
         let requests = asking.map(|at| &sources[at]).filter(|source| source.starts_turn());
         let requests: Vec<&str> = requests.map(|source| source.features().text.as_str()).collect();
         question.has_focus() || files.any(|file| requests.iter().any(|request| request.contains(file)))
-    }
-
-    /// Drops what the agent says in a draft, or only as a phrase.
-    fn retain_said(&self, position: usize, found: &mut Vec<Passage>) {
-        let speech = self.material.speech;
-        let features = self.material.sources[position].features();
-        if speech.is_draft(position) {
-            found.retain(|passage| passage.origin == Origin::Work);
-        } else if speech.is_phrase(position) {
-            let is_in_call = |passage: &Passage| passage.lines(features).iter().any(|line| line.is_call);
-            found.retain(|passage| passage.origin != Origin::Agent || is_in_call(passage));
-        }
     }
 
     /// Returns the author of what leaves of the message at `position`, which `is_cut` if a part of it stays;
@@ -429,7 +419,6 @@ impl Leaving<'_> {
             self.material.has_agent_text(*position)
                 && !self.repeats_results(*position)
                 && !self.material.speech.is_draft(*position)
-                && !self.material.speech.is_phrase(*position)
         };
         let mut newest: Vec<usize> =
             (0..self.material.sources.len()).rev().filter(has_text).take(N_NEWEST).collect();

@@ -37,7 +37,6 @@ mod pages;
 mod passage;
 mod pasted;
 mod path_form;
-mod phrases;
 mod picks;
 mod plan;
 mod queue;

@@ -45,8 +45,6 @@ pub(super) enum Which {
     /// them.
     SaidWhole,
     SaidAtAnEnd,
-    /// Messages of theirs that they say again later in nearly the same words. They are of no other kind.
-    SaidAgain,
     /// The agent's words, and those of them that are its newest.
     Told,
     Newest,
@@ -130,7 +128,6 @@ const THEN: &[Take] = &[
     Take::Passages(100, Purpose::Statement, Which::Said),
     Take::Passages(100, Purpose::Statement, Which::Story),
     Take::Calls(100, Calls::All),
-    Take::Passages(100, Purpose::Statement, Which::SaidAgain),
 ];
 
 /// Iterates over what a record is filled with.
@@ -160,15 +157,11 @@ impl Highlights<'_> {
             _ => origin == Origin::Agent && !passage.is_code,
         };
         let is_said = matches!(origin, Origin::User | Origin::Record(Section::Said));
-        if origin == Origin::User && self.material.speech.is_said_again(passage.message as usize) {
-            return which == Which::SaidAgain;
-        }
         match which {
             Which::NotSaid => !is_said,
             Which::Said => is_said,
             Which::SaidWhole => is_said_whole(passage, sources),
             Which::SaidAtAnEnd => origin == Origin::User && ends_at(passage, sources) != [false; 2],
-            Which::SaidAgain => false,
             Which::Told => is_told(),
             Which::Newest => match origin {
                 Origin::Agent => self.newest.contains(&(passage.message as usize)),

@@ -414,26 +414,3 @@ fn an_answer_that_the_agent_hands_in_by_a_call_is_told_as_its_words() {
         assert!(!record.contains("m3 done") && !record.contains("m4 done"), "{record}");
     }
 }
-
-#[test]
-fn what_is_said_again_and_again_stays_once_and_a_phrase_of_the_agents_is_not_told() {
-    let asked = "go ahead with that change and include one more cabin";
-    let mut log = Conversation::new();
-    log.user("Change the boat of reservation_OB9.");
-    for said in
-        [format!("Yes, please {asked}."), format!("Please {asked}."), format!("So {asked}, yes please.")]
-    {
-        log.agent("I'm sorry, could you rephrase that?").user(said);
-    }
-    log.agent("I'm sorry, could you rephrase that?").user("Use card_6276 for the rest of it.");
-    let line = |n: usize, k: usize| format!("boat_{n}_{k} lies at mooring {k} of pier_{n}\n");
-    append_results(&mut log, (0..12).map(|n| (0..9).map(|k| line(n, k)).collect()));
-    log.user("What did I pay in the end?");
-    extract(&mut log, 3_600);
-    let texts = texts(&log);
-    let messages = texts.iter().filter(|text| !text.contains("<record>"));
-    let n_held = messages.filter(|text| text.contains(asked)).count();
-    assert_eq!(n_held, 1, "{texts:#?}");
-    assert!(texts.iter().any(|text| text.starts_with("Use card_6276")), "{texts:#?}");
-    assert!(!record_in(&log).contains("rephrase"), "{texts:#?}");
-}

@@ -5,8 +5,6 @@ use std::ops::Range;
 
 use super::drafts::drafts;
 use super::final_words::FinalWords;
-use super::phrases::phrases;
-use crate::compaction::said_again::said_again;
 use crate::{Context, ContextMessage};
 
 /// The messages whose words are not what they seem to be by themselves, by their positions.
@@ -14,36 +12,17 @@ pub(super) struct Speech {
     /// The messages that agents which were given a task sent before their last words.
     drafts: HashSet<usize>,
     final_words: FinalWords,
-    /// Those in which the agent only says what it says again and again.
-    phrases: HashSet<usize>,
-    /// Those of the user that say what a later one says again.
-    said_again: HashSet<usize>,
 }
 
 impl Speech {
     /// Reads `context`, whose messages were `sources` at first.
     pub(super) fn of(context: &Context, sources: &[ContextMessage]) -> Self {
-        Self {
-            drafts: drafts(context, sources),
-            final_words: FinalWords::of(context, sources),
-            phrases: phrases(sources),
-            said_again: said_again(sources),
-        }
+        Self { drafts: drafts(context, sources), final_words: FinalWords::of(context, sources) }
     }
 
     /// Checks whether the message at `position` is a draft of an agent that was given a task.
     pub(super) fn is_draft(&self, position: usize) -> bool {
         self.drafts.contains(&position)
-    }
-
-    /// Checks whether the agent says nothing in the message at `position` but a phrase of its own.
-    pub(super) fn is_phrase(&self, position: usize) -> bool {
-        self.phrases.contains(&position)
-    }
-
-    /// Checks whether the user says again later what they say in the message at `position`.
-    pub(super) fn is_said_again(&self, position: usize) -> bool {
-        self.said_again.contains(&position)
     }
 
     /// Returns the part of the text of the message at `position` that the agent says to the user in a call.
