@@ -177,6 +177,7 @@ fn a_rule_for_calls_that_never_applies_is_a_fault() {
         ("{ 'sehll*': deny }", "help: did you mean `shell`?"),
         ("{ 'github*': allow }", "for the tools of an MCP server `github`, write `github__*`"),
         ("{ 'mcp__gh__*': deny }", "help: write `gh__*`, without `mcp__`"),
+        ("{ mcp__gh: deny }", "help: write `gh__*`, without `mcp__`"),
         ("{ shell: { 'rm:*': deny } }", "help: for `rm` with any arguments, write 'rm *'"),
         ("{ shell: { 'rm *': deny, '*': allow } }", "this never applies: the last matching rule wins"),
         ("{ shell: deny, 'sh*': ask }", "that is `permissions.sh*: ask` of the project's file"),
@@ -189,10 +190,27 @@ fn a_rule_for_calls_that_never_applies_is_a_fault() {
         "{ 'gh__*': deny, '*__delete': deny, 'a*': ask }",
         "{ '*': { 'secrets/**': deny }, read: allow, secrets: deny }",
         "{ shell: { 'npm run test:*': deny } }",
+        "{ shell: { ':*': deny } }",
     ] {
         let yaml = format!("permissions: {rules}\nagents: {{ a: {{ model: gpt-4o }} }}\n");
         let actual = Forge::new().with_file("forge.yaml", yaml).run(&["config", "check"]);
         assert_eq!(actual.code, 0, "{rules}: {}", actual.stderr);
+    }
+}
+
+#[test]
+fn a_rule_of_the_users_may_be_about_a_server_of_another_folder() {
+    let forge = Forge::new().with_file("forge.yaml", "agents: { a: { model: gpt-4o } }\n");
+    std::fs::create_dir_all(forge.path(".config/forge")).unwrap();
+    for (rules, code) in [
+        ("{ gh__create: deny }", 0),
+        ("{ 'gh__*': deny }", 0),
+        ("{ sehll: deny }", 2),
+        ("{ mcp__gh__x: deny }", 2),
+    ] {
+        std::fs::write(forge.path(".config/forge/forge.yaml"), format!("permissions: {rules}\n")).unwrap();
+        let actual = forge.run(&["config", "check"]);
+        assert_eq!(actual.code, code, "{rules}: {}", actual.stderr);
     }
 }
 

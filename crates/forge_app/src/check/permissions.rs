@@ -70,7 +70,13 @@ fn unknown_name(
     }
     if first == "mcp" && !behind.is_empty() && !has_server(&services.workflow, first) {
         let what = format!("`{tool}` is about no tool: `mcp_servers` has no `{first}`");
-        return Some(Finding { path, what, hint: Some(format!("write `{behind}`, without `mcp__`")) });
+        // Other agents name a server to mean all of its tools.
+        let all = if behind.contains(MCP_SEPARATOR) { "" } else { "__*" };
+        return Some(Finding { path, what, hint: Some(format!("write `{behind}{all}`, without `mcp__`")) });
+    }
+    let is_for_all = rules.iter().filter(|rule| rule.tool == tool).all(is_for_all_folders);
+    if is_for_all && !behind.is_empty() && !has_server(&services.workflow, first) {
+        return None;
     }
     // A tool with stars may be one of a server that another folder has.
     let before_star = tool.split(['*', '?']).next().unwrap_or_default();
@@ -98,12 +104,18 @@ fn unknown_name(
     Some(finding)
 }
 
-/// Returns the finding about a rule for the tools of a server that is not there. The user's own rules, and
-/// those of the administrator, are for all folders.
+/// Checks whether a rule is the user's own or the administrator's, which may be about a server that another
+/// folder has.
+const fn is_for_all_folders(rule: &PermissionRule<'_>) -> bool {
+    matches!(rule.layer, RuleLayer::System | RuleLayer::User)
+}
+
+/// Returns the finding about a rule for the tools of a server that is not there.
 fn about_no_server(path: &str, rule: &PermissionRule<'_>, workflow: &Workflow) -> Option<Finding> {
     let (server, _) = rule.tool.split_once(MCP_SEPARATOR)?;
-    let is_for_all_folders = matches!(rule.layer, RuleLayer::System | RuleLayer::User);
-    if is_for_all_folders || !rule.tool.contains('*') || server.contains(['*', '?']) {
+    // `mcp` before the name of a server is refused.
+    let is_refused = server == "mcp";
+    if is_refused || is_for_all_folders(rule) || !rule.tool.contains('*') || server.contains(['*', '?']) {
         return None;
     }
     let what = format!("`mcp_servers` has no `{server}`, so this is about no tool here");
@@ -119,13 +131,13 @@ fn has_server(workflow: &Workflow, name: &str) -> bool {
 /// command has such a name, where `npm run test:*` may be meant as it stands.
 fn is_bare_prefix(rule: &PermissionRule<'_>) -> bool {
     let command = rule.pattern.and_then(|pattern| pattern.strip_suffix(":*"));
-    command.is_some_and(|command| !command.contains(char::is_whitespace))
+    command.is_some_and(|command| !command.is_empty() && !command.contains(char::is_whitespace))
 }
 
 /// Returns the finding about a pattern for commands that ends as another agent writes it.
 fn about_colon(path: &str, rule: &PermissionRule<'_>) -> Option<Finding> {
     let pattern = rule.pattern.filter(|_| rule.tool == SHELL)?;
-    let command = pattern.strip_suffix(":*")?;
+    let command = pattern.strip_suffix(":*").filter(|command| !command.is_empty())?;
     Some(Finding {
         path: format!("{path}.{SHELL}.{pattern}"),
         what: format!("`{pattern}` is only about commands with a colon there"),
