@@ -169,6 +169,7 @@ fn team_samples() -> Vec<Sample> {
             "u:hi | a:+f(a) | r(a):out",
         ),
         trae_sample(),
+        trae_chat(),
         sample("swe-agent", call_in_text(), "u:hi | a:I look.+bash(call_1) | r(call_1):a.rs | a:Done."),
     ]
 }
@@ -207,6 +208,18 @@ fn trae_sample() -> Sample {
         json!({"agent_id": "t", "task": "Find it.", "steps": steps}).to_string(),
         "s:You are Trae Agent. | u:Find it. | a:+f(c) | r(c):{\"success\":true,\"result\":\"out\"} | a:+f(d) | \
          r(d):{\"success\":true,\"result\":\"out\"} | a:Once more.+f(e) | r(e):{\"success\":false,\"error\":\"late\"}",
+    )
+}
+
+/// Returns a trajectory of a Trae agent that answers with the user's words, and makes no call.
+fn trae_chat() -> Sample {
+    let say = |role: &str, text: &str| json!({"role": role, "content": text});
+    let sent = [say("user", "OK"), say("assistant", "OK"), say("user", "More.")];
+    let step = json!({"step_id": "1", "messages": sent, "tool_calls": [], "tool_results": [], "llm_response_content": "Here."});
+    sample(
+        "trae-agent",
+        json!({"agent_id": "t", "task": "OK", "steps": [step]}).to_string(),
+        "u:OK | a:OK | u:More. | a:Here.",
     )
 }
 

@@ -88,10 +88,10 @@ impl Conversation<'_> {
             messages
                 .push(json!({"role": "tool", "tool_call_id": call.get("id"), "content": result.to_string()}));
         }
-        // If the model says nothing, the last message is repeated as its words.
+        // If the model says nothing beside a call, the last message is repeated as its words.
         for n in (1..messages.len()).rev() {
-            let is_agents = text_at(&messages[n], "/role") == "assistant";
-            if is_agents && messages[n].get("content") == messages[n - 1].get("content") {
+            let is_call = !items(&messages[n], "tool_calls").is_empty();
+            if is_call && messages[n].get("content") == messages[n - 1].get("content") {
                 messages[n]["content"] = "".into();
             }
         }
