@@ -76,8 +76,8 @@ impl Arguments {
             Beginning::Run(at) => words.insert(*at, "run".into()),
             Beginning::Slip { word, meant } => {
                 let what = format!(
-                    "there is no command `{word}`\n  help: {meant}\n  help: a task of one word follows two dashes: \
-                     forge -- {word}"
+                    "there is no command `{word}`\n  help: {meant}\n  help: a task of one word follows two dashes, \
+                     as in forge -- {word}; one of several stands in quotes"
                 );
                 return Err(Misconfigured(what).into());
             }

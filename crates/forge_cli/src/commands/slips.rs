@@ -35,10 +35,7 @@ const FLAGS: [(&[&str], &str); 10] = [
     (&["--system-prompt", "--append-system-prompt"], "`system_prompt` is a key of an agent in forge.yaml"),
     (&["--mcp-config"], "MCP servers stand under `mcp_servers` in forge.yaml, or in .mcp.json"),
     (&["--verbose", "-v", "--debug", "-d"], "`--log debug` logs more"),
-    (
-        &["-m", "-r", "-o"],
-        "flags have their long names here: `--model`, `--resume`; the answer goes to stdout",
-    ),
+    (&["-r", "-o"], "`--resume` continues a run, and the answer goes to stdout"),
 ];
 
 /// Flags without a value that may stand before the task.
@@ -86,12 +83,16 @@ fn twin(flag: &str) -> Option<&'static str> {
 
 /// Returns the tip for a task of several words without quotes, of which `second` is the second.
 fn quoted(TaskPlace { words, command }: TaskPlace<'_>, second: &str) -> String {
-    let texts = words.iter().map_while(|word| word.to_str());
-    let task: Vec<&str> =
-        texts.skip_while(|word| BARE.contains(word)).take_while(|word| !word.starts_with('-')).collect();
+    let mut texts = words.iter().map_while(|word| word.to_str()).peekable();
+    let mut line = vec![command];
+    // Without `-p`, the task would begin a chat.
+    while let Some(flag) = texts.next_if(|word| BARE.contains(word)) {
+        line.push(flag);
+    }
+    let task: Vec<&str> = texts.take_while(|word| !word.starts_with('-')).collect();
     match task.get(1) {
         Some(word) if *word == second => {
-            format!("put the task in quotes: {command} {}", shell_quote(&task.join(" ")))
+            format!("put the task in quotes: {} {}", line.join(" "), shell_quote(&task.join(" ")))
         }
         _ => format!("put the whole task in quotes: {command} \"TASK\""),
     }
@@ -108,7 +109,9 @@ mod tests {
     fn an_argument_that_is_not_there_is_explained() {
         for (line, expected) in [
             ("fix the failing test", "tip: put the task in quotes: forge 'fix the failing test'"),
-            ("-p Fix the test", "tip: put the task in quotes: forge 'Fix the test'"),
+            ("-p Fix the test", "tip: put the task in quotes: forge -p 'Fix the test'"),
+            ("--json -p Fix it --yes", "tip: put the task in quotes: forge --json -p 'Fix it'"),
+            ("-o x hi", "tip: `--resume` continues a run"),
             ("--model m:x Fix the test", "tip: put the whole task in quotes: forge \"TASK\""),
             ("--yolo hi", "tip: `--mode auto` edits"),
             ("--max-turns=3 hi", "tip: `--budget-tokens N` ends"),
