@@ -525,6 +525,23 @@ fn without_a_terminal_there_is_no_chat() {
 }
 
 #[test]
+fn a_record_that_cannot_be_written_is_told_at_the_end() {
+    let forge = forge();
+    std::fs::create_dir(forge.path("out")).unwrap();
+    let server = ScriptedServer::start(vec![Step::text("Done.")]);
+    let arguments = ["--record", "out/session.json"];
+    let mut terminal = chat_with(&forge, &server, SESSION, &arguments, &[("NO_COLOR", "1")]);
+    terminal.sees("/help lists commands and keys");
+    std::fs::remove_dir_all(forge.path("out")).unwrap();
+    says(&mut terminal, "Go.");
+    terminal.sees("note: cannot write the session to");
+    terminal.sees(PROMPT);
+    let Ended { code, shown } = leave(terminal);
+    assert_eq!(code, Some(1), "{shown}");
+    assert!(shown.contains("the record lacks the end of the run"), "{shown}");
+}
+
+#[test]
 fn a_signal_at_the_prompt_ends_it_and_how_to_go_on_is_said() {
     let forge = forge();
     let server = ScriptedServer::start(vec![Step::text("One.")]);

@@ -194,8 +194,15 @@ fn finish(
                 output::say(&style(in_a_line(&statistics)).dim().for_stderr().to_string());
             }
             checkpoints::say_how_to_resume(checkpoints, &flags);
-            let is_unsaved = checkpoints.is_some_and(|tally| tally.unsaved.is_some());
-            if is_unsaved { Exit::Unsaved.code() } else { Exit::Done.code() }
+            let unrecorded = session.orchestrator.engine().unrecorded();
+            if let Some(why) = &unrecorded {
+                output::note(&format!("the record lacks the end of the run: {why}"));
+            }
+            match checkpoints.is_some_and(|tally| tally.unsaved.is_some()) {
+                true => Exit::Unsaved.code(),
+                false if unrecorded.is_some() => Exit::Failed.code(),
+                false => Exit::Done.code(),
+            }
         }
     };
     if let Some(report) = session.report {
