@@ -133,7 +133,9 @@ impl RunView for ConsoleWatcher {
                 let of = of.map(|of| format!("/{of}")).unwrap_or_default();
                 let message = message.map(one_line).unwrap_or_default();
                 let line = format!("… {} {done}{of} {message}", one_line(tool.as_str()));
-                self.say(&style(line.trim_end()).dim().for_stderr().to_string());
+                // Its server does not tell for which agent it works.
+                self.end();
+                output::say(&style(line.trim_end()).dim().for_stderr().to_string());
             }
             RunEvent::ToolResult(result) => self.show_result(result),
             RunEvent::Replied { is_answer, .. } => {

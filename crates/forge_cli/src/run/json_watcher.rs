@@ -40,6 +40,17 @@ impl JsonWatcher {
     }
 }
 
+/// Returns an event as JSON, with the agent whose events come now. A server does not tell for which agent a
+/// tool of its works.
+fn json_of(event: &RunEvent<'_>, asked: Option<&AgentId>) -> Value {
+    let mut json = event.to_json();
+    let agent = asked.filter(|_| !matches!(event, RunEvent::ToolProgress { .. }));
+    if let Some(agent) = agent {
+        json["agent"] = agent.as_str().into();
+    }
+    json
+}
+
 fn print_event(event: &Value) {
     output::print_or_note(&format!("{event}\n"));
 }
@@ -51,11 +62,7 @@ impl RunView for JsonWatcher {
             *asked = agent.cloned();
             return;
         }
-        let mut json = event.to_json();
-        if let Some(agent) = &*asked {
-            json["agent"] = agent.as_str().into();
-        }
-        self.print(json);
+        self.print(json_of(event, asked.as_ref()));
     }
 
     fn show_start(&self, start: &RunStart) {
@@ -94,4 +101,25 @@ impl RunView for JsonWatcher {
     }
 
     fn end(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::ToolName;
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn an_event_has_the_agent_that_it_is_of() {
+        let (agent, tool) = (AgentId::new("scout~1").unwrap(), ToolName::new("s__t").unwrap());
+        let progress = RunEvent::ToolProgress { tool: &tool, done: 1.0, of: None, message: None };
+        for (event, asked, expected) in [
+            (RunEvent::Notice("x"), Some(&agent), json!("scout~1")),
+            (RunEvent::Notice("x"), None, Value::Null),
+            (progress, Some(&agent), Value::Null),
+        ] {
+            assert_eq!(json_of(&event, asked)["agent"], expected, "{event:?}");
+        }
+    }
 }
