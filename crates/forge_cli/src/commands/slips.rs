@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use crate::run::shell_quote;
 
 /// Flags of other agents, and what does the same here.
-const FLAGS: [(&[&str], &str); 10] = [
+const FLAGS: [(&[&str], &str); 11] = [
     (
         &[
             "--yolo",
@@ -35,6 +35,7 @@ const FLAGS: [(&[&str], &str); 10] = [
     (&["--system-prompt", "--append-system-prompt"], "`system_prompt` is a key of an agent in forge.yaml"),
     (&["--mcp-config"], "MCP servers stand under `mcp_servers` in forge.yaml, or in .mcp.json"),
     (&["--verbose", "-v", "--debug", "-d"], "`--log debug` logs more"),
+    (&["--json-schema"], "`--output-schema FILE` names the schema of the answer"),
     (&["-r", "-o"], "`--resume` continues a run, and the answer goes to stdout"),
 ];
 
@@ -112,6 +113,7 @@ mod tests {
             ("-p Fix the test", "tip: put the task in quotes: forge -p 'Fix the test'"),
             ("--json -p Fix it --yes", "tip: put the task in quotes: forge --json -p 'Fix it'"),
             ("-o x hi", "tip: `--resume` continues a run"),
+            ("--json-schema s hi", "tip: `--output-schema FILE`"),
             ("--model m:x Fix the test", "tip: put the whole task in quotes: forge \"TASK\""),
             ("--yolo hi", "tip: `--mode auto` edits"),
             ("--max-turns=3 hi", "tip: `--budget-tokens N` ends"),
