@@ -176,10 +176,11 @@ fn finish(
     let checkpoints = session.orchestrator.checkpoints();
     let checkpoints = checkpoints.as_ref();
     let flags = checkpoints::flags(&request.flags, request.store.as_ref());
+    let unrecorded = session.orchestrator.engine().unrecorded();
     let why = match &outcome {
         Ok(End::Left | End::Again(_)) => None,
         Ok(End::Interrupted(interruption)) => {
-            Some(Break::interrupted(*interruption, request.flags.record.file()))
+            Some(Break::interrupted(*interruption, request.flags.record.file(), unrecorded.as_deref()))
         }
         Err(error) => Some(Break::Failed(error)),
     };
@@ -194,7 +195,6 @@ fn finish(
                 output::say(&style(in_a_line(&statistics)).dim().for_stderr().to_string());
             }
             checkpoints::say_how_to_resume(checkpoints, &flags);
-            let unrecorded = session.orchestrator.engine().unrecorded();
             if let Some(why) = &unrecorded {
                 output::note(&format!("the record lacks the end of the run: {why}"));
             }

@@ -253,6 +253,8 @@ fn run_task(
     runtime.shut_down();
     view.end();
     let checkpoints = orchestrator.checkpoints();
+    let unrecorded = orchestrator.engine().unrecorded();
+    let unrecorded = unrecorded.as_deref();
     let report_file = request.flags.report.as_ref();
     let interrupted = match outcome {
         Ok(Ok((report, answer))) => {
@@ -260,7 +262,6 @@ fn run_task(
                 Some(Err(_)) => Exit::Mismatch,
                 _ => Exit::of_run(&report.stop, &report.denials, checkpoints.as_ref()),
             };
-            let unrecorded = orchestrator.engine().unrecorded();
             let exit = if exit == Exit::Done && unrecorded.is_some() { Exit::Failed } else { exit };
             // The report counts what was saved up to the very end.
             let report = RunReport { checkpoints: checkpoints.clone(), ..report };
@@ -283,7 +284,7 @@ fn run_task(
     };
     let why = match &interrupted {
         Err(error) => Break::Failed(error),
-        Ok(interruption) => Break::interrupted(*interruption, request.flags.record.file()),
+        Ok(interruption) => Break::interrupted(*interruption, request.flags.record.file(), unrecorded),
     };
     view.show_break(&why, checkpoints.as_ref(), &flags);
     write_break(report_file, &why, checkpoints.as_ref());

@@ -27,12 +27,18 @@ pub(crate) enum Break<'a> {
 }
 
 impl Break<'_> {
-    /// Returns the break by an interruption; `record` is the file that has the complete calls.
-    pub(crate) fn interrupted(interruption: Interruption, record: Option<&Path>) -> Self {
+    /// Returns the break by an interruption; `record` is the file that has the complete calls, unless it is
+    /// `unrecorded` for a reason.
+    pub(crate) fn interrupted(
+        interruption: Interruption,
+        record: Option<&Path>,
+        unrecorded: Option<&str>,
+    ) -> Self {
         let word = interruption.word();
-        let words = match record.filter(|path| path.exists()) {
-            Some(path) => format!("{word}; every call that was complete is in {}", path.display()),
-            None => word.to_owned(),
+        let words = match (unrecorded, record.filter(|path| path.exists())) {
+            (Some(why), _) => format!("{word}; the record lacks the end of the run: {why}"),
+            (None, Some(path)) => format!("{word}; every call that was complete is in {}", path.display()),
+            (None, None) => word.to_owned(),
         };
         Self::Interrupted { words, exit_code: interruption.exit_code() }
     }
@@ -161,4 +167,28 @@ pub(crate) fn report_json(report: &RunReport, exit_code: u8) -> Value {
     let mut json = serde_json::to_value(report).unwrap_or_default();
     json["exit_code"] = exit_code.into();
     json
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn an_interruption_tells_what_the_record_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = folder.path().join("r.json");
+        std::fs::write(&record, "{}").unwrap();
+        let whole = format!("interrupted; every call that was complete is in {}", record.display());
+        let full = "interrupted; the record lacks the end of the run: it is full";
+        for (record, unrecorded, expected) in [
+            (None, None, "interrupted"),
+            (Some(record.as_path()), None, whole.as_str()),
+            (Some(record.as_path()), Some("it is full"), full),
+        ] {
+            let told = Break::interrupted(Interruption::Interrupted, record, unrecorded);
+            assert_eq!(told.to_json(None)["why"], expected);
+        }
+    }
 }
