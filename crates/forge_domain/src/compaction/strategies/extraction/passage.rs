@@ -267,9 +267,9 @@ pub(super) fn passages_of_record(record: &ContextMessage, position: usize) -> Ve
 
 /// Returns the start of the line's indentation.
 pub(super) fn indented_start(text: &str, start: u32) -> u32 {
-    let before = &text[..start as usize];
-    let line = before.rfind('\n').map_or(0, |at| at + 1);
-    if before[line..].chars().all(char::is_whitespace) { line as u32 } else { start }
+    // No more than the indentation is read: a line may be as long as a text, and have many pieces.
+    let before = text[..start as usize].trim_end_matches(|c: char| c.is_whitespace() && c != '\n');
+    if before.is_empty() || before.ends_with('\n') { before.len() as u32 } else { start }
 }
 
 #[cfg(test)]
@@ -280,6 +280,20 @@ mod tests {
     use super::*;
     use crate::compaction::fixture::Characters;
     use crate::{Message, ToolCall, ToolName, ToolResult};
+
+    #[test]
+    fn a_line_begins_with_its_indentation() {
+        for (text, start, expected) in [
+            ("a\n  b", 4, 2),
+            ("  b", 2, 0),
+            ("b", 0, 0),
+            ("a b", 2, 2),
+            ("a\n\nb", 3, 3),
+            ("a\r\n\tb", 4, 3),
+        ] {
+            assert_eq!(indented_start(text, start), expected, "{text}");
+        }
+    }
 
     #[test]
     fn the_last_line_of_a_passage_ends_with_it() {
