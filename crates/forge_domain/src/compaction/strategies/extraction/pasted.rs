@@ -1,5 +1,6 @@
 //! Lines that the user pasted and that have one shape, such as the rows of a log, and drawings of marks. In a
-//! record, the first of them is enough, with those that name an error.
+//! record, the first of them is enough, with those that name an error. Lines with a number by itself are data
+//! unless they begin with a time: the numbers are what the user tells in them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -35,8 +36,10 @@ impl Pasted {
             alike.entry(form).or_default().push(nth);
         }
         for (form, lines) in alike {
-            let least = if form == hash(TIME) { LEAST_ROWS } else { LEAST_ALIKE };
-            if lines.len() < least {
+            let is_log = form == hash(TIME);
+            let least = if is_log { LEAST_ROWS } else { LEAST_ALIKE };
+            let is_data = || !is_log && has_number(features.line(&features.lines[lines[0]]));
+            if lines.len() < least || is_data() {
                 continue;
             }
             // Of the same error, the first is enough as well.
@@ -95,6 +98,13 @@ fn begins_with_time(line: &str) -> bool {
     begin.contains(TIME)
 }
 
+/// Checks whether a line has a number by itself, which is no part of a name, a place or a time.
+fn has_number(line: &str) -> bool {
+    let words = line.split(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | '|' | '='));
+    let mut bare = words.map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
+    bare.any(|word| !word.is_empty() && word.chars().all(|c| c.is_numeric() || c == '.'))
+}
+
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
@@ -113,6 +123,8 @@ mod tests {
         log.insert(3, row(8, "Error: the stone broke"));
         let alike: Vec<String> = (0..7).map(|n| format!("  at turn_{n} (mill.rs:{n})")).collect();
         let rooms = "Room 1: 20 m2\nRoom 2: 15 m2\nRoom 3: 12 m2\nRoom 4: 9 m2";
+        let rents: Vec<String> =
+            (1..9).map(|n| format!("Room {n}: {} m2, {} euros", n + 9, n * 40)).collect();
         let drawing = r"  _____  /\ ______ \__
  /  _  \/ /\___   /  /
 /___|__ \/_______/__/";
@@ -121,6 +133,7 @@ mod tests {
             (alike.join("\n"), vec![alike[0].as_str()]),
             (drawing.to_owned(), vec![]),
             (rooms.to_owned(), vec![rooms]),
+            (rents.join("\n"), rents.iter().map(String::as_str).collect()),
         ] {
             let text = format!("This is what I see:\n{pasted}\nAnd what now?");
             let message = ContextMessage::count(Message::user(text.as_str()), &Characters);
