@@ -39,14 +39,15 @@ pub(super) fn told_lines(message: &ContextMessage) -> HashSet<usize> {
 struct Label {
     /// True if that is all of it.
     is_all: bool,
-    /// Its paths, its subject and its purpose.
+    /// Its paths, its subject and its purpose, and the lines of these.
     texts: Vec<String>,
+    lines: HashSet<String>,
 }
 
 impl Label {
     fn of(call: &ToolCall, deed: &Deed) -> Self {
         if only_asks(call, deed) {
-            return Self { is_all: true, texts: Vec::new() };
+            return Self { is_all: true, ..Self::default() };
         }
         let mut texts: Vec<String> = deed.touches.iter().map(|(path, _)| path.clone()).collect();
         let is_whole =
@@ -58,16 +59,14 @@ impl Label {
             let purposes = fields.filter(|(name, _)| PURPOSES.contains(&name.to_lowercase().as_str()));
             texts.extend(purposes.filter_map(|(_, purpose)| purpose.as_str().map(str::to_owned)));
         }
-        Self { is_all: false, texts }
+        let lines = texts.iter().flat_map(|text| text.lines()).map(|line| line.trim().to_owned()).collect();
+        Self { is_all: false, texts, lines }
     }
 
     /// Checks whether a line of the call is told.
     fn tells(&self, line: &str) -> bool {
-        let has = |text: &String| match line.len() < PIECE_BYTES {
-            true => text.lines().any(|told| told.trim() == line),
-            false => text.contains(line),
-        };
-        self.is_all || patched_in(line).is_some() || self.texts.iter().any(has)
+        let is_piece = || line.len() >= PIECE_BYTES && self.texts.iter().any(|text| text.contains(line));
+        self.is_all || patched_in(line).is_some() || self.lines.contains(line) || is_piece()
     }
 }
 
