@@ -41,8 +41,13 @@ pub(super) fn restated_notes(context: &Context, n_retained: usize) -> BTreeMap<u
         }
     }
     let mut restated = BTreeMap::new();
+    let mut below: Option<(usize, Option<HashSet<&str>>)> = None;
     for note in &notes {
-        let request = request_below(messages, note.position);
+        // All notes in front of one request share it.
+        if below.as_ref().is_none_or(|(position, _)| *position < note.position) {
+            below = Some(request_below(messages, note.position));
+        }
+        let request = below.as_ref().and_then(|(_, request)| request.as_ref());
         let says_nothing_new = |section: &&Section<'_>| {
             let key = (note.by, section.tag);
             let above = first.get(&key).filter(|(position, _)| *position < note.position && section.is_only);
@@ -56,7 +61,7 @@ pub(super) fn restated_notes(context: &Context, n_retained: usize) -> BTreeMap<u
                         && are_alike(section.text, text)
                 }
             });
-            is_above || is_below || request.as_ref().is_some_and(|request| section.is_quoted_in(request))
+            is_above || is_below || request.is_some_and(|request| section.is_quoted_in(request))
         };
         let parts: Vec<Range<usize>> =
             note.sections.iter().filter(says_nothing_new).map(|section| section.range.clone()).collect();
@@ -185,15 +190,15 @@ fn words(text: &str) -> HashSet<&str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect()
 }
 
-/// Returns the lines of the request that a note at `position` stands before, if other notes alone are between
-/// them.
-fn request_below(messages: &[ContextMessage], position: usize) -> Option<HashSet<&str>> {
-    let mut below = messages[position + 1..].iter();
-    let next = below.find(|message| message.message().note_by().is_none())?;
-    let Some(Content::Text(text)) = next.message().content().filter(|_| next.starts_turn()) else {
-        return None;
-    };
-    Some(text.lines().map(str::trim).collect())
+/// Returns the position of the first message below a note at `position` that is no note, and its lines if it
+/// is a request.
+fn request_below(messages: &[ContextMessage], position: usize) -> (usize, Option<HashSet<&str>>) {
+    let next = (position + 1..messages.len()).find(|at| messages[*at].message().note_by().is_none());
+    let text = next.and_then(|at| match messages[at].message().content() {
+        Some(Content::Text(text)) if messages[at].starts_turn() => Some(text),
+        _ => None,
+    });
+    (next.unwrap_or(messages.len()), text.map(|text| text.lines().map(str::trim).collect()))
 }
 
 #[cfg(test)]
