@@ -3,8 +3,9 @@
 use super::MAX_CHARS;
 use super::aside::steps_aside;
 use super::check_words::{
-    BOARDS, CALLS, CARRIERS, CHECKERS, CHECKS, COMPILERS, IMAGES, INFRASTRUCTURE, INSTALLS, INTERPRETERS,
-    LANGUAGES, LISTS, NARROW, NOT_BUILT, NOT_COMPILED, ON_BOARD, PACKAGERS, RUNNERS, SEVERAL, TESTS,
+    BOARDS, CALLS, CARRIERS, CHECKERS, CHECKS, COMPILED_TESTS, COMPILERS, IMAGES, INFRASTRUCTURE, INSTALLS,
+    INTERPRETERS, LANGUAGES, LISTS, NARROW, NOT_BUILT, NOT_COMPILED, ON_BOARD, PACKAGERS, RUNNERS, SEVERAL,
+    SKIP_TESTS, TESTS,
 };
 use super::command_line::{Step, Walk, from_program, is_redirection, without_quiet, without_version};
 use super::failure::names_test;
@@ -181,7 +182,8 @@ fn runs_tests(runner: &str, told: &[&str], step: &str) -> Option<bool> {
         return Some(true);
     }
     let only_lists = told.iter().any(|word| LISTS.contains(word) || runner == "make" && *word == "-n");
-    let only_installs = PACKAGERS.contains(&runner) && told.first() == Some(&"ci");
+    let only_installs =
+        PACKAGERS.contains(&runner) && told.first() == Some(&"ci") || installs_checker(runner, told);
     let needs_board = BOARDS.contains(&runner) && told.iter().any(|word| ON_BOARD.contains(word));
     let is_gradle = matches!(runner, "gradle" | "gradlew");
     let is_any =
@@ -193,12 +195,27 @@ fn runs_tests(runner: &str, told: &[&str], step: &str) -> Option<bool> {
     if !is_check || only_lists || only_installs || needs_board {
         return None;
     }
+    let is_test_task = |word: &str| is_any(TESTS, word) && !is_of_gradle(COMPILED_TESTS, word);
+    // `-x test` leaves that task out.
+    let is_left_out = |at: usize| at > 0 && matches!(told[at - 1], "-x" | "--exclude-task");
     let is_test = if SEVERAL.contains(&runner) {
-        told.iter().any(|word| is_any(TESTS, word))
+        told.iter().enumerate().any(|(at, word)| !is_left_out(at) && is_test_task(word))
     } else {
-        !is_checker && !builds && first.is_some_and(|word| is_any(TESTS, word))
+        !is_checker && !builds && first.is_some_and(|word| is_test_task(word))
     };
-    Some(is_test || is_one_of(TESTS, runner))
+    let only_compiles =
+        SKIP_TESTS.iter().any(|option| step.contains(option)) || runner == "go" && told.contains(&"-c");
+    Some(!only_compiles && (is_test || is_one_of(TESTS, runner)))
+}
+
+/// Checks whether a checker is told to install what it needs, or itself where others run it.
+fn installs_checker(runner: &str, told: &[&str]) -> bool {
+    let is_checker = |word: &&str| CHECKERS.contains(word);
+    let task = match is_checker(&runner) {
+        true => told.first(),
+        false => told.iter().skip_while(|word| !is_checker(word)).nth(1),
+    };
+    task.is_some_and(|task| matches!(*task, "install" | "uninstall"))
 }
 
 /// Returns the name of a check that only reads or builds what it names; `None` if the words are another one,
@@ -348,7 +365,13 @@ mod tests {
                 &[("powershell -Command \"Set-Location 'c:\\w'; npx vitest run\"", true)],
             ),
             ("npm test && npm run lint", &[("npm test", true), ("npm run lint", false)]),
-            ("npm ci", &[]),
+            ("npm ci; pre-commit install; npx cypress install", &[]),
+            (
+                "./gradlew build -x test; ./gradlew :app:testClasses",
+                &[("./gradlew build -x test", false), ("./gradlew :app:testClasses", false)],
+            ),
+            ("mvn test-compile; go test -c .", &[("mvn test-compile", false), ("go test -c .", false)]),
+            ("mvn test -DskipTests", &[("mvn test -DskipTests", false)]),
             ("npm run ci", &[("npm run ci", false)]),
             ("pytest --version; cargo test --help; cargo test --no-run", &[]),
             (

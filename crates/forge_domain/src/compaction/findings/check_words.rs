@@ -224,6 +224,9 @@ pub(super) const TESTS: &[&str] = &[
     "pest",
     "prove",
 ];
+/// Tasks that only compile tests, and options with which tests are compiled at most.
+pub(super) const COMPILED_TESTS: &[&str] = &["testClasses", "test-compile"];
+pub(super) const SKIP_TESTS: &[&str] = &["-DskipTests", "-Dmaven.test.skip"];
 /// The tasks of a runner that only change what is installed, such as `pytest` itself.
 pub(super) const INSTALLS: &[&str] = &[
     "add",
