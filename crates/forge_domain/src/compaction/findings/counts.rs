@@ -31,9 +31,15 @@ pub(super) fn counts_failures(text: &str) -> bool {
 /// passed`. `None` if none says so, or if some were left out.
 pub(super) fn passed_all(text: &str) -> Option<bool> {
     let found = PARTS.as_ref()?.captures_iter(text).last()?;
+    let whole = found.get(0)?;
+    let said = whole.as_str().to_lowercase();
+    // `4 of 4 tests did not pass`
+    if [" not ", " never ", " cannot ", " failed to "].iter().any(|denial| said.contains(denial)) {
+        return None;
+    }
     let number = |nth: usize| found.get(nth)?.as_str().parse::<u32>().ok();
     let (passed, all) = (number(1)?, number(2)?);
-    let line = text[found.get(0)?.start()..].trim_start().lines().next().unwrap_or_default();
+    let line = text[whole.start()..].trim_start().lines().next().unwrap_or_default();
     let leaves_out = ["skip", "ignore", "pending"].iter().any(|word| line.to_lowercase().contains(word));
     (all > 0 && (passed == all || !leaves_out)).then_some(passed == all)
 }
@@ -126,6 +132,8 @@ mod tests {
             ("8/9 passed, 1 skipped", false, None),
             ("1/9 passed\n9/9 passed", false, Some(true)),
             ("Ran out of 9 lives", false, None),
+            ("4 of 4 suites did not pass", false, None),
+            ("4 of 4 tests failed to pass", true, None),
             ("[error] Failed: Total 9, Failed 2, Errors 0, Passed 7", true, None),
             ("[info] Passed: Total 9, Failed 0, Errors 0, Passed 9", false, None),
             ("[ FAIL 1 | WARN 0 | SKIP 0 | PASS 8 ]", true, None),
