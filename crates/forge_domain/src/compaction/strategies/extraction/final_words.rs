@@ -12,7 +12,7 @@ use super::story::NO_RESULT;
 use super::tasks::is_about_tasks;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::arguments::{ASIDE, tells_what};
-use crate::compaction::findings::is_refused;
+use crate::compaction::findings::{is_look, is_refused};
 use crate::tool_twin::asks_agent;
 use crate::{Context, ContextMessage, Role, user_words};
 
@@ -47,13 +47,13 @@ impl FinalWords {
     }
 
     /// Takes what the agent says in the call whose result is at `position`, if that is the last one of its
-    /// message, and neither does nor asks anything.
+    /// message, and neither does, looks up nor asks anything.
     fn take(&mut self, context: &Context, sources: &[ContextMessage], position: usize) {
         let Some(asked) = answered_call(context, position) else { return };
         let (caller, result) = (&sources[asked.place.message], &sources[position]);
         let (call, deed) = (asked.call, asked.deed);
         let is_last = asked.place.nth + 1 == caller.message().calls().len();
-        let does = deed.runs || !deed.touches.is_empty();
+        let does = deed.runs || !deed.touches.is_empty() || is_look(call.name.as_str());
         let asks = asks_agent(call.name.as_str()) || asks_the_user(call) || is_about_tasks(call);
         let is_stopped = || {
             deed.failure(result).is_some()
@@ -183,6 +183,7 @@ mod tests {
             ("write", json!({"path": "boats.md", "content": FOUND}), "", "ok", None),
             ("run", json!({"command": FOUND}), "", "ok", None),
             ("web_search", json!({"query": long}), "Nothing found", "ok", None),
+            ("harbour__lookupBoats", json!({"about": long}), "", "ok", None),
             ("send_mail", json!({"to": "ann@b.example", "body": FOUND}), "Sent.", "ok", None),
             ("Agent", json!({"prompt": FOUND}), "Launched.", "ok", None),
             ("Skill", json!({"skill": "boats", "args": FOUND}), "Launching a skill", "ok", None),
