@@ -149,7 +149,11 @@ impl<'c, 'm> Choice<'c, 'm> {
             let place = || hash(&format!("{} {}", passage.message, passage.start));
             let is_new_answer =
                 purpose == Purpose::Answer && passage.origin != Origin::Work && filling.known.insert(place());
-            if !filling.learn(text) && !is_new_answer {
+            let is_new = match passage.origin {
+                Origin::User | Origin::Agent => filling.learn_said(text),
+                Origin::Code | Origin::Work | Origin::Record(_) => filling.learn(text),
+            };
+            if !is_new && !is_new_answer {
                 return Some(Tokens::ZERO);
             }
             filling.passages.push((*passage, tokens));
@@ -281,7 +285,7 @@ impl<'c, 'm> Choice<'c, 'm> {
         for (number, position, text) in said.iter().rev() {
             let entry = Entry::quote(text);
             let tokens = self.tokens_of(&entry);
-            if tokens <= room && self.filling.learn(text) {
+            if tokens <= room && self.filling.learn_said(text) {
                 room = room - tokens;
                 self.take_at((*number, *position), Section::Said, entry, tokens);
             }

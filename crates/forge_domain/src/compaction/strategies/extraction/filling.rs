@@ -42,9 +42,20 @@ impl Filling {
 
     /// Learns the lines of a text; returns false if all of them were known.
     pub(super) fn learn(&mut self, text: &str) -> bool {
+        self.learn_by(text, line_hash)
+    }
+
+    /// Learns the lines of somebody's words, of which a number or a sign before them is a part; returns false
+    /// if all of them were known.
+    pub(super) fn learn_said(&mut self, text: &str) -> bool {
+        self.learn_by(text, hash)
+    }
+
+    fn learn_by(&mut self, text: &str, known_by: impl Fn(&str) -> u64) -> bool {
         let mut is_new = false;
         for line in lines(text) {
-            is_new |= self.known.insert(line_hash(line));
+            is_new |= self.known.insert(known_by(line));
+            self.known.extend([hash(line), line_hash(line)]);
         }
         is_new
     }
@@ -54,7 +65,7 @@ impl Filling {
     pub(super) fn has_any_of(&self, position: usize, is_of: impl Fn(&Passage) -> bool, text: &str) -> bool {
         let is_passage =
             |(passage, _): &(Passage, Tokens)| passage.message as usize == position && is_of(passage);
-        let is_known = || lines(text).all(|line| self.known.contains(&line_hash(line)));
+        let is_known = || lines(text).all(|line| self.known.contains(&hash(line)));
         self.passages.iter().any(is_passage) || !self.dropped.contains(&(position as u32)) && is_known()
     }
 
@@ -138,6 +149,18 @@ pub(super) fn line_hash(line: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_before_somebodys_words_is_a_part_of_them() {
+        for (one, other) in [("3: it is open", "4: it is open"), ("+12 euros for Ana", "-12 euros for Ana")] {
+            let mut filling = Filling::beside(std::iter::once(one));
+            assert!(filling.learn_said(other), "{other}");
+            assert!(!filling.learn_said(one) && !filling.learn_said(other), "{one} {other}");
+            assert!(!filling.learn(other), "{other}");
+        }
+        let mut filling = Filling::beside(std::iter::once("93: push(door);"));
+        assert!(!filling.learn_said("push(door);"));
+    }
 
     #[test]
     fn a_line_is_known_behind_its_number_and_the_mark_of_a_change() {

@@ -24,7 +24,7 @@ use super::story::hands_over;
 use super::tasks::is_about_tasks;
 use crate::compaction::answered_call::answered_call;
 use crate::compaction::envelope::{is_receipt, is_stand_in};
-use crate::compaction::features::{Features, Line, TermHasher};
+use crate::compaction::features::{Features, Line, TermHasher, hash};
 use crate::compaction::findings::is_refused;
 use crate::compaction::omission::is_marker;
 use crate::compaction::question::Asked;
@@ -163,6 +163,7 @@ impl Leaving<'_> {
                 found.retain(|passage| passage.origin == Origin::Work);
             }
             let is_known = |line: &str| staying.known.contains(&line_hash(line));
+            let is_said = |line: &str| staying.known.contains(&hash(line));
             if message.note_by().is_some() {
                 let is_told = |line: &str| is_known(line) || self.has_lost(position, line);
                 found = new_in_note(&found, source.features(), is_told);
@@ -170,7 +171,7 @@ impl Leaving<'_> {
             found = found
                 .into_iter()
                 .filter_map(|passage| match passage.origin {
-                    Origin::Agent => without_known(passage, source.features(), is_known),
+                    Origin::Agent => without_known(passage, source.features(), is_said),
                     // Of work, what is contiguous stays together.
                     Origin::Work => without_known(passage, source.features(), is_known).map(|_| passage),
                     _ => Some(passage),
@@ -387,7 +388,8 @@ impl Leaving<'_> {
                 // It has no label, but came before the record.
                 Origin::Record(Section::Said) => {
                     let is_it = |passage: &Passage| passage.start == entry.start;
-                    (!filling.has_any_of(position, is_it, text)).then(|| Unquoted::before(number(source)))
+                    let said = text.strip_prefix("- ").unwrap_or(text);
+                    (!filling.has_any_of(position, is_it, said)).then(|| Unquoted::before(number(source)))
                 }
                 _ => None,
             }
