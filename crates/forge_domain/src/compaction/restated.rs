@@ -3,8 +3,8 @@
 //!
 //! Many harnesses put notes of several sections in tags before each request: the date, the open file,
 //! reminders, attached files. Each has tags of its own, so a section is compared with what the same author
-//! wrote between the same tags. A note of one section may tell of an event, and two events can look alike:
-//! only a copy of it leaves.
+//! wrote between the same tags. A note of one section may tell of an event, and so does one whose tag names
+//! what happened; two events can look alike: only a copy of such a section leaves.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -17,6 +17,9 @@ use crate::{Content, Context, ContextMessage};
 const MOST_SECTIONS: usize = 64;
 /// Of an attachment that the request below quotes, at least so many lines stand there, and three of four.
 const LEAST_QUOTED: usize = 3;
+/// Words in the tags around what happened, in small letters: a later one says nothing of it.
+const EVENTS: [&str; 9] =
+    ["alert", "error", "event", "message", "notification", "output", "result", "stderr", "stdout"];
 
 /// Returns the parts of notes that say nothing new, in order, by the position of the note. In the opening, a
 /// section leaves for a later one only if that is among the newest `n_retained` messages.
@@ -58,6 +61,7 @@ pub(super) fn restated_notes(context: &Context, n_retained: usize) -> BTreeMap<u
                 false => {
                     (note.position >= opening || *position >= retained)
                         && note.has_several()
+                        && !section.tells_event()
                         && are_alike(section.text, text)
                 }
             });
@@ -112,6 +116,12 @@ struct Section<'a> {
 }
 
 impl Section<'_> {
+    /// Checks whether the name of its tag is one for what happened.
+    fn tells_event(&self) -> bool {
+        let name = self.tag.split_whitespace().next().unwrap_or_default().to_lowercase();
+        EVENTS.iter().any(|word| name.contains(word))
+    }
+
     /// Checks whether nearly all that is attached stands in the request below, of which these are the lines.
     fn is_quoted_in(&self, request: &HashSet<&str>) -> bool {
         let inner = self.text.strip_prefix(self.tag).unwrap_or(self.text);
@@ -260,6 +270,19 @@ mod tests {
         // It has no end, or none that ends a line.
         let open = "<task>\nIt runs.\n<b>\nwell</b> and on";
         assert!(restated(&[">Oil it.", "", open, "", "<task>\nIt runs.\n</task>"], 0).is_empty());
+    }
+
+    #[test]
+    fn what_happened_stays_beside_a_later_event() {
+        let day = |n: usize| format!("<context>\nThe day is {n}.\n</context>");
+        let tag = "Task-Notification";
+        let note = |n: usize| format!("{}\n<{tag}>\nThe task {n} of the mill ended.\n</{tag}>", day(n));
+        let notes = [note(1), note(2)];
+        let [first, second] = notes.each_ref().map(String::as_str);
+        let talk = [">Oil it.", "", first, ">On.", "", second, ">On."];
+        assert_eq!(restated(&talk, 0), [(2, vec![day(1)])]);
+        let talk = [">Oil it.", "", first, ">On.", "", first, ">On."];
+        assert_eq!(restated(&talk, 0), [(2, vec![day(1), first[day(1).len() + 1..].to_owned()])]);
     }
 
     #[test]
