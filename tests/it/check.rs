@@ -179,6 +179,7 @@ fn a_rule_for_calls_that_never_applies_is_a_fault() {
         ("{ 'mcp__gh__*': deny }", "help: write `gh__*`, without `mcp__`"),
         ("{ mcp__gh: deny }", "help: write `gh__*`, without `mcp__`"),
         ("{ shell: { 'rm:*': deny } }", "help: for `rm` with any arguments, write 'rm *'"),
+        ("{ shell: { 'git push:*': deny } }", "write 'git push *'; for such names, 'git push:?*'"),
         ("{ shell: { 'rm *': deny, '*': allow } }", "this never applies: the last matching rule wins"),
         ("{ shell: deny, 'sh*': ask }", "that is `permissions.sh*: ask` of the project's file"),
     ] {
@@ -189,7 +190,7 @@ fn a_rule_for_calls_that_never_applies_is_a_fault() {
         "{ '*': deny, shell: { '*': ask, 'ls *': allow } }",
         "{ 'gh__*': deny, '*__delete': deny, 'a*': ask }",
         "{ '*': { 'secrets/**': deny }, read: allow, secrets: deny }",
-        "{ shell: { 'npm run test:*': deny } }",
+        "{ shell: { 'npm run test:?*': deny, 'npm run lint:*': allow } }",
         "{ shell: { ':*': deny } }",
     ] {
         let yaml = format!("permissions: {rules}\nagents: {{ a: {{ model: gpt-4o }} }}\n");

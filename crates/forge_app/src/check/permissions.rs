@@ -22,7 +22,7 @@ pub fn unknown_permissions(path: &str, rules: Option<&Permissions>, services: &S
     let mut found: Vec<Finding> =
         names.filter_map(|tool| unknown_name(path, tool, &rules, services)).collect();
     let guards = rules.iter().filter(|rule| rule.permission > Permission::Allow);
-    found.extend(guards.filter(|rule| is_bare_prefix(rule)).filter_map(|rule| about_colon(path, rule)));
+    found.extend(guards.filter_map(|rule| about_colon(path, rule)));
     found.extend(overruled(path, &rules));
     found
 }
@@ -38,7 +38,8 @@ pub(crate) fn idle_permissions(workflow: &Workflow) -> Vec<Finding> {
     for (path, permissions) in all {
         let Some(permissions) = permissions else { continue };
         for rule in permissions.rules() {
-            if !(is_bare_prefix(&rule) && rule.permission > Permission::Allow) {
+            // One that denies or asks in vain is refused.
+            if rule.permission == Permission::Allow {
                 found.extend(about_colon(&path, &rule));
             }
             found.extend(about_no_server(&path, &rule, workflow));
@@ -127,13 +128,6 @@ fn has_server(workflow: &Workflow, name: &str) -> bool {
     workflow.mcp_servers.keys().any(|id| id.as_str() == name)
 }
 
-/// Checks whether a pattern is one word before `:*`, as another agent writes a command with any arguments. No
-/// command has such a name, where `npm run test:*` may be meant as it stands.
-fn is_bare_prefix(rule: &PermissionRule<'_>) -> bool {
-    let command = rule.pattern.and_then(|pattern| pattern.strip_suffix(":*"));
-    command.is_some_and(|command| !command.is_empty() && !command.contains(char::is_whitespace))
-}
-
 /// Returns the finding about a pattern for commands that ends as another agent writes it.
 fn about_colon(path: &str, rule: &PermissionRule<'_>) -> Option<Finding> {
     let pattern = rule.pattern.filter(|_| rule.tool == SHELL)?;
@@ -141,7 +135,9 @@ fn about_colon(path: &str, rule: &PermissionRule<'_>) -> Option<Finding> {
     Some(Finding {
         path: format!("{path}.{SHELL}.{pattern}"),
         what: format!("`{pattern}` is only about commands with a colon there"),
-        hint: Some(format!("for `{command}` with any arguments, write '{command} *'")),
+        hint: Some(format!(
+            "for `{command}` with any arguments, write '{command} *'; for such names, '{command}:?*'"
+        )),
     })
 }
 
