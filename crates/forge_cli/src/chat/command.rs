@@ -125,7 +125,7 @@ impl Input {
         }
         // A blank before it makes it a message.
         match text.trim_end() {
-            // What ends other programs at a terminal, and asks them for help.
+            // The words that end other programs at a terminal, and that ask them for help.
             "exit" | "quit" | ":q" | ":q!" | ":wq" => return Self::Command(ChatCommand::Exit),
             "?" => return Self::Command(ChatCommand::Help),
             _ if !text.starts_with('/') => return Self::Message(trimmed.to_owned()),

@@ -56,7 +56,7 @@ use crate::places;
 use crate::run::status::in_a_line;
 use crate::run::{
     Break, Interruption, RunRequest, RunView, Runtime, checkpoints, explain, interruption, prepare, release,
-    report_json, run_start, runtime, write_report,
+    report_json, run_start, runtime, unrecorded_text, write_report,
 };
 use crate::setup;
 use crate::terminal::{self, Taken, person};
@@ -196,7 +196,7 @@ fn finish(
             }
             checkpoints::say_how_to_resume(checkpoints, &flags);
             if let Some(why) = &unrecorded {
-                output::note(&format!("the record lacks the end of the run: {why}"));
+                output::note(&unrecorded_text(why));
             }
             match checkpoints.is_some_and(|tally| tally.unsaved.is_some()) {
                 true => Exit::Unsaved.code(),

@@ -18,7 +18,7 @@ use crate::failure::{Exit, Misconfigured};
 use crate::run::{
     Answer, AnswerSchema, Attached, Break, JsonWatcher, ProgressView, RunRequest, RunView, StreamJsonWatcher,
     attach_files, checkpoints, explain, interruption, prepare, release, report_json, restore, run_start,
-    runtime, show_progress, write_break, write_report,
+    runtime, show_progress, unrecorded_text, write_break, write_report,
 };
 use crate::terminal::{self, person};
 use crate::{attached_images, chat, failure, output, setup};
@@ -270,7 +270,7 @@ fn run_task(
             }
             view.show_end(&report, checkpoints.as_ref(), exit);
             if let Some(why) = unrecorded {
-                output::note(&format!("the record lacks the end of the run: {why}"));
+                output::note(&unrecorded_text(why));
             }
             let mut json = report_json(&report, exit.code());
             if let Some(answer) = answer {

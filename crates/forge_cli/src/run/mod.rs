@@ -47,4 +47,4 @@ pub(crate) use self::runtime::{Runtime, block_on, runtime};
 pub(crate) use self::slice_terms::SliceTerms;
 pub(crate) use self::stream_json::StreamJsonWatcher;
 pub(crate) use self::tool_line::call_text;
-pub(crate) use self::view::{Break, RunStart, RunView, report_json, run_start};
+pub(crate) use self::view::{Break, RunStart, RunView, report_json, run_start, unrecorded_text};

@@ -26,6 +26,11 @@ pub(crate) enum Break<'a> {
     },
 }
 
+/// Says that the file of `--record` is not complete, and why.
+pub(crate) fn unrecorded_text(why: &str) -> String {
+    format!("the record lacks the end of the run: {why}")
+}
+
 impl Break<'_> {
     /// Returns the break by an interruption; `record` is the file that has the complete calls, unless it is
     /// `unrecorded` for a reason.
@@ -36,7 +41,7 @@ impl Break<'_> {
     ) -> Self {
         let word = interruption.word();
         let words = match (unrecorded, record.filter(|path| path.exists())) {
-            (Some(why), _) => format!("{word}; the record lacks the end of the run: {why}"),
+            (Some(why), _) => format!("{word}; {}", unrecorded_text(why)),
             (None, Some(path)) => format!("{word}; every call that was complete is in {}", path.display()),
             (None, None) => word.to_owned(),
         };

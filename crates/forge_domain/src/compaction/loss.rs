@@ -186,7 +186,8 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn words(text: &str) -> impl Iterator<Item = &str> {
+/// Iterates over the words of a text, without the marks between them.
+pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
+use super::loss::words;
 use super::standing::end_of_opening;
 use super::stub::is_stub;
 use crate::{Content, Context, ContextMessage};
@@ -192,12 +193,8 @@ fn element(text: &str) -> Option<(&str, usize)> {
 
 /// Checks whether half of the words of the shorter one are in both.
 fn are_alike(one: &str, other: &str) -> bool {
-    let (one, other) = (words(one), words(other));
+    let [one, other]: [HashSet<&str>; 2] = [one, other].map(|text| words(text).collect());
     one.intersection(&other).count() * 2 >= one.len().min(other.len())
-}
-
-fn words(text: &str) -> HashSet<&str> {
-    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect()
 }
 
 /// Returns the position of the first message below a note at `position` that is no note, and its lines if it

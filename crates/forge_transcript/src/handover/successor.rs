@@ -53,13 +53,18 @@ impl Successor {
         Ok(lines.into_bytes())
     }
 
+    /// Returns the words of the command that continues a session: by its id, or by its file.
+    pub const fn resuming<'a>(self, id: &'a str, file: &'a str) -> [&'a str; 3] {
+        match self {
+            Self::Codex => ["codex", "resume", id],
+            Self::Pi => ["pi", "--session", file],
+            Self::Claude => ["claude", "--resume", id],
+        }
+    }
+
     /// Returns the words of the command that continues the session in `file`.
     pub fn command(self, new: &NewSession<'_>, file: &str, task: Option<&str>) -> Vec<String> {
-        let mut words = match self {
-            Self::Codex => vec!["codex", "resume", &new.id],
-            Self::Pi => vec!["pi", "--session", file],
-            Self::Claude => vec!["claude", "--resume", &new.id],
-        };
+        let mut words = self.resuming(&new.id, file).to_vec();
         if let Some(model) = &new.model {
             words.extend([if self == Self::Codex { "-m" } else { "--model" }, model]);
         }

@@ -10,7 +10,7 @@ use forge_domain::{
     AgentSession, Breach, Message, Replacement, RuleSet, Tokens, breaches, breaches_in_words,
 };
 use forge_infra::{process_writing, replace_if};
-use forge_transcript::{Draft, Format, UndoError, read_as, stream, undo_appended};
+use forge_transcript::{Draft, Format, Successor, UndoError, read_as, stream, undo_appended};
 use jiff::Timestamp;
 
 use super::CompactArguments;
@@ -57,15 +57,14 @@ pub(super) fn tell_ways(arguments: &CompactArguments, path: &Path, format: Forma
 fn resuming(path: &Path, format: Format) -> Option<String> {
     let is_id = |id: &&str| id.len() == ID && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     let stem = path.file_stem()?.to_str()?;
-    match format.id() {
-        "claude-code" => Some(stem).filter(is_id).map(|id| format!("claude --resume {id}")),
-        "codex" => {
-            let id = stem.get(stem.len().checked_sub(ID)?..).filter(is_id)?;
-            Some(format!("codex resume {id}"))
-        }
-        "pi" => Some(format!("pi --session {}", shell_quote(path.to_str()?))),
-        _ => None,
-    }
+    let file = shell_quote(path.to_str()?);
+    let (agent, id) = match format.id() {
+        "claude-code" => (Successor::Claude, Some(stem).filter(is_id)?),
+        "codex" => (Successor::Codex, stem.get(stem.len().checked_sub(ID)?..).filter(is_id)?),
+        "pi" => (Successor::Pi, stem),
+        _ => return None,
+    };
+    Some(agent.resuming(id, &file).join(" "))
 }
 
 /// The characters of a session's id.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::fence::FENCE;
 use super::passage::indented_start;
 use crate::compaction::features::{Features, Line};
 use crate::compaction::short_text::omission;
@@ -28,7 +29,6 @@ const PLAIN: usize = 9;
 const QUOTES: [(char, char); 4] = [('"', '"'), ('“', '”'), ('«', '»'), ('「', '」')];
 /// A quote of fewer bytes is a name or a message of a program.
 const LEAST_QUOTE: usize = 24;
-const FENCE: &str = "```";
 
 /// Returns a summary that stays without what was open when it was written, and without the orders below that:
 /// a line says how much was left out. Quotes in it may be the user's words, so they stay unless they stand
