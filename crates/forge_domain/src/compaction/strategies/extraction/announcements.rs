@@ -103,7 +103,7 @@ fn names_of_its_own(sentence: &Range<usize>, features: &Features, called: &Featu
 }
 
 /// Returns the sentences of a text in order, without the blanks around them.
-fn sentences(text: &str) -> impl DoubleEndedIterator<Item = Range<usize>> {
+pub(super) fn sentences(text: &str) -> impl DoubleEndedIterator<Item = Range<usize>> {
     let mut all = Vec::new();
     let mut start = 0;
     let mut end_at = |end: usize| {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::Material;
 use super::excerpt::{is_answer, is_statement};
+use super::interview::{Interview, interview};
 use super::passage::{Origin, Passage, passages_of_record};
 use super::picks::picked;
 use super::record::Section;
@@ -44,14 +45,19 @@ pub(super) struct Answered {
     pub(super) picked: Vec<Picked>,
     /// The texts that leave, the newest first.
     pub(super) asked: Vec<Asked>,
+    /// In talk, where most answers are short, the questions without which they say little.
+    pub(super) interview: Interview,
     /// The entries of earlier records, each with its answer.
     pub(super) carried: Vec<[Passage; 2]>,
 }
 
 impl Answered {
-    /// Returns what the user answered in a few words. In talk, most is such.
+    /// Returns what the user answered in a few words.
     pub(super) fn of(material: &Material<'_>, leaves: &[bool]) -> Self {
-        let asked = if material.is_talk { Vec::new() } else { asked(material, leaves) };
+        let (asked, interview) = match material.is_talk {
+            true => (Vec::new(), interview(material, leaves)),
+            false => (asked(material, leaves), Interview::default()),
+        };
         let sources = material.sources;
         let latest = material.context.latest_user();
         let before = (1..latest.unwrap_or(0)).rev().filter(|position| sources[*position].starts_turn());
@@ -59,7 +65,7 @@ impl Answered {
         let picked =
             picked.filter_map(|answer| list(material, leaves, answer, false)).take(MOST_ASKED).collect();
         let picks = latest.and_then(|latest| list(material, leaves, latest, true));
-        Self { picks, picked, asked, carried: in_records(material.sources, leaves) }
+        Self { picks, picked, asked, interview, carried: in_records(material.sources, leaves) }
     }
 
     /// Iterates over the lists from which the user picked.

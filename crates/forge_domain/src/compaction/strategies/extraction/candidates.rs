@@ -21,6 +21,8 @@ pub(super) struct Candidates {
     pub(super) terms: Vec<u32>,
     /// The ends of each passage's terms.
     pub(super) ends: Vec<u32>,
+    /// The bytes of what stands with each passage if it is chosen: in talk, the question that it answers.
+    pub(super) beside: Vec<u32>,
     /// The questions that name any term of each passage.
     pub(super) asked_by: Vec<Questions>,
     /// The terms that any question names, line by line of each passage, and the ends of each passage's.
@@ -42,6 +44,11 @@ pub(super) struct Candidates {
 impl Candidates {
     pub(super) fn terms(&self, index: usize) -> &[u32] {
         part(&self.terms, &self.ends, index)
+    }
+
+    /// Returns the bytes of a passage with what stands with it.
+    pub(super) fn n_bytes(&self, index: usize) -> u32 {
+        self.passages[index].n_bytes() + self.beside[index]
     }
 
     pub(super) fn asked_terms(&self, index: usize) -> &[AskedTerm] {

@@ -9,6 +9,7 @@ use super::candidates::Candidates;
 use super::contents::{Contents, LEAST_CONTENT, entries, keys_in};
 use super::excerpt::{answer, short_label, source_of};
 use super::filling::{Filling, Placed, line_hash};
+use super::interview::Interview;
 use super::leaving::Leaving;
 use super::order::{Calls, Highlights, Take, Which, order};
 use super::passage::{Origin, Passage};
@@ -30,6 +31,8 @@ const LEAST_ACTS: Tokens = Tokens::new(50);
 /// The approximate cost of a line's indentation and end, and of the mark of a gap.
 const LINE_TOKENS: u64 = 1;
 const GAP_TOKENS: u64 = 3;
+/// That of the mark between a question and the user's answer.
+const ANSWER_TOKENS: u64 = 2;
 
 /// Returns the approximate tokens of the label of a text of such an origin: the user's words have a dash.
 const fn label_tokens(origin: Origin) -> u64 {
@@ -50,6 +53,7 @@ pub(super) struct Choice<'c, 'm> {
     /// The calls that were not taken as any special kind.
     steps: Peekable<Box<dyn Iterator<Item = Step> + 'c>>,
     filling: Filling,
+    interview: &'c Interview,
     /// The tokens at first, and those that are left.
     room: Tokens,
     left: Tokens,
@@ -57,12 +61,14 @@ pub(super) struct Choice<'c, 'm> {
 }
 
 impl<'c, 'm> Choice<'c, 'm> {
-    /// Returns a choice among `candidates` for `room` tokens, beside what a `filling` knows.
+    /// Returns a choice among `candidates` for `room` tokens, beside what a `filling` knows; the questions of
+    /// an `interview` stand with their answers.
     pub(super) fn new(
         leaving: &'c Leaving<'c>,
         worth: &'c mut Worth<'m>,
         candidates: Candidates,
         filling: Filling,
+        interview: &'c Interview,
         room: Tokens,
         counter: &'c dyn TokenCounter,
     ) -> Self {
@@ -70,7 +76,7 @@ impl<'c, 'm> Choice<'c, 'm> {
         let contents = Contents::of(context, sources, leaving.leaves, &state.folder);
         let steps: Box<dyn Iterator<Item = Step> + 'c> = Box::new(steps(leaving));
         let steps = steps.peekable();
-        Self { leaving, worth, candidates, contents, steps, filling, room, left: room, counter }
+        Self { leaving, worth, candidates, contents, steps, filling, interview, room, left: room, counter }
     }
 
     /// Takes everything in its order, and returns it.
@@ -114,7 +120,7 @@ impl<'c, 'm> Choice<'c, 'm> {
 
     /// Picks passages for at most `room` tokens, and returns what they take.
     fn fill(&mut self, room: Tokens, purpose: Purpose, which: &dyn Fn(&Passage) -> bool) -> Tokens {
-        let Self { leaving, worth, candidates, filling, left, counter, .. } = self;
+        let Self { leaving, worth, candidates, filling, left, counter, interview, .. } = self;
         let Material { context, sources, changes, state, team, .. } = *leaving.material;
         let unused = worth.choose(candidates, purpose, room, which, &mut |passage, room| {
             let text = passage.text(sources);
@@ -140,6 +146,14 @@ impl<'c, 'm> Choice<'c, 'm> {
             let told = counter.count(text);
             let n_lines = text.matches('\n').count() as u64;
             let tokens = told + label + Tokens::new(n_lines * LINE_TOKENS);
+            // The user's answer says little without the question.
+            let is_stated = passage.origin == Origin::User && purpose == Purpose::Statement;
+            let question = interview.get(&passage.message).filter(|_| is_stated);
+            let above = question.map(|question| counter.count(question.text(sources)));
+            let above = above.map_or(Tokens::ZERO, |above| above + Tokens::new(ANSWER_TOKENS));
+            if tokens + above > room {
+                return None;
+            }
             // A passage that is shorter than its label is not worth it, unless somebody asks for it.
             if tokens > room || (purpose == Purpose::Work && told < label) {
                 return None;
@@ -156,13 +170,11 @@ impl<'c, 'm> Choice<'c, 'm> {
             if !is_new && !is_new_answer {
                 return Some(Tokens::ZERO);
             }
-            filling.passages.push((*passage, tokens));
-            match passage.origin {
-                Origin::Work => drop(filling.quoted.insert(passage.message)),
-                Origin::Agent => drop(filling.said.insert(passage.message)),
-                _ => {}
+            if let Some(question) = question {
+                filling.learn_said(question.text(sources));
+                filling.interview.insert(passage.message, *question);
             }
-            Some(tokens)
+            Some(filling.push(*passage, tokens + above))
         });
         *left = *left - (room - unused);
         room - unused

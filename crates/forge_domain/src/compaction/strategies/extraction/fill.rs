@@ -29,7 +29,7 @@ impl Leaving<'_> {
         let mut base = self.base();
         if room < LEAST_NOTED {
             // The labels must do.
-            base.request_below = None;
+            base.around.request_below = None;
         }
         let mut message = counted(&base);
         let empty = counted(&Record::default()).tokens();
@@ -45,7 +45,7 @@ impl Leaving<'_> {
             let mut record = filling.write(&base, self.material, &answered);
             // In talk, each side says about as much, and in a small room the order must do.
             let may_say_so = !self.material.is_talk && room >= LEAST_NOTED && !record.said.is_empty();
-            record.words_above = may_say_so && self.all_said_is_older(&filling);
+            record.around.words_above = may_say_so && self.all_said_is_older(&filling);
             if record.is_bare() {
                 return None;
             }
@@ -65,7 +65,8 @@ impl Leaving<'_> {
     /// Returns the record of tasks, files, the check and the errors.
     fn base(&self) -> Record {
         let State { record, tasks, known_tasks, .. } = self.material.state;
-        let mut record = Record { request_below: self.request_below.clone(), ..record.clone() };
+        let mut record = record.clone();
+        record.around.request_below.clone_from(&self.request_below);
         record.tasks = match tasks {
             Some(list) if list.told_at.is_none_or(|position| !self.calls_stay[position]) => {
                 list.tasks.clone()
@@ -92,9 +93,10 @@ impl Leaving<'_> {
         let filling = Filling::beside(staying.chain(self.left.iter().map(|(_, text)| text)));
         let passages = self.passages(&newest, answered, &filling);
         let antecedent = self.antecedent_in_record(&passages);
-        let mut candidates = worth.candidates(passages);
+        let mut candidates = worth.candidates(passages, &answered.interview);
         self.left.iter().for_each(|(position, text)| worth.note_shown(&mut candidates, *position, text));
         let highlights = Highlights { material: self.material, newest, antecedent, answered };
-        Choice::new(self, worth, candidates, filling, room, counter).carry_out(&highlights)
+        Choice::new(self, worth, candidates, filling, &answered.interview, room, counter)
+            .carry_out(&highlights)
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::Material;
 use super::answered::{Answered, Asked, Picked};
 use super::excerpt::{answer, write};
+use super::interview::Interview;
 use super::label::number;
 use super::passage::{Origin, Passage};
 use super::record::{Entry, Record, Section};
@@ -20,6 +21,8 @@ pub(super) struct Filling {
     /// The messages of the passages of work, and of what the agent says.
     pub(super) quoted: HashSet<u32>,
     pub(super) said: HashSet<u32>,
+    /// The questions that stand with answers of the user's, by the positions of the answers.
+    pub(super) interview: Interview,
     /// The messages of the passages that were dropped after all.
     pub(super) dropped: HashSet<u32>,
 }
@@ -38,6 +41,17 @@ impl Filling {
             filling.learn(text.as_ref());
         }
         filling
+    }
+
+    /// Adds a passage, and returns its tokens.
+    pub(super) fn push(&mut self, passage: Passage, tokens: Tokens) -> Tokens {
+        match passage.origin {
+            Origin::Work => drop(self.quoted.insert(passage.message)),
+            Origin::Agent => drop(self.said.insert(passage.message)),
+            _ => {}
+        }
+        self.passages.push((passage, tokens));
+        tokens
     }
 
     /// Learns the lines of a text; returns false if all of them were known.
@@ -110,8 +124,18 @@ impl Filling {
         let mut passages: Vec<Passage> = passages.filter(|passage| !is_there(passage)).collect();
         let is_told = |[asked, _]: &&[Passage; 2]| self.passages.iter().any(|(told, _)| told == asked);
         passages.extend(answered.carried.iter().filter(is_told).map(|[_, answer]| *answer));
+        let is_reply = |passage: &Passage| {
+            passage.origin == Origin::User && self.interview.contains_key(&passage.message)
+        };
+        let (replies, passages) = passages.into_iter().partition(is_reply);
         let mut entries: Vec<(Section, (u64, usize), Entry)> =
             write(passages, material, &material.state.folder);
+        entries.extend(Vec::into_iter(replies).map(|passage: Passage| {
+            let source = &material.sources[passage.message as usize];
+            let question = self.interview[&passage.message].text(material.sources);
+            let entry = Entry::reply(question, source.message().text().trim());
+            (Section::Interview, (number(source), 0), entry)
+        }));
         entries.extend(answers.into_iter().map(|position| {
             let source = &material.sources[position];
             (Section::Story, (number(source), 0), answer(source, material.team))

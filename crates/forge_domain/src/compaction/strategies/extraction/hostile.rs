@@ -73,8 +73,9 @@ fn exchange(nth: usize, said: &Said) -> Vec<Message> {
     messages
 }
 
-const HEADINGS: [&str; 7] = [
+const HEADINGS: [&str; 8] = [
     "# Said by the user",
+    "# Asked and answered",
     "# Tasks",
     "# Files",
     "# Errors that stand",
@@ -143,6 +144,12 @@ fn check(text: &str, log: &Conversation) -> Result<(), TestCaseError> {
                 let said = line.strip_prefix("- ").unwrap_or("none");
                 prop_assert!(is_said_by(Role::User, said), "the user did not say: {}", line);
                 prop_assert!(OTHERS.iter().all(|word| !said.contains(word)), "{}", line);
+            }
+            "# Asked and answered" => {
+                let (question, answer) =
+                    line.strip_prefix("- ").unwrap_or("none").split_once(" → ").unwrap_or_default();
+                prop_assert!(is_said_by(Role::Assistant, question), "the agent did not ask: {}", line);
+                prop_assert!(is_said_by(Role::User, answer), "the user did not say: {}", line);
             }
             "# Files" => {
                 let (state, path) = line.split_once(": ").unwrap_or_default();

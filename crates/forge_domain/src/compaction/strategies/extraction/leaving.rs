@@ -386,7 +386,7 @@ impl Leaving<'_> {
             match entry.origin {
                 Origin::Record(Section::LeftOut) => Unquoted::parse(text),
                 // It has no label, but came before the record.
-                Origin::Record(Section::Said) => {
+                Origin::Record(Section::Said | Section::Interview) => {
                     let is_it = |passage: &Passage| passage.start == entry.start;
                     let said = text.strip_prefix("- ").unwrap_or(text);
                     (!filling.has_any_of(position, is_it, said)).then(|| Unquoted::before(number(source)))

@@ -19,6 +19,7 @@ mod cutting;
 mod drafts;
 mod endings;
 mod excerpt;
+mod interview;
 mod fence;
 mod file_lines;
 mod fill;

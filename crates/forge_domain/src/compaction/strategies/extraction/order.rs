@@ -156,7 +156,7 @@ impl Highlights<'_> {
             Origin::Record(Section::Story) => is_statement(text()),
             _ => origin == Origin::Agent && !passage.is_code,
         };
-        let is_said = matches!(origin, Origin::User | Origin::Record(Section::Said));
+        let is_said = matches!(origin, Origin::User | Origin::Record(Section::Said | Section::Interview));
         match which {
             Which::NotSaid => !is_said,
             Which::Said => is_said,

@@ -217,7 +217,7 @@ pub(super) fn new_in_note(
 pub(super) fn is_said_whole(passage: &Passage, sources: &[ContextMessage]) -> bool {
     match passage.origin {
         Origin::User => ends_at(passage, sources) == [true; 2],
-        Origin::Record(Section::Said) => !passage.text(sources).contains('\n'),
+        Origin::Record(Section::Said | Section::Interview) => !passage.text(sources).contains('\n'),
         _ => false,
     }
 }

@@ -51,6 +51,67 @@ fn in_talk_what_only_tells_comes_before_what_ends_with_a_question() {
     assert!(n_in(asked) == 0 || n_in(told) == told.len(), "{record}");
 }
 
+/// Things of which a farm has some.
+const THINGS: [&str; 24] = [
+    "cows", "geese", "barns", "wells", "ploughs", "lofts", "meadows", "hives", "ponds", "gates", "stables",
+    "silos", "lorries", "orchards", "cellars", "goats", "ladders", "sheds", "fences", "troughs", "kilns",
+    "mills", "hedges", "ricks",
+];
+
+/// Returns the nth question of an interview, and its answer.
+fn asked(nth: usize) -> [String; 2] {
+    [format!("How many {} do you have?", THINGS[nth]), format!("{} or so.", 1_000 + nth * 37)]
+}
+
+/// Returns the number of answers in a record that stand behind their questions.
+fn n_replies(record: &str) -> usize {
+    let reply = |[question, answer]: [String; 2]| format!("\n- {question} → {answer}\n");
+    (0..THINGS.len()).filter(|nth| record.contains(&reply(asked(*nth)))).count()
+}
+
+/// Goes on with talk that names nothing.
+fn chat_on(log: &mut Conversation) {
+    for n in 0..30 {
+        log.agent(format!("{}That is noted, I see. Is that all?", "And so on. ".repeat(n % 3)))
+            .user(format!("{}That is all of it, as far as I can see.", "Well, well. ".repeat(n % 4)));
+    }
+}
+
+#[test]
+fn an_answer_that_says_little_alone_stands_behind_its_question() {
+    let mut log = Conversation::new();
+    log.user("I want to insure the farm.");
+    for nth in 0..THINGS.len() {
+        let [question, answer] = asked(nth);
+        log.agent(format!("Thank you. {question}")).user(answer);
+    }
+    chat_on(&mut log);
+    extract(&mut log, 2_800);
+    let record = record_in(&log);
+    assert!(n_replies(&record) > 8, "{record}");
+    let said = record.split("# Asked and answered").next().unwrap_or_default();
+    assert!((0..THINGS.len()).all(|nth| !said.contains(&asked(nth)[1])), "{record}");
+    // A later record takes them over.
+    chat_on(&mut log);
+    extract(&mut log, 2_400);
+    let record = record_in(&log);
+    assert!(n_replies(&record) > 4, "{record}");
+}
+
+#[test]
+fn where_both_ask_answers_stand_alone() {
+    let mut log = Conversation::new();
+    log.user("I want to insure the farm.");
+    for nth in 0..THINGS.len() {
+        let [question, answer] = asked(nth);
+        log.agent(format!("Thank you. {question}")).user(format!("{answer} Is that good?"));
+    }
+    chat_on(&mut log);
+    extract(&mut log, 2_800);
+    let record = record_in(&log);
+    assert!(!record.contains("# Asked and answered"), "{record}");
+}
+
 #[test]
 fn in_talk_the_newest_commits_are_told_before_most_of_what_is_said() {
     let mut log = Conversation::new();

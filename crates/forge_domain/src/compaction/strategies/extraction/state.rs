@@ -56,7 +56,7 @@ impl Record {
     /// Drops the sentence about the request, then the oldest of the most frequent kind; returns false if
     /// nothing is left.
     pub(super) fn shed(&mut self) -> bool {
-        if self.request_below.take().is_some() {
+        if self.around.request_below.take().is_some() {
             true
         } else if !self.files.is_empty() && self.files.len() >= self.tasks.len() {
             self.files.drain(..self.files.len().div_ceil(4));

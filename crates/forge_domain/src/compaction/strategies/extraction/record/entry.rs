@@ -15,6 +15,11 @@ impl Entry {
         Self(format!("{ITEM}{}", indented(text)))
     }
 
+    /// Quotes the agent's question and the user's answer, each in one line.
+    pub(crate) fn reply(question: &str, answer: &str) -> Self {
+        Self::quote(&format!("{question} → {answer}"))
+    }
+
     /// Quotes `text` behind its label: in the same line, or below it if it is `a_block`.
     pub(crate) fn labelled(label: &str, text: &str, a_block: bool) -> Self {
         let between = if a_block { format!("\n{INDENT}") } else { " ".to_owned() };

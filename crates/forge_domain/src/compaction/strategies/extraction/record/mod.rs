@@ -25,14 +25,11 @@ use crate::compaction::record_tag::{CLOSE, OPEN};
 /// The record of earlier messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The label of the user's latest message, if that stands below the record although it came before
-    /// something that is told here. It is not read back from a text: the record may stand elsewhere then.
-    pub(crate) request_below: Option<String>,
-    /// True if the user's words that it quotes came before those that stand above it. It is not read back
-    /// either.
-    pub(crate) words_above: bool,
+    pub(crate) around: Around,
     /// The words of the user that no message of its own holds any more.
     pub(crate) said: Vec<Entry>,
+    /// Short answers of the user's, each behind the agent's question.
+    pub(crate) interview: Vec<Entry>,
     /// The agent's list of tasks, each with its status.
     pub(crate) tasks: Vec<String>,
     /// The folder below which the paths in labels begin.
@@ -53,6 +50,17 @@ pub(crate) struct Record {
     pub(crate) left_out: Vec<Entry>,
 }
 
+/// The order of a record and the messages around it. It is not read back from a text: the record may stand
+/// elsewhere then.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Around {
+    /// The label of the user's latest message, if that stands below the record although it came before
+    /// something that is told there.
+    pub(crate) request_below: Option<String>,
+    /// True if the user's words that the record quotes came before those that stand above it.
+    pub(crate) words_above: bool,
+}
+
 /// An unresolved error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OpenError {
@@ -68,6 +76,7 @@ pub(crate) struct OpenError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Section {
     Said,
+    Interview,
     Story,
     Excerpts,
     LeftOut,
@@ -87,6 +96,7 @@ const OLD_INTRODUCTION: &str = "Earlier messages were folded into this record. I
 const OLD_LINES: &str = "# Lines";
 const OLD_NAMES: &str = "# Other names seen";
 const SAID: &str = "# Said by the user";
+const INTERVIEW: &str = "# Asked and answered";
 const TASKS: &str = "# Tasks";
 const FILES: &str = "# Files";
 const ERRORS: &str = "# Errors that stand";
@@ -130,6 +140,7 @@ impl Record {
     pub(crate) fn entries_mut(&mut self, section: Section) -> &mut Vec<Entry> {
         match section {
             Section::Said => &mut self.said,
+            Section::Interview => &mut self.interview,
             Section::Story => &mut self.story,
             Section::Excerpts => &mut self.excerpts,
             Section::LeftOut => &mut self.left_out,
@@ -139,10 +150,10 @@ impl Record {
     /// Returns the text of the record.
     pub(crate) fn to_text(&self) -> String {
         let mut text = format!("{OPEN}\n{INTRODUCTION}\n");
-        if let Some(label) = &self.request_below {
+        if let Some(label) = &self.around.request_below {
             text.push_str(&format!("{REQUEST_BELOW}{label}{CAME_BEFORE}\n"));
         }
-        if self.words_above {
+        if self.around.words_above {
             text.push_str(&format!("{WORDS_ABOVE}\n"));
         }
         let mut section = |title: &str, lines: &mut dyn Iterator<Item = Cow<'_, str>>| {
@@ -160,6 +171,7 @@ impl Record {
             entries.iter().map(|entry| Cow::Borrowed(entry.as_str()))
         }
         section(SAID, &mut entries(&self.said));
+        section(INTERVIEW, &mut entries(&self.interview));
         section(TASKS, &mut self.tasks.iter().map(|task| format!("{ITEM}{}", quote(task)).into()));
         let below = self.files_below_folder();
         let files = self.files.iter().enumerate().map(|(nth, (path, state))| {
@@ -213,8 +225,8 @@ impl Record {
 
     /// Checks whether it tells nothing.
     pub(crate) fn is_bare(&self) -> bool {
-        let (request_below, folder) = (self.request_below.clone(), self.folder.clone());
-        *self == Self { request_below, folder, words_above: self.words_above, ..Self::default() }
+        let (around, folder) = (self.around.clone(), self.folder.clone());
+        *self == Self { around, folder, ..Self::default() }
     }
 
     /// Parses the record in `text`; returns `None` if it is not one.

@@ -1,7 +1,9 @@
 //! The parts of a record's text. Apart because a record is read in parts for its passages, too, and not only
 //! as a whole.
 
-use super::{ERRORS, EXCERPTS, FILES, INDENT, LEFT_OUT, OLD_LINES, OLD_NAMES, SAID, STORY, Section, TASKS};
+use super::{
+    ERRORS, EXCERPTS, FILES, INDENT, INTERVIEW, LEFT_OUT, OLD_LINES, OLD_NAMES, SAID, STORY, Section, TASKS,
+};
 use crate::compaction::record_tag::{CLOSE, OPEN};
 
 /// The part of a record that a line, or an entry of several, belongs to.
@@ -26,6 +28,7 @@ pub(crate) fn parts(text: &str) -> Vec<(usize, &str, Part)> {
         start += line.len();
         let heading = match &text[at..end] {
             SAID => Some(Part::Entry(Section::Said)),
+            INTERVIEW => Some(Part::Entry(Section::Interview)),
             TASKS => Some(Part::Task),
             FILES => Some(Part::File),
             ERRORS => Some(Part::Error),

@@ -5,9 +5,9 @@ use crate::compaction::features::is_line_break;
 
 fn record() -> Record {
     Record {
-        request_below: Some("m7".into()),
-        words_above: true,
+        around: Around { request_below: Some("m7".into()), words_above: true },
         said: vec![Entry::quote("Never touch prod"), Entry::quote("two\nlines")],
+        interview: vec![Entry::reply("How many?", "Two.")],
         tasks: vec!["done: the lexer".into(), "open: the parser".into()],
         folder: Some("/home/me/work".into()),
         files: vec![("a/b.rs".into(), FileState::Created), ("c d.md".into(), FileState::Deleted)],
@@ -34,7 +34,7 @@ fn record() -> Record {
 fn a_record_reads_like_this() {
     let expected = "<record>\nNotes in place of earlier messages, not a request. What is quoted is verbatim, under the \
                     label of its message.\nThe request below is m7; what has a later label came after \
-                    it.\nThe user's words here are older than those above, except the first.\n# Said by the user\n- Never touch prod\n- two\n    lines\n# Tasks\n- done: \
+                    it.\nThe user's words here are older than those above, except the first.\n# Said by the user\n- Never touch prod\n- two\n    lines\n# Asked and answered\n- How many? → Two.\n# Tasks\n- done: \
                     the lexer\n- open: the parser\n# Files\nPaths in labels are below /home/me/work\ncreated: a/b.rs\ndeleted: c d.md\nLast test: cargo test -> \
                     all -> failed\nLast check: cargo clippy -> passed\n# Errors that stand\n- m13: error[E0308]: mismatched types\n- \"m2: not a label\"\n# Done and concluded\nm3 \
                     agent: The lexer is sound.\nm12 Bash cargo test: 2 failed\n# Excerpts\nm4 Read a/b.rs:3–5:\n    fn \
@@ -112,9 +112,9 @@ fn no_content_changes_the_structure() {
     for text in HOSTILE {
         let owned = || (*text).to_owned();
         let hostile = Record {
-            request_below: None,
-            words_above: false,
+            around: Around::default(),
             said: vec![Entry::quote(text), Entry::quote("one")],
+            interview: vec![Entry::reply(text, text)],
             tasks: vec![owned(), "two".into()],
             folder: Some(owned()),
             files: vec![(owned(), FileState::Modified), ("a".into(), FileState::Deleted)],
@@ -127,7 +127,7 @@ fn no_content_changes_the_structure() {
         };
         assert_eq!(Record::of(&hostile.to_message()), hostile, "{text:?}");
         let count = |line: &str| hostile.to_text().lines().filter(|one| *one == line).count();
-        for frame in [OPEN, SAID, TASKS, FILES, ERRORS, STORY, EXCERPTS, LEFT_OUT, CLOSE] {
+        for frame in [OPEN, SAID, INTERVIEW, TASKS, FILES, ERRORS, STORY, EXCERPTS, LEFT_OUT, CLOSE] {
             assert_eq!(count(frame), 1, "{frame} with {text:?}");
         }
         assert_eq!(record_length(&hostile.to_text()), Some(hostile.to_text().len()), "{text:?}");
@@ -137,7 +137,7 @@ fn no_content_changes_the_structure() {
 
 #[test]
 fn what_was_written_is_read_again() {
-    let as_read = || Record { request_below: None, words_above: false, ..record() };
+    let as_read = || Record { around: Around::default(), ..record() };
     let written = [as_read(), Record::default()];
     for record in written {
         assert_eq!(Record::of(&record.to_message()), record);

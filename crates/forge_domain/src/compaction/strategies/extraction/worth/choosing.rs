@@ -60,14 +60,15 @@ impl Worth<'_> {
             if is_answered(terms) || is_told() {
                 continue;
             }
-            // Its author may correct this later. In talk, each turn of the agent's adds to the others.
-            if (passage.origin == Origin::User || is_agents && !self.is_talk)
+            // Its author may correct this later.
+            if (passage.origin == Origin::User || is_agents)
                 && purpose == Purpose::Statement
                 && due.insert(top.index)
                 && let Some(later) = candidates.said_later(top.index as usize, &is_open, says)
+                && (!is_agents || !self.is_talk || self.names_more(candidates.terms(later), terms))
                 && preferred.insert(later as u32)
             {
-                let n_bytes = candidates.passages[later].n_bytes();
+                let n_bytes = candidates.n_bytes(later);
                 first = Some(Ranked { gain: top.gain, index: later as u32, n_bytes });
                 queue.push(top);
                 continue;
@@ -104,6 +105,16 @@ impl Worth<'_> {
         room
     }
 
+    /// Checks whether `later` terms have a name or a number that the `earlier` ones have not. In talk, each turn
+    /// of the agent's adds to the others, but what corrects one has another value.
+    fn names_more(&self, later: &[u32], earlier: &[u32]) -> bool {
+        let is_name = |term: &u32| {
+            let of = &self.numbers[*term as usize];
+            of.weight > NAME_WEIGHT * of.n_messages as f32
+        };
+        later.iter().any(|term| is_name(term) && !earlier.contains(term))
+    }
+
     /// Returns the candidates that `is_open` and that are worth anything, in no order.
     fn ranked(
         &self,
@@ -118,10 +129,10 @@ impl Worth<'_> {
             ranked.filter(|(index, _)| !is_answer || candidates.may_answer(*index, self.answering.set));
         let ranked = ranked.filter(|(_, passage)| is_open(passage));
         let ranked = ranked.filter(|(index, _)| !is_answer || self.tells_enough(candidates, *index));
-        let ranked = ranked.map(|(index, passage)| Ranked {
+        let ranked = ranked.map(|(index, _)| Ranked {
             gain: self.gain(candidates, index, purpose),
             index: index as u32,
-            n_bytes: passage.n_bytes(),
+            n_bytes: candidates.n_bytes(index),
         });
         let mut ranked: Vec<Ranked> = ranked.filter(|ranked| ranked.gain > 0.0).collect();
         if is_answer {
@@ -244,6 +255,8 @@ impl Worth<'_> {
 
 /// The share of a term's worth that is left once a passage with it was chosen.
 const SAID_AGAIN: f32 = 0.3;
+/// A term with more than that for each message is a name or a number: a word has less.
+const NAME_WEIGHT: f32 = 0.6;
 /// The share of the best answer's worth that makes another passage an answer.
 const ANSWERS: f64 = 0.5;
 /// The share of what is asked that an answer tells at least in several words, or in one that hardly a line

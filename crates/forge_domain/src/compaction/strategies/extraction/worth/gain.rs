@@ -68,7 +68,8 @@ impl Worth<'_> {
             Purpose::Statement => candidates.n_told[passage.message as usize],
             _ => 0,
         };
-        sum * TOLD_OF.powi(n_told.into()) * self.lateness(passage, purpose) / cost.of(passage.n_bytes())
+        sum * TOLD_OF.powi(n_told.into()) * self.lateness(passage, purpose)
+            / cost.of(candidates.n_bytes(index))
     }
 
     /// Returns the share of its worth that a statement has: less if it ends with a question. In talk, who

@@ -9,7 +9,8 @@ use indexmap::IndexMap;
 
 use super::candidates::{AskedTerm, Candidates, Questions, Said, set_of};
 use super::frames::Frames;
-use super::passage::Passage;
+use super::interview::Interview;
+use super::passage::{Origin, Passage};
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
 use crate::compaction::features::{Features, Kind, TermHasher};
 use crate::compaction::question::{Asked, Question, rarity};
@@ -243,13 +244,15 @@ impl<'a> Worth<'a> {
         self.numbers_of(position)[place as usize] >= self.known[position]
     }
 
-    /// Returns `passages` as candidates.
-    pub(super) fn candidates(&self, passages: Vec<Passage>) -> Candidates {
+    /// Returns `passages` as candidates; those of an `interview` stand with their
+    /// answers.
+    pub(super) fn candidates(&self, passages: Vec<Passage>, interview: &Interview) -> Candidates {
         let n_passages = passages.len();
         let mut candidates = Candidates {
             passages,
             terms: Vec::with_capacity(self.by_message.len()),
             ends: Vec::with_capacity(n_passages),
+            beside: Vec::with_capacity(n_passages),
             asked_by: Vec::with_capacity(n_passages),
             asked_terms: Vec::with_capacity(n_passages),
             asked_ends: Vec::with_capacity(n_passages),
@@ -283,11 +286,27 @@ impl<'a> Worth<'a> {
                     }
                 }
             }
+            let question = interview.get(&passage.message).filter(|_| passage.origin == Origin::User);
+            for number in question.map(|question| self.numbers_in(question)).into_iter().flatten() {
+                if std::mem::replace(&mut last_in[number as usize], stamp) != stamp {
+                    candidates.terms.push(number);
+                }
+            }
+            candidates.beside.push(question.map_or(0, |question| question.n_bytes() + MARK_BYTES));
             candidates.asked_by.push(asked_by);
             candidates.asked_ends.push(candidates.asked_terms.len() as u32);
             candidates.ends.push(candidates.terms.len() as u32);
         }
         candidates
+    }
+
+    /// Returns the numbers of the terms of a passage.
+    fn numbers_in(&self, passage: &Passage) -> Vec<u32> {
+        let features = self.messages[passage.message as usize].features();
+        let numbers = self.numbers_of(passage.message as usize);
+        let places =
+            passage.lines(features).iter().flat_map(|line| features.places_before(line, passage.end));
+        places.map(|place| numbers[place as usize]).collect()
     }
 
     /// Notes what stays of the message at `position`: it answers as well as a passage does.
@@ -312,6 +331,8 @@ const ASKED_IN_TALK: f32 = 5.0;
 const SYMBOL: f32 = 2.0;
 /// The most that the subject of a call counts for being asked about.
 const MOST_ASKED: f32 = 2.0;
+/// About the bytes of the mark between a question and the user's answer.
+const MARK_BYTES: u32 = 6;
 /// The approximate number of occurrences of a term in a context, to reserve memory.
 const ABOUT_REPEATED: usize = 2;
 

@@ -1,0 +1,116 @@
+//! The interview in a talk: questions of the agent's, and answers of the user's that say little without
+//! them, such as "maybe thirty minutes".
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Material;
+use super::announcements::sentences;
+use super::passage::{Origin, Passage};
+use super::worth::asks;
+use crate::ContextMessage;
+use crate::compaction::features::{ByTerm, is_line_break};
+
+/// Most bytes of a question that stands with its answer, and most characters of an answer that needs one.
+const QUESTION_BYTES: usize = 160;
+const ANSWER_CHARS: usize = 120;
+/// One of so many texts of the agent's ends with a question, at least, and one of so many of the user's, at
+/// most, where the agent asks and the user answers.
+const ASKING: usize = 2;
+const ANSWERING: usize = 8;
+/// A term that at most one of so many messages has, or so few, tells what a text is about.
+const MANY: usize = 10;
+const FEW: usize = 4;
+
+/// The questions that stand with their answers, by the positions of the answers.
+pub(super) type Interview = BTreeMap<u32, Passage>;
+
+/// Returns what leaves of an interview: each answer is short, and names nothing that its question is about.
+/// It is empty unless the agent mostly asks and the user answers.
+pub(super) fn interview(material: &Material<'_>, leaves: &[bool]) -> Interview {
+    if !is_interview(material) {
+        return Interview::default();
+    }
+    let sources = material.sources;
+    let telling = Telling::of(sources);
+    let answers = (1..sources.len()).filter(|answer| leaves[*answer] && leaves[answer - 1]);
+    let answers = answers.filter(|answer| sources[*answer].starts_turn());
+    let answers = answers.filter(|answer| material.team.person(&sources[*answer]).is_none());
+    let pairs = answers.filter_map(|answer| {
+        let said = sources[answer].message().text();
+        let said = said.trim();
+        let is_short = said.chars().nth(ANSWER_CHARS).is_none() && !said.contains(is_line_break);
+        let question = is_short.then(|| question(material, answer - 1)).flatten()?;
+        (!telling.is_shared(&question, sources, answer)).then_some((answer as u32, question))
+    });
+    pairs.collect()
+}
+
+/// Checks whether most of what the agent says ends with a question, and little of what the user says does.
+fn is_interview(material: &Material<'_>) -> bool {
+    let sources = material.sources;
+    let share = |is_theirs: &dyn Fn(usize) -> bool| {
+        let said = (0..sources.len()).filter(|position| is_theirs(*position));
+        let (asking, telling): (Vec<usize>, Vec<usize>) =
+            said.partition(|position| asks(material.said_at(*position)));
+        (asking.len(), asking.len() + telling.len())
+    };
+    let (agent_asks, agent_says) = share(&|position| material.has_agent_text(position));
+    let (user_asks, user_says) = share(&|position| sources[position].starts_turn());
+    agent_asks * ASKING >= agent_says && user_asks * ANSWERING <= user_says
+}
+
+/// Returns the question with which the agent's message at `position` ends.
+fn question(material: &Material<'_>, position: usize) -> Option<Passage> {
+    if !material.has_agent_text(position) {
+        return None;
+    }
+    let said = material.said_at(position);
+    let sentence = sentences(said).next_back()?;
+    if sentence.len() > QUESTION_BYTES || !asks(&said[sentence.clone()]) {
+        return None;
+    }
+    let lines = &material.sources[position].features().lines;
+    let is_in = |start: u32, end: u32| (start as usize) < sentence.end && sentence.start < end as usize;
+    let line = lines.iter().rposition(|line| is_in(line.start, line.end))? as u32;
+    Some(Passage {
+        message: position as u32,
+        start: sentence.start as u32,
+        end: sentence.end as u32,
+        lines_from: line,
+        lines_to: line + 1,
+        origin: Origin::Agent,
+        is_outdated: false,
+        only_names: false,
+        is_code: false,
+    })
+}
+
+/// The number of messages that have each term: those that few have tell what a text is about.
+struct Telling {
+    n_messages: ByTerm<usize>,
+    most: usize,
+}
+
+impl Telling {
+    fn of(sources: &[ContextMessage]) -> Self {
+        let mut n_messages: ByTerm<usize> = HashMap::default();
+        for term in sources.iter().flat_map(|source| &source.features().terms) {
+            *n_messages.entry(term.hash()).or_default() += 1;
+        }
+        Self { n_messages, most: (sources.len() / MANY).max(FEW) }
+    }
+
+    /// Checks whether an answer names what its question is about: then it says so by itself.
+    fn is_shared(&self, question: &Passage, sources: &[ContextMessage], answer: usize) -> bool {
+        let asked = sources[question.message as usize].features();
+        let answered = &sources[answer].features().terms;
+        let text = question.text(sources);
+        let line = &asked.lines[question.lines_from as usize];
+        asked.places(line).iter().enumerate().any(|(nth, place)| {
+            let hash = asked.terms[*place as usize].hash();
+            self.n_messages.get(&hash).is_some_and(|n_messages| *n_messages <= self.most)
+                && text.contains(asked.word(line, nth))
+                && answered.iter().any(|term| term.hash() == hash)
+        })
+    }
+}
