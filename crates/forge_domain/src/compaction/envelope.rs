@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use anstream::adapter::strip_str;
 use serde_json::Value;
 
+use super::git_names::with_plain_names;
 use super::read_frame::without_read_frame;
 
 /// The names under which harnesses put the output of a tool, and how its call went.
@@ -107,13 +108,14 @@ pub(crate) fn is_stand_in(text: &str) -> bool {
     !line.contains('\n') && STAND_INS.iter().any(|words| line.starts_with(words))
 }
 
-/// Returns the text in an envelope, without colours and other sequences for a terminal.
+/// Returns the text in an envelope, without colours and other sequences for a terminal, and with plain names
+/// of files.
 pub(crate) fn unwrapped(text: Cow<'_, str>) -> Cow<'_, str> {
     let text =
         part_of(part_of(text, without_numbers), |text| without_fields(without_head(without_command(text))));
     let text = part_of(part_of(inside(text), without_receipt), without_frame);
     let text = part_of(text, without_read_frame);
-    if text.contains(ESCAPE) { Cow::Owned(strip_str(&text).to_string()) } else { text }
+    with_plain_names(if text.contains(ESCAPE) { Cow::Owned(strip_str(&text).to_string()) } else { text })
 }
 
 /// Returns only what a tool put out: the text inside its envelope, without the notes that follow.

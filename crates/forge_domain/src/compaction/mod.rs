@@ -4,6 +4,7 @@
 //! [`ContextCompactor`] tries them in order, keeps the rules and reports the outcome.
 
 mod features;
+mod git_names;
 mod findings;
 mod compact;
 mod summary_template;

@@ -9,6 +9,7 @@ use super::counts::{after_last_count, counts_failures};
 use super::error_line::{error_line, shown};
 use super::failure_forms::{BREAKS, SIGNS, STOPS, is_named, place};
 use super::pattern::{Pattern, any_of, matches};
+use super::powershell::has_error;
 use super::refusal::{CONDITIONS, REFUSALS, SUCCESSES, first_line, refusal};
 use super::sections::Sections;
 use super::status::{Status, stated_status};
@@ -70,7 +71,8 @@ impl Failure {
     /// Reads the failure of a command; `None` if the result did not fail and does not read so.
     pub(super) fn of(result: &ToolResult) -> Option<Self> {
         Self::read(result, None, |edges| {
-            !ends_well(edges) && (is_named(edges) || matches(&OPENINGS, first_line(edges[0])))
+            let names_it = || is_named(edges) || matches(&OPENINGS, first_line(edges[0]));
+            !ends_well(edges) && (names_it() || edges.iter().any(|edge| has_error(edge)))
         })
     }
 
@@ -86,7 +88,9 @@ impl Failure {
     pub(super) fn of_check(result: &ToolResult, sections: Option<&Sections>) -> Option<Self> {
         Self::read(result, sections, |edges| {
             let any = |pattern: &Pattern, edges: &[&str; 2]| edges.iter().any(|edge| matches(pattern, edge));
-            let breaks = |edges: &[&str; 2]| is_named(edges) || any(&BREAKS, edges);
+            let breaks = |edges: &[&str; 2]| {
+                is_named(edges) || any(&BREAKS, edges) || edges.iter().any(|edge| has_error(edge))
+            };
             let has_place = || edges.iter().any(|edge| place(edge).is_some());
             if ends_as_go_does(edges) {
                 return false;

@@ -1,7 +1,8 @@
 //! The changes that a command line makes to files, as far as its words tell.
 
 use super::command_line::{
-    Step, Walk, from_program, is_redirection, is_shell, join, without_dot, without_folder, words_of,
+    Step, Walk, from_program, is_redirection, is_shell, join, outside_quotes, without_dot, without_folder,
+    words_of,
 };
 use super::pattern::Pattern;
 
@@ -101,7 +102,29 @@ fn changes_of_step(step: &Step<'_>) -> Vec<ShellStep> {
     if !SIGNS.iter().any(|word| step.command.contains(word)) {
         return Vec::new();
     }
-    let words = words_of(step.command);
+    blocks(step.command).into_iter().flat_map(|command| changes_of_command(command, step)).collect()
+}
+
+/// Returns the parts of a step between the braces of blocks, which have a blank beside them.
+fn blocks(command: &str) -> Vec<&str> {
+    let is_apart = |beside: Option<char>| beside.is_none_or(char::is_whitespace);
+    let is_of_block = |(at, c): &(usize, char)| match c {
+        '{' => is_apart(command[at + 1..].chars().next()),
+        '}' => is_apart(command[..*at].chars().next_back()),
+        _ => false,
+    };
+    let (mut parts, mut start) = (Vec::new(), 0);
+    for (at, _) in outside_quotes(command).filter(is_of_block) {
+        parts.push(command[start..at].trim());
+        start = at + 1;
+    }
+    parts.push(command[start..].trim());
+    parts
+}
+
+/// Returns the changes of a `command` that is a step, or a part of it.
+fn changes_of_command(command: &str, step: &Step<'_>) -> Vec<ShellStep> {
+    let words = words_of(command);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut words = from_program(&words).to_vec();
     if let [shell, options @ .., script] = words.as_slice()
@@ -341,7 +364,8 @@ pub(super) fn is_name(word: &str) -> bool {
     !is_option
         && !word.is_empty()
         && !word.starts_with('(')
-        && !word.contains(['*', '?', '$', '`', '{', '>', '<', '|', '"', '\n'])
+        && word != ")"
+        && !word.contains(['*', '?', '$', '`', '{', '}', '>', '<', '|', '"', '\n'])
         && !ELSEWHERE.iter().any(|folder| word.starts_with(folder))
 }
 
@@ -557,6 +581,12 @@ mod tests {
                 r"Add-Content -Path (Join-Path $HOME '.a\b.log') -Value (Get-Date -Format o); Set-Content a.ps1 -Value ((f) + 'x')",
                 vec![Writes("a.ps1".into())],
             ),
+            ("$p='a.md'; if($i){ $l[1]='x'; Set-Content -Path $p -Value $l }", vec![]),
+            (
+                "if($i){ Set-Content -Path a.md -Value $l } else { Remove-Item b.md }",
+                vec![Writes("a.md".into()), Removes("b.md".into())],
+            ),
+            ("{ rm a.py; sed -i '/x/a fn f() {' a.rs; }", vec![Removes("a.py".into()), Edits("a.rs".into())]),
             ("echo 'it", vec![]),
         ] {
             let command = without_documents(command);

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use super::pattern::{Pattern, any_of};
 use super::shell_change::{Kind, ShellChange, is_name, name};
+use crate::compaction::git_names::plain_name;
 
 /// Most changes that are read from one result: a longer list is that of an archive or a package.
 const MOST: usize = 24;
@@ -22,8 +23,8 @@ pub(crate) fn told_changes(result: &str) -> Vec<ShellChange> {
     let of_line = |line: &str| {
         kinds.iter().find_map(|(pattern, change)| {
             let captures = pattern.as_ref()?.captures(line)?;
-            let file = captures.iter().skip(1).flatten().next()?.as_str();
-            Some(file).filter(|file| is_name(file)).map(|file| change(name(file)))
+            let file = plain_name(captures.iter().skip(1).flatten().next()?.as_str());
+            is_name(&file).then(|| change(name(&file)))
         })
     };
     let mut told = result.lines().filter(|line| line.len() <= MOST_BYTES).filter_map(of_line);
@@ -70,6 +71,7 @@ mod tests {
                 "[main 1a2] x\n delete mode 100644 src/a b.py\n create mode 100644 c.py",
                 vec![Removes("src/a b.py".into())],
             ),
+            (" delete mode 100644 \"docs/\\346\\227\\247.md\"", vec![Removes("docs/旧.md".into())]),
             ("removed 'a.pyc'\nremoved directory 'b'", vec![Removes("a.pyc".into()), Removes("b".into())]),
             (
                 "reformatted /w/a.py\n\n1 file reformatted, 3 files left unchanged.",
