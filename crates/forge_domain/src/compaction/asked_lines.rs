@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::features::{ByTerm, Features, Line, TermHasher};
 use super::question::{Question, rarity};
-use super::short_text::{byte_of_char, head_and_tail_of, omission};
+use super::short_text::{byte_of_char, end_of_head, head_and_tail_of, omission, start_of_tail};
 use crate::{Context, Message, MessageId};
 
 /// The part of what stays that the lines asked for may take, one of so many.
@@ -100,12 +100,14 @@ impl<'a> AskedLines<'a> {
     }
 }
 
-/// Returns the end of a text's head and the start of its tail, whole lines of about `keep` characters each.
+/// Returns the end of a text's head and the start of its tail, whole lines or words of about `keep` characters
+/// each.
 fn ends(text: &str, keep: usize) -> (usize, usize) {
     let n_chars = text.chars().count();
     let (head, tail) = (byte_of_char(text, keep), byte_of_char(text, n_chars - keep.min(n_chars)));
-    let head = text[..head].rfind('\n').filter(|end| end * 2 > head).unwrap_or(head);
-    let tail = text[tail..].find('\n').map_or(tail, |end| tail + end + 1);
+    let line = text[..head].rfind('\n').filter(|end| end * 2 > head);
+    let head = line.unwrap_or_else(|| end_of_head(text, head));
+    let tail = text[tail..].find('\n').map_or_else(|| start_of_tail(text, tail), |end| tail + end + 1);
     (head, tail.max(head))
 }
 
@@ -220,6 +222,19 @@ mod tests {
             }
             let short = AskedLines::of(&conversation.view(), 2, &log).shortened(2_000);
             assert_eq!(short.contains("\n10:00 chunk ZK-77120"), expected, "{own}: {short}");
+        }
+    }
+
+    #[test]
+    fn head_and_tail_end_with_lines_or_words() {
+        for (text, keep, expected) in [
+            ("one two three four", 9, ("one two", "four")),
+            ("one two\nthree four\nfive six", 9, ("one two", "five six")),
+            ("one", 9, ("one", "")),
+            ("one", 0, ("", "")),
+        ] {
+            let (head, tail) = ends(text, keep);
+            assert_eq!((&text[..head], &text[tail..]), expected, "{text}");
         }
     }
 

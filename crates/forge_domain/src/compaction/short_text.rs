@@ -1,5 +1,9 @@
 //! Texts cut to head and tail, and texts of messages made safe to quote.
 
+use std::iter::once;
+use std::sync::LazyLock;
+
+use regex::Regex;
 use serde_json::Value;
 
 use crate::{Message, MessageId};
@@ -24,12 +28,8 @@ pub(crate) fn head_and_tail_of(label: Option<MessageId>, text: &str, keep: usize
     if keep >= n_chars {
         return text.to_owned();
     }
-    let head = &text[..byte_of_char(text, keep - keep / 2)];
-    let tail = &text[byte_of_char(text, n_chars - keep / 2)..];
-    let is_whole = text[head.len()..].starts_with(char::is_whitespace);
-    let head = if is_whole { head } else { without_last_word(head) };
-    let is_whole = text[..text.len() - tail.len()].ends_with(char::is_whitespace);
-    let tail = if is_whole { tail } else { without_first_word(tail) };
+    let head = &text[..end_of_head(text, byte_of_char(text, keep - keep / 2))];
+    let tail = &text[start_of_tail(text, byte_of_char(text, n_chars - keep / 2))..];
     format!("{head}\n{}\n{tail}", omission(label, &text[head.len()..text.len() - tail.len()]))
 }
 
@@ -39,30 +39,59 @@ pub(crate) fn omission(label: Option<MessageId>, part: &str) -> String {
     format!("[... {} characters{of} omitted ...]", part.chars().count())
 }
 
-/// The longest word, in bytes, that is dropped because the cut goes through it. Anything longer is text
-/// without spaces, and is cut anywhere.
-const WORD_BYTES: usize = 40;
+/// Most characters of a word that is dropped because the cut goes through it. Anything longer is text without
+/// spaces, and is cut anywhere.
+const WORD_CHARS: usize = 40;
 
-/// Returns `head` without the word at its end, unless that is long or all there is. Of a long one, such as a
-/// path, the last part is a word.
-fn without_last_word(head: &str) -> &str {
-    let is_near = |at: &usize| head.len() - at <= WORD_BYTES && !head[..*at].trim().is_empty();
-    let blank = head.rfind(char::is_whitespace).filter(is_near);
-    let mark = || head.rfind(is_between_words).filter(is_near);
-    blank.or_else(mark).map_or(head, |at| &head[..at])
+/// Returns the end of the head of a text that is cut at `at`: before the word there, unless that is long or all
+/// there is. Of a long one, such as a path, the last part is a word.
+pub(crate) fn end_of_head(text: &str, at: usize) -> usize {
+    if at == text.len() || text[at..].starts_with(char::is_whitespace) {
+        return at;
+    }
+    let near = text[..at].char_indices().rev().take(WORD_CHARS);
+    let is_end = |(end, _): &(usize, char)| !text[..*end].trim().is_empty();
+    let blank = near.clone().find(|(_, c)| c.is_whitespace()).filter(is_end);
+    let is_mark = |(end, c): &(usize, char)| is_between_words(*c) && !is_in_character(text, *end);
+    let end = blank.or_else(|| near.clone().find(is_mark).filter(is_end)).map(|(end, _)| end);
+    let starts = near.map(|(start, _)| start);
+    end.or_else(|| once(at).chain(starts).find(|end| !is_in_character(text, *end))).unwrap_or(at)
+}
+
+/// Returns the start of the tail of a text that is cut at `at`: behind the word there, unless that is long or
+/// all there is.
+pub(crate) fn start_of_tail(text: &str, at: usize) -> usize {
+    if at == 0 || text[..at].ends_with(char::is_whitespace) {
+        return at;
+    }
+    let near = text[at..].char_indices().take(WORD_CHARS + 1).map(move |(start, c)| (at + start, c));
+    let is_start = |(start, _): &(usize, char)| !text[*start..].trim().is_empty();
+    let blank = near.clone().find(|(_, c)| c.is_whitespace()).filter(is_start);
+    let is_mark = |(start, c): &(usize, char)| is_between_words(*c) && !is_in_character(text, *start);
+    let start = blank.or_else(|| near.clone().find(is_mark).filter(is_start)).map(|(start, _)| start);
+    let start = start.map(|start| text.len() - text[start..].trim_start().len());
+    let mut starts = near.map(|(start, _)| start);
+    start.or_else(|| starts.find(|start| !is_in_character(text, *start))).unwrap_or(at)
 }
 
 fn is_between_words(c: char) -> bool {
     !c.is_alphanumeric() && c != '_'
 }
 
-/// Returns `tail` without the word at its start, unless that is long or all there is.
-fn without_first_word(tail: &str) -> &str {
-    let is_near = |at: &usize| *at <= WORD_BYTES && !tail[*at..].trim().is_empty();
-    let blank = tail.find(char::is_whitespace).filter(is_near);
-    let mark = || tail.find(is_between_words).filter(is_near);
-    blank.or_else(mark).map_or(tail, |at| tail[at..].trim_start())
+/// Checks whether `at` is within what is shown as one character: before a mark of the letter there, or in
+/// pictures that are joined.
+fn is_in_character(text: &str, at: usize) -> bool {
+    let Some(next) = text[at..].chars().next().filter(|_| at > 0) else { return false };
+    let next = &text[at..at + next.len_utf8()];
+    let is_mark = || CONTINUES.as_ref().is_some_and(|continues| continues.is_match(next));
+    text[..at].ends_with(JOINER) || !next.is_ascii() && is_mark()
 }
+
+/// The character between pictures that are shown as one.
+const JOINER: char = '\u{200d}';
+/// The characters that belong to the one before them: marks, joiners and the tones of skin.
+static CONTINUES: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"[\p{M}\x{200D}\x{1F3FB}-\x{1F3FF}]").ok());
 
 /// Returns the message with every text of more than `keep` characters in the arguments of its calls shortened
 /// to head and tail, and the arguments still valid JSON; `None` if nothing in them is longer, or if they are
@@ -137,5 +166,28 @@ pub(crate) fn readable_text(message: &Message) -> String {
             .collect::<Vec<_>>()
             .join("\n"),
         _ => message.to_text(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn no_cut_is_in_a_word_or_a_character_of_any_script() {
+        assert!(CONTINUES.is_some());
+        let long = "я".repeat(30);
+        let words = format!("ab {long} cd {long} ef");
+        let (accents, families) = ("e\u{301}".repeat(40), "👩\u{200d}👧".repeat(20));
+        for (text, keep, expected) in [
+            (words.as_str(), 56, "ab\n[... 66 characters omitted ...]\nef"),
+            (&accents, 9, "e\u{301}e\u{301}\n[... 72 characters omitted ...]\ne\u{301}e\u{301}"),
+            (&families, 8, "👩\u{200d}👧\n[... 54 characters omitted ...]\n👩\u{200d}👧"),
+            ("यय\u{94d}य य\u{94d}यय", 6, "यय\u{94d}\n[... 4 characters omitted ...]\nयय"),
+        ] {
+            assert_eq!(head_and_tail(text, keep), expected, "{text}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The features of a message's text, line by line: computed once, when they are first needed.
 
+mod garbled;
 mod markup;
 mod pieces;
 mod signature;
@@ -9,6 +10,7 @@ mod text;
 
 use std::ops::Range;
 
+pub(crate) use self::garbled::is_garbled;
 use self::markup::{is_markup, pieces_between};
 use self::pieces::pieces;
 pub(crate) use self::pieces::split_number;
@@ -24,7 +26,7 @@ use crate::{Body, ContextMessage, Message};
 pub(crate) struct Features {
     /// The text that the lines are ranges of: the message's text, then each call with its argument values.
     pub(crate) text: String,
-    /// The lines in order; blank ones are left out and long ones are several.
+    /// The lines in order; blank and garbled ones are left out and long ones are several.
     pub(crate) lines: Vec<Line>,
     /// The number of lines of the text as a program counts them, blank ones included.
     pub(crate) n_text_lines: u32,
@@ -90,20 +92,22 @@ impl Features {
         let mut reading = Reading::default();
         let (mut start, mut n_text_lines) = (0, u32::from(!text.is_empty() && !text.ends_with('\n')));
         let is_answer = matches!(message.body, Body::Assistant { .. }) && calls.is_empty();
+        let is_result = matches!(message.body, Body::Tool(_));
         let pieces = if is_answer && is_markup(&text) { pieces_between } else { pieces };
         for line in text.split_inclusive(is_line_break) {
             n_text_lines += u32::from(line.ends_with('\n'));
             for (from, to) in pieces(line) {
-                let at = start + from;
-                reading.take(
-                    &line[from..to],
-                    at,
-                    Place {
-                        is_call: calls.first().is_some_and(|first| at >= *first),
-                        begins_call: calls.contains(&at),
-                        is_old: old.iter().any(|old| old.contains(&at)),
-                    },
-                );
+                let (at, piece) = (start + from, &line[from..to]);
+                let place = Place {
+                    is_call: calls.first().is_some_and(|first| at >= *first),
+                    begins_call: calls.contains(&at),
+                    is_old: old.iter().any(|old| old.contains(&at)),
+                };
+                // A call is known by its first line.
+                let is_of_tool = is_result || place.is_call && !place.begins_call;
+                if !(is_of_tool && is_garbled(piece)) {
+                    reading.take(piece, at, place);
+                }
             }
             start += line.len();
         }

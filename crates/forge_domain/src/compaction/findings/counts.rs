@@ -7,12 +7,66 @@ use super::pattern::{Pattern, any_of, matches};
 
 /// Checks whether a line counts what went well or badly.
 pub(super) fn counts(line: &str) -> bool {
-    matches(&GOOD_COUNTS, line) || matches(&BAD_COUNTS, line)
+    matches(&GOOD_COUNTS, line) || matches(&BAD_COUNTS, line) || failed_of_dotnet(line).is_some()
 }
 
 /// Returns the first line that counts errors.
 pub(super) fn count(text: &str) -> Option<&str> {
-    text.lines().find(|line| matches(&BAD_COUNTS, line) || passed_all(line) == Some(false))
+    let by_words = text.lines().find(|line| matches(&BAD_COUNTS, line) || passed_all(line) == Some(false));
+    by_words.or_else(|| by_position(text).find(|(failed, _)| *failed).map(|(_, line)| line))
+}
+
+/// Iterates over the counts that .NET writes in the language of the system: whether each is of failures, and
+/// its line.
+fn by_position(text: &str) -> impl Iterator<Item = (bool, &str)> {
+    let mut before = [""; 2];
+    text.lines().filter(|line| !line.trim().is_empty()).filter_map(move |line| {
+        let of_tests = failed_of_dotnet(line).map(|failed| (failed, line));
+        let counted = of_tests.or_else(|| Some((failed_of_build(before, line)?, before[1])));
+        before = [before[1], line];
+        counted
+    })
+}
+
+/// Checks whether tests failed, by a line of `dotnet test` with the numbers of those that failed, passed, were
+/// left out, and of all, and then the time and the library: `… - App.Tests.dll (net8.0)`. `None` for others.
+fn failed_of_dotnet(line: &str) -> Option<bool> {
+    let (counts, library) = line.contains(".dll").then(|| line.rsplit_once(" - ")).flatten()?;
+    library.split_whitespace().next().filter(|name| name.ends_with(".dll"))?;
+    let number =
+        |part: &str| part.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok();
+    let mut numbers = counts.split([':', '：']).skip(1).filter_map(number);
+    let (failed, passed) = (numbers.next()?, numbers.next()?);
+    let (left_out, all) = (numbers.next()?, numbers.next()?);
+    let sum = failed.checked_add(passed)?.checked_add(left_out)?;
+    (all > 0 && sum == all).then_some(failed > 0)
+}
+
+/// Checks whether a build of MSBuild had errors, by the two lines before the one with its time: they are
+/// indented and count its warnings and its errors. `None` for other lines.
+fn failed_of_build(before: [&str; 2], line: &str) -> Option<bool> {
+    let line = line.trim_end();
+    let (words, time) = line.split_at_checked(line.len().checked_sub(TIME.len())?)?;
+    let is_time = time.bytes().zip(TIME.bytes()).all(|(byte, form)| match form {
+        b'0' => byte.is_ascii_digit(),
+        form => byte == form,
+    });
+    if !is_time || !words.starts_with(|c: char| !c.is_whitespace()) {
+        return None;
+    }
+    let [warnings, errors] = before.map(only_number);
+    warnings.and(errors).map(|n| n > 0)
+}
+
+/// The form of a time.
+const TIME: &str = "00:00:00.00";
+
+/// Returns the only number of an indented line that has words as well.
+fn only_number(line: &str) -> Option<u32> {
+    let mut numbers = line.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
+    let number = numbers.next()?;
+    let is_only = numbers.next().is_none() && line.contains(char::is_alphabetic);
+    number.parse().ok().filter(|_| is_only && line.starts_with([' ', '\t']))
 }
 
 /// Checks whether a text counts failures, other than in the name of what went well.
@@ -25,6 +79,7 @@ pub(super) fn counts_failures(text: &str) -> bool {
     });
     found.any(|(line, rest)| !matches(&WENT_WELL, line) && !counts_something_else(rest))
         || passed_all(text) == Some(false)
+        || by_position(text).any(|(failed, _)| failed)
 }
 
 /// Checks whether all passed, by the last line of a text that says how many of how many did: `3 of 4 suites
@@ -71,8 +126,10 @@ fn counts_something_else(rest: &str) -> bool {
 /// Returns the text after the last count of passed tests or checks; `None` if nothing is counted so.
 pub(super) fn after_last_count<'a>(edges: &[&'a str; 2]) -> Option<[&'a str; 2]> {
     let after = |text: &'a str| {
-        let last = GOOD_COUNTS.as_ref()?.find_iter(text).last()?;
-        Some(&text[last.end()..])
+        let by_words = GOOD_COUNTS.as_ref().and_then(|counts| Some(counts.find_iter(text).last()?.end()));
+        let well = by_position(text).filter(|(failed, _)| !failed).last();
+        let by_position = well.map(|(_, line)| line.as_ptr() as usize - text.as_ptr() as usize + line.len());
+        Some(&text[by_words.max(by_position)?..])
     };
     after(edges[1]).map(|rest| ["", rest]).or_else(|| Some([after(edges[0])?, edges[1]]))
 }
@@ -121,6 +178,35 @@ mod tests {
     fn every_pattern_is_one() {
         let patterns = [&BAD_COUNTS, &GOOD_COUNTS, &PARTS, &WENT_WELL];
         assert!(patterns.into_iter().all(|pattern| pattern.is_some()));
+    }
+
+    #[test]
+    fn dotnet_is_read_in_any_language() {
+        let build = |warnings: &str, errors: &str, time: &str| {
+            format!("App -> /w/App.dll\n\n    {warnings}\n    {errors}\n\n{time} 00:00:01.23\n")
+        };
+        for (text, expected) in [
+            (
+                "Fehler!      : Fehler:     2, erfolgreich:    10, übersprungen:     0, gesamt:    12, Dauer: 80 ms - A.dll (net8.0)"
+                    .to_owned(),
+                Some(true),
+            ),
+            ("已通过! - 失败:     0，通过:     3，已跳过:     1，总计:     4，持续时间: 8 ms - A.dll".to_owned(), Some(false)),
+            ("- 失敗:     0、合格:     3、合計:     4、期間: 8 ms - A.dll".to_owned(), None),
+            ("a: 1, b: 2, c: 3, d: 6 - copied to A.dll".to_owned(), None),
+            (build("0 个警告", "1 个错误", "已用时间"), Some(true)),
+            (build("경고 2개", "오류 0개", "경과 시간:"), Some(false)),
+            (build("Предупреждений: 0", "Ошибок: 3", "Прошло времени"), Some(true)),
+            (build("0 Warnung(en)", "keine Fehler", "Verstrichene Zeit"), None),
+            (build("2 von 3 Warnungen", "1 Fehler", "Verstrichene Zeit"), None),
+            ("    0 a\n    1 b\n    c 00:00:01.23".to_owned(), None),
+        ] {
+            let fails = counts_failures(&text);
+            let passes = after_last_count(&[&text, ""]).is_some() && !fails;
+            assert_eq!((fails, passes), (expected == Some(true), expected == Some(false)), "{text}");
+        }
+        let text = build("0 个警告", "1 个错误", "已用时间");
+        assert_eq!(count(&text), Some("    1 个错误"));
     }
 
     #[test]

@@ -151,11 +151,11 @@ fn may_say_so(line: &str) -> bool {
         "topped",
         "due to",
     ];
-    line.len() <= NOTE_BYTES && SIGNS.iter().any(|sign| line.contains(sign))
+    line.chars().nth(NOTE_CHARS).is_none() && SIGNS.iter().any(|sign| line.contains(sign))
 }
 
-/// A note of a harness about a command takes a line of so many bytes at most.
-const NOTE_BYTES: usize = 1_000;
+/// A note of a harness about a command takes a line of so many characters at most.
+const NOTE_CHARS: usize = 1_000;
 
 /// Checks whether a result says that no test ran, and of none that one did.
 fn ran_nothing(edges: &[&str; 2]) -> bool {

@@ -12,10 +12,14 @@ use super::failure_forms::{BREAKS, ONLY_ERROR, STOPS, names_failure, place, says
 use super::pattern::{Pattern, any_of, matches};
 use super::powershell::{reason, without_places};
 use super::refusal::{first_line, is_of_the_user};
+use super::status::code_in_fields;
 use crate::compaction::envelope::within;
 
 /// Returns the line of a failed result that says best what the error is.
 pub(super) fn error_line(text: &str) -> Option<String> {
+    if code_in_fields(text).is_some() {
+        return None;
+    }
     let line = failed_test_of_go(text).or_else(|| reason(text)).or_else(|| invalid_input(text));
     let line = line.map(|line| line.chars().take(MAX_CHARS).collect::<String>());
     line.or_else(|| named_error(without_places(text).as_deref().unwrap_or(text)))
@@ -218,6 +222,7 @@ mod tests {
                 "thread 'main' panicked at src/a.rs:5:9:\nno rates\nnote: run with a backtrace",
                 Some("thread 'main' panicked at src/a.rs:5:9: no rates"),
             ),
+            ("<task_id>b1</task_id>\n<status>failed</status>\n<exit_code>1</exit_code>", None),
             ("│ Error: no such region\n│\n", Some("Error: no such region")),
             (
                 "There was 1 failure:\n\n1) RateTest::testFree\nFailed asserting.\n\nFAILURES!\nTests: 3, Failures: 1.",

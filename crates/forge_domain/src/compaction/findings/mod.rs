@@ -44,6 +44,7 @@ pub(crate) use self::refusal::{is_of_the_user, is_refused};
 pub(crate) use self::result::Outcome;
 use self::sections::Sections;
 pub(crate) use self::shell_change::{ALL, ShellChange, ShellStep};
+pub(crate) use self::status::code_in_fields;
 pub(crate) use self::told_changes::told_changes;
 pub(crate) use self::touch::{Extent, FileState, Touch};
 use crate::{Body, ContextMessage, Message, ToolResult};

@@ -17,7 +17,7 @@ pub(crate) fn is_refused(call: &ToolCall, message: &Message) -> bool {
     let text = result.content.text();
     let text = text.trim();
     // A word alone is the state of what was asked about.
-    let is_sentence = text.len() <= SENTENCE_BYTES
+    let is_sentence = text.chars().nth(SENTENCE_CHARS).is_none()
         && !text.contains('\n')
         && (text.contains(char::is_whitespace) || !text.is_ascii());
     user_words(message).is_some()
@@ -78,7 +78,7 @@ pub(super) fn refusal(text: &str) -> Option<&str> {
     // Some tools answer with what the file has now.
     let begins_so = |c: char| c.is_uppercase() || !c.is_ascii() || c == '[';
     if is_of_the_user(first)
-        || first.len() > SENTENCE_BYTES
+        || first.chars().nth(SENTENCE_CHARS).is_some()
         || !(first.starts_with(begins_so) || first.contains(" failed: "))
     {
         return None;
@@ -94,8 +94,8 @@ pub(super) fn first_line(text: &str) -> &str {
     text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim()
 }
 
-/// A sentence of so many bytes at most says why a change was refused.
-const SENTENCE_BYTES: usize = 300;
+/// A sentence of so many characters at most says why a change was refused.
+const SENTENCE_CHARS: usize = 300;
 /// Conditions of a change: whatever else the sentence has, it was not made.
 pub(super) static CONDITIONS: Pattern = LazyLock::new(|| {
     any_of(

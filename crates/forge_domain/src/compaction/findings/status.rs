@@ -63,6 +63,35 @@ pub(super) fn states_code(line: &str, code: &str) -> bool {
         .is_some_and(|stated| (1..=3).filter_map(|nth| stated.get(nth)).any(|stated| stated.as_str() == code))
 }
 
+/// Returns the code that a result states which is nothing but fields in tags, none of which says anything:
+/// `<exit_code>1</exit_code>`.
+pub(crate) fn code_in_fields(text: &str) -> Option<&str> {
+    const SAYING: [&str; 5] = ["error", "message", "output", "stderr", "stdout"];
+    let mut code = None;
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let (name, value) = field(line)?;
+        if !value.is_empty() && SAYING.iter().any(|part| name.contains(part)) {
+            return None;
+        }
+        if CODES.contains(&name) {
+            code = Some(value);
+        }
+    }
+    code.filter(|code| code.parse::<i64>().is_ok())
+}
+
+/// The names of a field with the code.
+const CODES: [&str; 3] = ["exit_code", "exitCode", "return_code"];
+
+/// Returns the name and the value of a line that is a field in tags.
+fn field(line: &str) -> Option<(&str, &str)> {
+    let (name, rest) = line.trim().strip_prefix('<')?.split_once('>')?;
+    let value = rest.strip_suffix('>')?.strip_suffix(name)?.strip_suffix("</")?;
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let is_field = !name.is_empty() && name.bytes().all(is_of_name) && !value.contains('<');
+    is_field.then(|| (name, value.trim()))
+}
+
 /// A code, or a word in a tag.
 static STATUS: Pattern = LazyLock::new(|| {
     let forms = [
@@ -76,6 +105,22 @@ static STATUS: Pattern = LazyLock::new(|| {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_code_is_read_from_fields_that_say_nothing_else() {
+        for (text, expected) in [
+            ("<task_id>b1</task_id>\n\n<exit_code>1</exit_code>\n", Some("1")),
+            ("<exit_code> -1 </exit_code>\n<stderr></stderr>", Some("-1")),
+            ("<exit_code>1</exit_code>\n<stderr>no rule</stderr>", None),
+            ("<exit_code>1</exit_code>\nno rule", None),
+            ("<exit_code>1</code>", None),
+            ("<status>running</status>", None),
+            ("<exit_code>none</exit_code>", None),
+            ("", None),
+        ] {
+            assert_eq!(code_in_fields(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn every_pattern_is_one() {

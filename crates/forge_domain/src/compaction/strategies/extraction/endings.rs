@@ -12,10 +12,11 @@ use super::tasks::is_about_tasks;
 use crate::compaction::answered_call::AnsweredCall;
 use crate::compaction::arguments::text_or_number;
 use crate::compaction::envelope::without_notes;
-use crate::compaction::features::{Features, Line, is_line_break};
+use crate::compaction::features::{Features, Line, is_garbled, is_line_break};
 use crate::compaction::findings::{
-    Deed, Failure, Outcome, is_marked_failed, is_of_log, is_of_status, is_of_the_user, is_refused,
-    only_says_success, says_nothing_written, tells_commit, tells_outcome, tells_push, tells_what_was_made,
+    Deed, Failure, Outcome, code_in_fields, is_marked_failed, is_of_log, is_of_status, is_of_the_user,
+    is_refused, only_says_success, says_nothing_written, tells_commit, tells_outcome, tells_push,
+    tells_what_was_made,
 };
 use crate::{ContextMessage, ToolCall, find_secrets, quantity, tool_twin, user_words};
 
@@ -27,8 +28,8 @@ const LOOKED_CHARS: usize = 100;
 const FEW_LINES: usize = 6;
 /// The same of a check that passed.
 const FEW_OF_CHECK: usize = 3;
-/// Most bytes of a page that was hardly read.
-const SHORT_PAGE_BYTES: usize = 300;
+/// Most characters of a page that was hardly read.
+const SHORT_PAGE_CHARS: usize = 300;
 /// An answer of more lines is long.
 const LONG_ANSWER: u32 = 5;
 /// Most characters of what the user answered to the agent's question, or said when they refused a call.
@@ -105,10 +106,13 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Returns the first lines of a text that have a word, more than [`FEW_LINES`] if it has more.
+/// Returns the first lines of a text that have a word, more than [`FEW_LINES`] if it has more; none if one of
+/// them is garbled, since the others would seem to be all.
 fn few_of(text: &str) -> Vec<&str> {
     let says_something = |line: &&str| line.contains(char::is_alphanumeric) && !tells_nothing(line);
-    text.split(is_line_break).map(str::trim).filter(says_something).take(FEW_LINES + 1).collect()
+    let lines = text.split(is_line_break).map(str::trim).filter(says_something).take(FEW_LINES + 1);
+    let few: Vec<&str> = lines.collect();
+    if few.iter().any(|line| is_garbled(line)) { Vec::new() } else { few }
 }
 
 /// Returns how the call ended that has the result at `position`; `None` for what changes the list of tasks,
@@ -134,6 +138,10 @@ fn ending(asked: &AnsweredCall<'_>, result: &ContextMessage, told: &Told<'_>) ->
         // A rule, or a program, may say more.
         let why = one_line(&result.message().text(), ENDING_CHARS).filter(|line| !is_of_the_user(line));
         return Some(why.map_or_else(|| REFUSED.to_owned(), |why| format!("{REFUSED}: {why}")));
+    }
+    if let Some(code) = code_in_fields(&result.features().text) {
+        let is_well = code.bytes().all(|byte| byte == b'0');
+        return Some(if is_well { NO_OUTPUT.to_owned() } else { format!("exit code {code}, {NO_OUTPUT}") });
     }
     let ending = match broken(asked.deed, result, told) {
         Some(broken) => broken,
@@ -241,13 +249,13 @@ fn only_sets(deed: &Deed, text: &str) -> bool {
     before.is_some_and(|before| {
         !before.contains('\n')
             && SETS.iter().any(|words| before.ends_with(words))
-            && before.len() <= SET_BYTES
+            && before.chars().nth(SET_CHARS).is_none()
     })
 }
 
-/// The words before what something was set to, and the most bytes of all before it.
+/// The words before what something was set to, and the most characters of all before it.
 const SETS: [&str; 3] = ["changed to", "set to", "switched to"];
-const SET_BYTES: usize = 40;
+const SET_CHARS: usize = 40;
 
 /// Returns what a call looked at, if that is short.
 fn looked_at(result: &ContextMessage, told: &Told<'_>) -> Option<String> {
@@ -269,7 +277,7 @@ fn told_last(result: &ContextMessage, told: &Told<'_>) -> Option<String> {
     let is_all = told.few.len() == 1;
     let is_sentence = last.split_whitespace().count() > 1 && !is_code(last);
     let tells = !told.is_row && (is_all || is_sentence) && !is_cut_json(last);
-    one_line(last, ENDING_CHARS).filter(|_| tells)
+    one_line(last, ENDING_CHARS).filter(|line| tells && !is_garbled(line))
 }
 
 /// Returns the commit that a command made and the branch that it sent, by what git says of both.
@@ -296,7 +304,7 @@ fn is_shown_to_pass(deed: &Deed, result: &ContextMessage) -> bool {
 /// ids that an answer in JSON gives it.
 fn made(text: &str) -> Option<String> {
     let first = text.lines().find(|line| !line.trim().is_empty())?.trim();
-    if tells_what_was_made(first) {
+    if tells_what_was_made(first) && !is_garbled(first) {
         return one_line(first, ENDING_CHARS);
     }
     if !text.starts_with('{') || text.len() > MADE_BYTES {
@@ -338,7 +346,7 @@ fn only_line(result: &ContextMessage, most: usize) -> Option<String> {
         return Some(NO_OUTPUT.to_owned());
     }
     let is_one = !text.is_empty() && !text.contains(is_line_break) && text.chars().nth(most).is_none();
-    is_one.then(|| text.to_owned())
+    (is_one && !is_garbled(text)).then(|| text.to_owned())
 }
 
 /// Returns what the user said to a call in one line; `None` if that is nothing.
@@ -353,7 +361,8 @@ fn looks_outside(call: &ToolCall) -> bool {
 
 /// Returns the first line of a page that is too short to be one: it says why.
 fn short_page(text: &str) -> Option<String> {
-    (text.len() <= SHORT_PAGE_BYTES).then(|| one_line(text, ENDING_CHARS)).flatten()
+    let is_short = text.chars().nth(SHORT_PAGE_CHARS).is_none();
+    is_short.then(|| one_line(text, ENDING_CHARS)).flatten().filter(|line| !is_garbled(line))
 }
 
 /// Checks whether a call asks the user: what they answer is a decision, not the output of a tool.
@@ -458,6 +467,15 @@ mod tests {
             ("python shape.py", "(1204, 9)", "(1204, 9)"),
             ("git branch --show-current", "release", "release"),
             ("gh auth token", &["ghp_", "k3V9xQ2mB7tR5yW8nJ1pL6sD4fG0hZcAeUiO"].concat(), "1 line"),
+            (
+                "./task",
+                "<retrieval_status>success</retrieval_status>\n\n<task_id>b1</task_id>\n\n<status>failed</status>\n\n\
+                 <exit_code>1</exit_code>",
+                "exit code 1, no output",
+            ),
+            ("./task", "<status>completed</status>\n<exit_code>0</exit_code>", NO_OUTPUT),
+            ("node fix.js", "? \u{fffd}w\u{fffd}N status \u{fffd}q 'parsing'", "1 line"),
+            ("node fix.js", "1.\n2. \u{fffd}w\u{fffd}N status\nOCR????????G no", "3 lines"),
             ("pytest", "Command timed out after 2m 0.0s\ntests/a.py ...", "Command timed out after 2m 0.0s"),
             ("git bisect run x", "a\n9f1c2ab is the first bad commit\nb", "9f1c2ab is the first bad commit"),
         ] {

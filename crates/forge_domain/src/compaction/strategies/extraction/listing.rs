@@ -55,8 +55,8 @@ const DONE_WITH: [&str; 6] = [
     "inflating: ",
 ];
 
-/// Most bytes of a text that may have no words at all, and of how many bytes one at least is of a word.
-const WORDLESS_BYTES: usize = 80;
+/// Most characters of a text that may have no words at all, and of how many bytes one at least is of a word.
+const WORDLESS_CHARS: usize = 80;
 const BYTES_TO_WORD: usize = 10;
 /// The fewest bytes of a word. One character has as many in a script that writes words without blanks.
 const WORD_BYTES: usize = 3;
@@ -65,7 +65,7 @@ const WORD_BYTES: usize = 3;
 pub(super) fn has_hardly_a_word(text: &str) -> bool {
     let words = text.split(|c: char| !c.is_alphabetic()).map(str::len);
     let n_bytes: usize = words.filter(|n_bytes| *n_bytes >= WORD_BYTES).sum();
-    text.len() > WORDLESS_BYTES && n_bytes * BYTES_TO_WORD < text.len()
+    text.chars().nth(WORDLESS_CHARS).is_some() && n_bytes * BYTES_TO_WORD < text.len()
 }
 
 #[cfg(test)]

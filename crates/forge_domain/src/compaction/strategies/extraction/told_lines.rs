@@ -14,8 +14,8 @@ use crate::{ContextMessage, ToolCall};
 /// tells more than the purpose.
 const PURPOSES: [&str; 7] =
     ["description", "explanation", "instruction", "instructions", "purpose", "reason", "summary"];
-/// From so many bytes on, a piece of a purpose is known by itself.
-const PIECE_BYTES: usize = 40;
+/// From so many characters on, a piece of a purpose is known by itself.
+const PIECE_CHARS: usize = 40;
 
 /// Returns the numbers of such lines of a message.
 pub(super) fn told_lines(message: &ContextMessage) -> HashSet<usize> {
@@ -65,7 +65,8 @@ impl Label {
 
     /// Checks whether a line of the call is told.
     fn tells(&self, line: &str) -> bool {
-        let is_piece = || line.len() >= PIECE_BYTES && self.texts.iter().any(|text| text.contains(line));
+        let is_long = || line.chars().nth(PIECE_CHARS - 1).is_some();
+        let is_piece = || is_long() && self.texts.iter().any(|text| text.contains(line));
         self.is_all || patched_in(line).is_some() || self.lines.contains(line) || is_piece()
     }
 }
