@@ -100,8 +100,8 @@ impl<'a> AskedLines<'a> {
     }
 }
 
-/// Returns the end of a text's head and the start of its tail, whole lines or words of about `keep` characters
-/// each.
+/// Returns the end of a text's head and the start of its tail, whole lines or words of about `keep`
+/// characters each.
 fn ends(text: &str, keep: usize) -> (usize, usize) {
     let n_chars = text.chars().count();
     let (head, tail) = (byte_of_char(text, keep), byte_of_char(text, n_chars - keep.min(n_chars)));

@@ -1,5 +1,5 @@
-//! Names of files as git writes those that are not ASCII: in quotes, with the bytes as octal numbers. Elsewhere
-//! the same file has its plain name.
+//! Names of files as git writes those that are not ASCII: in quotes, with the bytes as octal numbers.
+//! Elsewhere the same file has its plain name.
 
 use std::borrow::Cow;
 

@@ -43,8 +43,8 @@ pub(crate) fn omission(label: Option<MessageId>, part: &str) -> String {
 /// spaces, and is cut anywhere.
 const WORD_CHARS: usize = 40;
 
-/// Returns the end of the head of a text that is cut at `at`: before the word there, unless that is long or all
-/// there is. Of a long one, such as a path, the last part is a word.
+/// Returns the end of the head of a text that is cut at `at`: before the word there, unless that is long or
+/// all there is. Of a long one, such as a path, the last part is a word.
 pub(crate) fn end_of_head(text: &str, at: usize) -> usize {
     if at == text.len() || text[at..].starts_with(char::is_whitespace) {
         return at;

@@ -5,9 +5,11 @@ const REPLACEMENT: char = '\u{fffd}';
 /// So many question marks in a row beside a letter stand for characters that could not be written.
 const LEAST_MARKS: usize = 4;
 
-/// Checks whether a line of a tool lost characters to another encoding.
+/// Checks whether a line of a tool lost characters to another encoding. At its start, a picture may be lost,
+/// and at its end, a part of a character that was cut.
 pub(crate) fn is_garbled(line: &str) -> bool {
-    !line.is_ascii() && line.contains(REPLACEMENT) || has_marks_for_letters(line)
+    let has_lost = || line.trim_matches(REPLACEMENT).contains(REPLACEMENT);
+    !line.is_ascii() && has_lost() || has_marks_for_letters(line)
 }
 
 fn has_marks_for_letters(line: &str) -> bool {
@@ -42,6 +44,7 @@ mod tests {
             ("throw new Error('OCR????????G???[?????????????')", true),
             ("????のテスト", true),
             ("テスト????", true),
+            ("\u{fffd} 3 files were built\u{fffd}", false),
             ("?? docs/a.md", false),
             ("why??? a ?? b ???? (4)", false),
             ("état: prêt?", false),

@@ -28,8 +28,9 @@ fn by_position(text: &str) -> impl Iterator<Item = (bool, &str)> {
     })
 }
 
-/// Checks whether tests failed, by a line of `dotnet test` with the numbers of those that failed, passed, were
-/// left out, and of all, and then the time and the library: `… - App.Tests.dll (net8.0)`. `None` for others.
+/// Checks whether tests failed, by a line of `dotnet test` with the numbers of those that failed, passed,
+/// were left out, and of all, and then the time and the library: `… - App.Tests.dll (net8.0)`. `None` for
+/// others.
 fn failed_of_dotnet(line: &str) -> Option<bool> {
     let (counts, library) = line.contains(".dll").then(|| line.rsplit_once(" - ")).flatten()?;
     library.split_whitespace().next().filter(|name| name.ends_with(".dll"))?;

@@ -581,16 +581,29 @@ mod tests {
                 r"Add-Content -Path (Join-Path $HOME '.a\b.log') -Value (Get-Date -Format o); Set-Content a.ps1 -Value ((f) + 'x')",
                 vec![Writes("a.ps1".into())],
             ),
+            ("echo 'it", vec![]),
+        ] {
+            let command = without_documents(command);
+            let changes = shell_changes(&Walk::of(&command, None)).into_iter().map(|step| step.change);
+            assert_eq!(changes.collect::<Vec<_>>(), expected, "{command}");
+        }
+    }
+
+    #[test]
+    fn the_braces_of_blocks_are_no_names_and_end_what_a_step_does() {
+        for (command, expected) in [
             ("$p='a.md'; if($i){ $l[1]='x'; Set-Content -Path $p -Value $l }", vec![]),
             (
                 "if($i){ Set-Content -Path a.md -Value $l } else { Remove-Item b.md }",
                 vec![Writes("a.md".into()), Removes("b.md".into())],
             ),
             ("{ rm a.py; sed -i '/x/a fn f() {' a.rs; }", vec![Removes("a.py".into()), Edits("a.rs".into())]),
-            ("echo 'it", vec![]),
+            (
+                "Set-Content (p a ) b.md; Remove-Item c.md )",
+                vec![Writes("b.md".into()), Removes("c.md".into())],
+            ),
         ] {
-            let command = without_documents(command);
-            let changes = shell_changes(&Walk::of(&command, None)).into_iter().map(|step| step.change);
+            let changes = shell_changes(&Walk::of(command, None)).into_iter().map(|step| step.change);
             assert_eq!(changes.collect::<Vec<_>>(), expected, "{command}");
         }
     }
