@@ -8,7 +8,7 @@ use super::interview::{Interview, interview};
 use super::passage::{Origin, Passage, passages_of_record};
 use super::picks::picked;
 use super::record::Section;
-use super::worth::asks;
+use super::worth::{asks, may_ask};
 use crate::compaction::record_tag::is_record;
 use crate::{ContextMessage, Role};
 
@@ -83,9 +83,14 @@ fn asked(material: &Material<'_>, leaves: &[bool]) -> Vec<Asked> {
         let mut before = (0..answer).rev().take_while(|before| !sources[*before].starts_turn());
         let asked = before.find(|before| material.has_agent_text(*before))?;
         let said = sources[answer].message().text();
+        let said = said.trim();
         let was_asked = asks(material.said_at(asked));
-        let is_answer = is_short_answer(said.trim(), was_asked)
-            && (was_asked || !begins_anew(sources, asked, answer))
+        // A question without a mark is known by its place: the agent waits for what the user says.
+        let waits = || sources[asked..answer].iter().all(|at| at.message().calls().is_empty());
+        let may_be_asked = was_asked || may_ask(material.said_at(asked)) && waits();
+        let is_request = || said.starts_with('/') || begins_anew(sources, asked, answer);
+        let is_answer = is_short_answer(said, may_be_asked)
+            && (was_asked || !is_request())
             && !is_taken_back(sources, answer);
         (is_answer && leaves[asked]).then_some(Asked { position: asked, answer })
     });

@@ -16,7 +16,7 @@ use crate::compaction::features::{Features, Kind, TermHasher};
 use crate::compaction::question::{Asked, Question, rarity};
 use crate::{Context, ContextMessage, Message, Role};
 
-pub(super) use self::question_mark::asks;
+pub(super) use self::question_mark::{asks, may_ask};
 
 /// The occurrences of a term over the whole context.
 #[derive(Clone, Copy, Debug, Default)]
