@@ -54,16 +54,17 @@ pub(super) struct Answered {
 impl Answered {
     /// Returns what the user answered in a few words.
     pub(super) fn of(material: &Material<'_>, leaves: &[bool]) -> Self {
-        let (asked, interview) = match material.is_talk {
+        let (mut asked, interview) = match material.is_talk {
             true => (Vec::new(), interview(material, leaves)),
             false => (asked(material, leaves), Interview::default()),
         };
         let sources = material.sources;
         let latest = material.context.latest_user();
         let before = (1..latest.unwrap_or(0)).rev().filter(|position| sources[*position].starts_turn());
-        let picked = before.filter(|answer| asked.iter().all(|asked| asked.answer != *answer));
-        let picked =
-            picked.filter_map(|answer| list(material, leaves, answer, false)).take(MOST_ASKED).collect();
+        let picked = before.filter_map(|answer| list(material, leaves, answer, false)).take(MOST_ASKED);
+        let picked: Vec<Picked> = picked.collect();
+        // What was picked tells more than what is asked below it.
+        asked.retain(|asked| picked.iter().all(|picked| picked.answer != asked.answer));
         let picks = latest.and_then(|latest| list(material, leaves, latest, true));
         Self { picks, picked, asked, interview, carried: in_records(material.sources, leaves) }
     }
@@ -120,8 +121,9 @@ fn list(material: &Material<'_>, leaves: &[bool], answer: usize, is_latest: bool
     let sources = material.sources;
     let said = sources[answer].message().text();
     let before = (0..answer).rev().take_while(|at| is_latest || !sources[*at].starts_turn());
-    let told = before.filter(|at| material.has_agent_text(*at));
-    let told = told.map(|position| (position, picked(material.said_at(position), &said)));
+    let told = before.filter(|at| material.has_agent_text(*at)).enumerate();
+    // Of what the agent said last, a short message picks more surely.
+    let told = told.map(|(nth, at)| (at, picked(material.said_at(at), &said, nth == 0)));
     let most = if is_latest { usize::MAX } else { 1 };
     let lists = told.take(most).filter(|(_, items)| !items.is_empty());
     // Of lists that have as much of what is meant, the newest.

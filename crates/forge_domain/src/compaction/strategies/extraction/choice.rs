@@ -14,6 +14,7 @@ use super::leaving::Leaving;
 use super::order::{Calls, Highlights, Take, Which, order};
 use super::passage::{Origin, Passage};
 use super::record::{Entry, Section};
+use super::shortening::{beginnings_of, ends_of};
 use super::story::{Effect, Step, newest_steps};
 use super::worth::{Purpose, Worth};
 use crate::compaction::features::hash;
@@ -28,6 +29,8 @@ const MOST_ITEMS: usize = 24;
 /// The tokens that calls which changed something outside have at least, if that is no more than a third of
 /// what is left: about two of them.
 const LEAST_ACTS: Tokens = Tokens::new(50);
+/// Those that what the user answered has at least, within the same bounds: a question with its answer.
+const LEAST_ASKED: Tokens = Tokens::new(50);
 /// The approximate cost of a line's indentation and end, and of the mark of a gap.
 const LINE_TOKENS: u64 = 1;
 const GAP_TOKENS: u64 = 3;
@@ -93,8 +96,11 @@ impl<'c, 'm> Choice<'c, 'm> {
                         room = room - self.fill(room, Purpose::Statement, &is(*which));
                     }
                 }
-                Take::Picks(percent) => self.take_picked(highlights.answered.picks.iter(), percent),
-                Take::Picked(percent) => self.take_picked(highlights.answered.picked.iter(), percent),
+                Take::Picks(percent) => self.take_picked(highlights.answered.picks.iter(), percent, true),
+                Take::Picked(percent) => self.take_picked(highlights.answered.picked.iter(), percent, true),
+                Take::PickedItems(percent) => {
+                    self.take_picked(highlights.answered.picked.iter(), percent, false);
+                }
                 Take::Answered(percent) => self.take_ends(&highlights.answered.asked, percent),
                 Take::Calls(percent, calls) => self.take_calls(calls, percent),
                 Take::Contents { tables, others } => self.take_contents(tables, others),
@@ -180,24 +186,75 @@ impl<'c, 'm> Choice<'c, 'm> {
         room - unused
     }
 
-    /// Takes the lists from which the user `picked`: first the items that they meant, then what stands
-    /// around them.
-    fn take_picked<'p>(&mut self, picked: impl Iterator<Item = &'p Picked>, percent: u64) {
-        let mut room = self.left.share(percent, 100);
+    /// Takes the lists from which the user `picked`: of all first the items that they meant and what the
+    /// agent said last below them, then, if it `takes_others`, what stands around those.
+    fn take_picked<'p>(
+        &mut self,
+        picked: impl Iterator<Item = &'p Picked>,
+        percent: u64,
+        takes_others: bool,
+    ) {
+        let sources = self.leaving.material.sources;
+        let mut room = self.room_of_asked(percent);
+        let mut around: Vec<Passage> = Vec::new();
         for Picked { position, answer: answered_at, items, is_repeated } in picked {
+            let features = sources[*position].features();
             let of_text = self.candidates.passages.iter().filter(|passage| passage.is_said_at(*position));
             let has_item = |passage: &Passage| items.iter().any(|item| passage.holds(*item));
-            let (meant, others): (Vec<Passage>, Vec<Passage>) = of_text.copied().partition(has_item);
-            for passage in meant.into_iter().take(MOST_ITEMS) {
-                room = room - self.fill(room, Purpose::Newest, &|other| *other == passage);
+            let (meant, mut others): (Vec<Passage>, Vec<Passage>) = of_text.copied().partition(has_item);
+            let room_before = room;
+            for passage in meant.iter().take(MOST_ITEMS) {
+                room = room - self.take_any_of(beginnings_of(*passage, features), room);
             }
-            if *is_repeated {
+            let is_below = |last: &Passage| meant.iter().all(|passage| passage.start < last.start);
+            if let Some(last) = others.last().copied().filter(is_below) {
+                others.pop();
+                room = room - self.take_any_of(ends_of(last, features), room);
+            }
+            if *is_repeated && room < room_before {
                 room = room - self.reserve_answer(*answered_at);
             }
-            for passage in others.into_iter().take(MOST_ITEMS) {
-                room = room - self.fill(room, Purpose::Newest, &|other| *other == passage);
+            if takes_others {
+                around.extend(others.into_iter().take(MOST_ITEMS));
             }
         }
+        for passage in around {
+            room = room - self.fill(room, Purpose::Newest, &|other| *other == passage);
+        }
+    }
+
+    /// Returns the room for what the user answered, with its share of what is left in percent.
+    fn room_of_asked(&self, percent: u64) -> Tokens {
+        self.left.share(percent, 100).max(LEAST_ASKED.min(self.left.share(1, 3)))
+    }
+
+    /// Takes a passage, the first of `parts`, or else the first of its parts that fits `room`, and returns
+    /// what it takes.
+    fn take_any_of(&mut self, parts: Vec<Passage>, room: Tokens) -> Tokens {
+        let Some(whole) = parts.first().copied() else { return Tokens::ZERO };
+        let taken = self.fill(room, Purpose::Newest, &|passage| *passage == whole);
+        let sources = self.leaving.material.sources;
+        // It may have been taken before, as an answer to what is asked.
+        let is_told = |(told, _): &(Passage, Tokens)| {
+            told.message == whole.message && told.start <= whole.start && whole.end <= told.end
+        };
+        if taken > Tokens::ZERO || self.filling.passages.iter().any(is_told) {
+            return taken;
+        }
+        let is_further = self.filling.said.contains(&whole.message);
+        let label = if is_further { GAP_TOKENS } else { label_tokens(Origin::Agent) };
+        for part in parts {
+            let text = part.text(sources);
+            let n_lines = text.matches('\n').count() as u64;
+            let tokens = self.counter.count(text) + Tokens::new(label + n_lines * LINE_TOKENS);
+            if tokens <= room && self.filling.learn_said(text) {
+                self.filling.said.insert(part.message);
+                self.filling.passages.push((part, tokens));
+                self.left = self.left - tokens;
+                return tokens;
+            }
+        }
+        Tokens::ZERO
     }
 
     /// Counts an entry with the end of its line.
@@ -214,29 +271,37 @@ impl<'c, 'm> Choice<'c, 'm> {
     }
 
     /// Takes the ends of the agent's texts that were `asked`: each ends with what it asks, and what that is
-    /// about stands before it. All have their last passage before any has a further one.
+    /// about stands before it. All have their last passage, or as many of its last sentences as fit, before
+    /// any has a further one.
     fn take_ends(&mut self, asked: &[Asked], percent: u64) {
-        let mut room = self.left.share(percent, 100);
+        let sources = self.leaving.material.sources;
+        let mut room = self.room_of_asked(percent);
         let passages = &self.candidates.passages;
-        let starts = |position: usize| -> Vec<u32> {
-            let of_text = passages.iter().filter(|passage| passage.is_said_at(position));
-            of_text.map(|passage| passage.start).collect()
+        let said_at = |position: usize| -> Vec<Passage> {
+            passages.iter().filter(|passage| passage.is_said_at(position)).copied().collect()
         };
-        let ends = asked.iter().map(|asked| (asked.position, asked.answer, starts(asked.position)));
-        let mut ends: Vec<(usize, usize, Vec<u32>)> = ends.collect();
+        let mut ends: Vec<(&Asked, Vec<Passage>)> =
+            asked.iter().map(|asked| (asked, said_at(asked.position))).collect();
         for nth in 0..ASKED_PASSAGES {
-            for (position, answered_at, starts) in &mut ends {
-                let Some(start) = starts.pop() else { continue };
-                let is_it =
-                    |passage: &Passage| passage.message as usize == *position && passage.start == start;
-                room = room - self.fill(room, Purpose::Newest, &is_it);
+            for (asked, passages) in &mut ends {
+                let Some(last) = passages.pop() else { continue };
+                let taken = if nth == 0 {
+                    self.take_any_of(ends_of(last, sources[asked.position].features()), room)
+                } else {
+                    self.fill(room, Purpose::Newest, &|passage| *passage == last)
+                };
+                room = room - taken;
                 // It may have been taken before, as an answer to what is asked.
-                let is_told = self.filling.passages.iter().any(|(passage, _)| is_it(passage));
-                if !is_told {
+                let of_message = |(told, _): &&(Passage, Tokens)| told.message == last.message;
+                let told = || self.filling.passages.iter().filter(of_message).map(|(told, _)| told);
+                let is_whole = told().any(|told| told.start == last.start);
+                let has_end = told().any(|told| told.end == last.end);
+                if nth == 0 && has_end {
+                    room = room - self.reserve_answer(asked.answer);
+                }
+                if !is_whole {
                     // The passages before it make no sense without it.
-                    starts.clear();
-                } else if nth == 0 {
-                    room = room - self.reserve_answer(*answered_at);
+                    passages.clear();
                 }
             }
         }

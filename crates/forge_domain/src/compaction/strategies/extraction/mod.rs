@@ -44,6 +44,7 @@ mod queue;
 mod record;
 mod root;
 mod shed;
+mod shortening;
 mod speech;
 mod stale_sections;
 mod state;

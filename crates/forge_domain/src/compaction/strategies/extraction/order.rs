@@ -23,6 +23,8 @@ pub(super) enum Take {
     /// before.
     Picks(u64),
     Picked(u64),
+    /// Of the lists from which they picked before, only what they meant.
+    PickedItems(u64),
     /// The ends of what the agent said before answers of the user's in a few words.
     Answered(u64),
     /// Calls, each with how it ended.
@@ -111,6 +113,7 @@ const FIRST_IN_TALK: &[Take] = &[
 const THEN: &[Take] = &[
     Take::InTurn(65, SAID),
     Take::Calls(30, Calls::Asking),
+    Take::PickedItems(15),
     Take::Answered(12),
     Take::Passages(12, Purpose::Newest, Which::AnsweredInRecord),
     Take::Passages(42, Purpose::Newest, Which::Newest),

@@ -385,6 +385,27 @@ fn of_a_list_the_items_stay_that_the_user_picked() {
 }
 
 #[test]
+fn a_short_pick_stands_below_the_item_that_it_means() {
+    let item = |n: usize| format!("{n}. Pier {n} of harbour_{n} needs a crane_{n}, says registry_{n}.");
+    let items: Vec<String> = (1..9).map(item).collect();
+    let rest = "All of them can wait, as no ferry of the coast_line leaves before the summer.";
+    let question = "Which one first?";
+    for (answer, picked) in [("2", 2), ("then 3", 3)] {
+        let mut log = Conversation::new();
+        log.user("Look after the harbour.")
+            .agent(format!("{}\n\n{rest}\n\n{question}", items.join("\n")))
+            .user(answer);
+        let line = |n: usize, k: usize| format!("boat_{n}_{k} lies at mooring {k} of pier_{n}\n");
+        append_results(&mut log, (0..12).map(|n| (0..9).map(|k| line(n, k)).collect()));
+        log.user("Now count the boats.");
+        extract(&mut log, 3_600);
+        let record = record_in(&log);
+        assert!(record.contains(&item(picked)), "{answer}: {record}");
+        assert!(record.contains(&format!("{question}\nm2 user: {answer}\n")), "{answer}: {record}");
+    }
+}
+
+#[test]
 fn words_of_several_people_are_told_apart() {
     let say = |log: &mut Conversation, numbers: std::ops::Range<usize>| {
         for n in numbers {
