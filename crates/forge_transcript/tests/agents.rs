@@ -128,6 +128,7 @@ fn codex_samples() -> Vec<Sample> {
         sample("codex", json!(whole).to_string(), seen),
         folded("codex", lines(&long), left, before),
         folded("codex", lines(&forked), left, before),
+        told_rules(),
         sample("codex", lines(&rolled), "s:Be brief. | u:One. | a:1 | u:Three."),
         sample(
             "codex",
@@ -140,6 +141,22 @@ fn codex_samples() -> Vec<Sample> {
             "s:Be brief. | u:Find it. | a:+f(a) | r(a):out",
         ),
     ]
+}
+
+/// Returns a rollout with the rules of its project as instructions of the session, and as what was sent.
+fn told_rules() -> Sample {
+    let meta = |rules: &str| codex("session_meta", &json!({"id": "1", "instructions": rules}));
+    let sent = "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nBe brief.\r\n\n</INSTRUCTIONS>";
+    let text = lines(&[
+        meta("Be brief.\r\n"),
+        meta("Be long."),
+        codex("response_item", &codex_message("user", sent)),
+        codex("response_item", &codex_message("user", "Find it.")),
+    ]);
+    let seen =
+        "n:# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nBe brief.\r\n\n</INSTRUCTIONS> | u:Find it.";
+    let whole = "s:Be brief.\r\n | n:# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nBe brief.\r\n\n</INSTRUCTIONS> | u:Find it.";
+    folded("codex", text, seen, whole)
 }
 
 fn team_samples() -> Vec<Sample> {

@@ -4,7 +4,7 @@ use forge_domain::Message;
 use serde_json::Value;
 
 use super::codex_item::{item_messages, reply_groups};
-use crate::any_blocks::text_at;
+use crate::any_blocks::{items, text_at};
 use crate::codec::{Addition, Effect, EntryFormat, Evidence, Fields, Revision, Trace};
 use crate::format::FormatFacts;
 use crate::{RecordedCompaction, RewriteError};
@@ -56,7 +56,13 @@ impl EntryFormat for Codex {
     fn trace(record: &Value) -> Trace {
         // A fork and a sub-agent write their parent's facts after their own. Only the first ones count.
         if is_meta(record) {
-            return Trace { id: Some("session_meta".into()), effect: Effect::Repeats, ..Trace::default() };
+            let meta = record.get("payload").unwrap_or(record);
+            return Trace {
+                id: Some("session_meta".into()),
+                hidden_by: rules_id(instruction_text(meta)),
+                effect: Effect::Repeats,
+                ..Trace::default()
+            };
         }
         let turns = record.pointer("/payload/num_turns").and_then(Value::as_u64);
         let is_back = text_at(record, "/payload/type") == "thread_rolled_back";
@@ -68,7 +74,8 @@ impl EntryFormat for Codex {
             && Self::messages(record)
                 .iter()
                 .any(|message| crate::written::split(message.clone()).iter().any(Message::starts_turn));
-        Trace { effect, is_turn, ..Trace::default() }
+        let id = told_rules(record.get("payload").unwrap_or(record)).and_then(rules_id);
+        Trace { id, effect, is_turn, ..Trace::default() }
     }
 
     fn compaction(record: &Value) -> Option<RecordedCompaction> {
@@ -100,9 +107,35 @@ fn is_meta(record: &Value) -> bool {
 
 /// Returns the instructions that the model had from the start.
 fn instructions(meta: &Value) -> Vec<Message> {
+    let said = instruction_text(meta);
+    if said.is_empty() { Vec::new() } else { vec![Message::system(said)] }
+}
+
+fn instruction_text(meta: &Value) -> &str {
     let said = ["/base_instructions/text", "/instructions"].map(|at| text_at(meta, at));
-    let said = said.into_iter().find(|said| !said.is_empty());
-    said.map(Message::system).into_iter().collect()
+    said.into_iter().find(|said| !said.is_empty()).unwrap_or_default()
+}
+
+/// The tags around the rules of a project, which Codex sends as a message of the user.
+const RULES: [[&str; 2]; 2] =
+    [["<user_instructions>", "</user_instructions>"], ["<INSTRUCTIONS>", "</INSTRUCTIONS>"]];
+
+/// Returns the rules of a project that a message tells.
+fn told_rules(message: &Value) -> Option<&str> {
+    let mut texts = items(message, "content").iter().map(|part| text_at(part, "/text"));
+    texts.find_map(|text| RULES.iter().find_map(|tags| between(text, *tags)))
+}
+
+fn between<'t>(text: &'t str, [start, end]: [&str; 2]) -> Option<&'t str> {
+    let (_, rest) = text.split_once(start)?;
+    rest.rsplit_once(end).map(|(between, _)| between)
+}
+
+/// Returns the id of the message that tells these rules. Older versions of Codex keep them as the
+/// instructions of the session as well, and send them once.
+fn rules_id(rules: &str) -> Option<Box<str>> {
+    let rules = rules.trim();
+    (!rules.is_empty()).then(|| format!("rules {rules}").into_boxed_str())
 }
 
 /// Returns what a compaction put in place of the history: its items, and its summary.
