@@ -964,6 +964,42 @@ fn log_samples() -> Vec<Sample> {
     ]
 }
 
+/// Returns a transcript of oh-my-opencode, in which a result names its call by what the call was given.
+fn plugin_samples() -> Vec<Sample> {
+    let line = |kind: &str, more: Value| {
+        let mut line = json!({"type": kind, "timestamp": "2026-01-01T10:00:00Z"});
+        line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        line
+    };
+    let call = |tool: &str, input: Value| line("tool_use", json!({"tool_name": tool, "tool_input": input}));
+    let result = |tool: &str, input: Value, output: Value| {
+        line("tool_result", json!({"tool_name": tool, "tool_input": input, "tool_output": output}))
+    };
+    let transcript = [
+        line("user", json!({"content": "Find it."})),
+        call("read", json!({"filePath": "a.rs"})),
+        call("read", json!({"filePath": "b.rs"})),
+        result("read", json!({"filePath": "b.rs"}), json!({"preview": "fn b() {}", "truncated": false})),
+        call("bash", json!({"command": "make"})),
+        result("bash", json!({}), json!({"output": "no rule", "exit": 2})),
+        line("user", json!({"content": "[SYSTEM REMINDER - TODO CONTINUATION]\n\nContinue."})),
+        call("write", json!({"filePath": "a.rs", "content": "x"})),
+        result(
+            "write",
+            json!({"filePath": "a.rs", "content": "x"}),
+            json!({"filepath": "a.rs", "exists": true}),
+        ),
+        call("glob", json!({"pattern": "*"})),
+        result("glob", json!({"pattern": "*"}), json!({"truncated": false})),
+    ];
+    vec![sample(
+        "oh-my-opencode",
+        lines(&transcript),
+        "u:Find it. | a:+read(1ba72979cde1)+read(a7a7beec7c76) | r(a7a7beec7c76):fn b() {} | a:+bash(bf6d060d42a7) | r(bf6d060d42a7):Exit code: 2\nOutput:\nno rule | \
+             n:[SYSTEM REMINDER - TODO CONTINUATION]\n\nContinue. | a:+write(54b3ff47f40e) | r(54b3ff47f40e): | a:+glob(23e296c7f834) | r(23e296c7f834):[no result recorded]",
+    )]
+}
+
 /// Returns messages of Anthropic's form whose content is one block, a line each.
 fn blocks_in_lines() -> Vec<Sample> {
     let said = |role: &str, block: Value| json!({"timestamp": "2026-01-01T10:00:00Z", "role": role, "content": block});
@@ -1278,6 +1314,7 @@ fn samples() -> Vec<Sample> {
         opencode_logs(),
         log_samples(),
         blocks_in_lines(),
+        plugin_samples(),
         managed_samples(),
         vscode_samples(),
     ]

@@ -17,6 +17,7 @@ mod inspect;
 mod json_lines;
 mod logs;
 mod managed_agents;
+mod oh_my_opencode;
 mod opencode;
 mod opencode_events;
 mod openhands;
@@ -41,6 +42,7 @@ pub(crate) const AGENTS: &[&dyn Codec] = &[
     &conversations::CONVERSATIONS,
     &logs::AnthropicLines,
     &logs::GeminiEvents,
+    &oh_my_opencode::OhMyOpencode,
     &managed_agents::ManagedAgents,
     &logs::Tau2Bench,
     &blocks::LangChain,

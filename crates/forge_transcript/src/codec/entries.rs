@@ -386,6 +386,8 @@ struct Links {
     n_made: usize,
     /// The calls that got an id and were not answered, oldest first.
     open: VecDeque<(ToolName, String)>,
+    /// The last call with an id of its own, if it was not answered.
+    last: Option<(ToolName, String)>,
 }
 
 impl Links {
@@ -393,7 +395,11 @@ impl Links {
         for message in messages {
             match &mut message.body {
                 Body::Assistant { calls, .. } => {
-                    for call in calls.iter_mut().filter(|call| call.id.is_empty()) {
+                    for call in calls {
+                        if !call.id.is_empty() {
+                            self.last = Some((call.name.clone(), call.id.clone()));
+                            continue;
+                        }
                         call.id = format!("call_{}", self.n_made);
                         self.n_made += 1;
                         self.open.push_back((call.name.clone(), call.id.clone()));
@@ -403,12 +409,20 @@ impl Links {
                     let is_of = |(name, _): &(ToolName, String)| {
                         result.name.as_ref().is_none_or(|called| called == name)
                     };
-                    let at = self.open.iter().position(is_of);
-                    if let Some((_, id)) = at.and_then(|at| self.open.remove(at)) {
+                    let open = match self.open.iter().position(is_of) {
+                        Some(at) => self.open.remove(at),
+                        None => self.last.take_if(|(name, _)| result.name.as_ref() == Some(&*name)),
+                    };
+                    if let Some((_, id)) = open {
                         result.call_id = id;
                     }
                 }
-                Body::System(_) | Body::User(_) | Body::Tool(_) => {}
+                Body::Tool(result) => {
+                    if self.last.as_ref().is_some_and(|(_, id)| *id == result.call_id) {
+                        self.last = None;
+                    }
+                }
+                Body::System(_) | Body::User(_) => {}
             }
         }
     }
