@@ -4,7 +4,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::input::text;
+use super::input::{text, zero_error};
 use crate::arguments::object_fields;
 use crate::fields::Fields;
 use crate::json_text::parse;
@@ -82,6 +82,9 @@ impl<'a> Evidence<'a> {
     /// Returns the error for a file that no format recognized: it names the format if it is a known one.
     /// `origin` names the file.
     pub(crate) fn into_error(self, origin: &str) -> TranscriptError {
+        if let Some(error) = zero_error(self.bytes, origin).filter(|_| !self.text.is_empty()) {
+            return error;
+        }
         let (first, layout) = match self.layout {
             Layout::Binary => {
                 return text(self.bytes, origin).err().unwrap_or(TranscriptError::unknown(origin));

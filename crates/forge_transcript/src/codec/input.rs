@@ -46,7 +46,16 @@ pub(crate) fn text<'a>(bytes: &'a [u8], origin: &str) -> Result<&'a str, Transcr
     if text.trim_matches(|c: char| c == '\0' || c.is_whitespace()).is_empty() {
         return Err(TranscriptError::Empty { origin: origin.to_owned() });
     }
-    zero_in_text(text).map_or(Ok(text), |byte| Err(binary(byte, true)))
+    // Markdown shows what a command printed as it was.
+    let is_json = text.trim_start().starts_with(['{', '[']);
+    zero_in_text(text).filter(|_| is_json).map_or(Ok(text), |byte| Err(binary(byte, true)))
+}
+
+/// Returns the error about a file of no format in which a character is zero, so that it is hardly text.
+pub(crate) fn zero_error(bytes: &[u8], origin: &str) -> Option<TranscriptError> {
+    let text = std::str::from_utf8(without_mark(bytes)).ok()?;
+    let binary = |byte| TranscriptError::Binary { origin: origin.to_owned(), byte, is_zero: true };
+    zero_in_text(text).map(binary)
 }
 
 /// Checks whether the first character is that of JSON in UTF-16.
