@@ -152,7 +152,7 @@ impl RetryingProvider {
             match &piece {
                 _ if is_over => {}
                 Some(Ok(piece)) if !is_whole(piece) => {}
-                Some(Ok(_)) => {
+                Some(Ok(_) | Err(ProviderError::UnreadableCall { .. })) => {
                     n_broken.store(0, Ordering::Relaxed);
                     is_over = true;
                 }
@@ -186,6 +186,8 @@ impl Attempts<'_> {
         let of = self.most.min(match (&error, is_reached.load(Ordering::Relaxed)) {
             // It took minutes.
             (ProviderError::OverLimit { .. }, _) => 1,
+            // The server is well, and the model would write the same again: the caller tells it.
+            (ProviderError::UnreadableCall { .. }, _) => 0,
             (_, true) => policy.retries,
             (_, false) => policy.retries.min(policy.retries_of_unreached),
         });
@@ -225,8 +227,9 @@ impl Provider for RetryingProvider {
                     return Ok(self.watched(stream));
                 }
                 Err(error) => {
+                    let is_well = matches!(error, ProviderError::UnreadableCall { .. });
                     let failed = attempts.after(error).await;
-                    if failed.is_err() {
+                    if failed.is_err() && !is_well {
                         self.failing().insert(model.clone());
                     }
                     failed?;
@@ -405,8 +408,10 @@ mod tests {
     #[test]
     fn what_cannot_help_is_not_tried() {
         let refused = ProviderError::InvalidRequest { status: 400, message: "no".into() };
+        let unread = ProviderError::UnreadableCall { status: 500, message: "no".into() };
         for script in [
             vec![Err(refused)],
+            vec![Err(unread)],
             // The reader has seen a part of it.
             vec![Ok(vec![Ok(piece("ha")), Err(ProviderError::Truncated)])],
         ] {

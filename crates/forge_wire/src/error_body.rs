@@ -117,10 +117,12 @@ fn text_error(text: &str) -> ErrorBody {
     ErrorBody { message: shorten(text), text: words.join(" "), ..ErrorBody::default() }
 }
 
-/// Returns the error that `body` describes. An event of a response that failed has it inside.
+/// Returns the error that `body` describes. An event of a response that failed has it inside, and so has the
+/// error of a server that stands before another one (Lemonade).
 pub(crate) fn error_of(body: &Value) -> ErrorBody {
     let body = body.get(0).unwrap_or(body);
-    let body = body.get("response").filter(|response| response["error"].is_object()).unwrap_or(body);
+    let inner = body.get("response").or_else(|| body.pointer("/error/details/response"));
+    let body = inner.filter(|response| response["error"].is_object()).unwrap_or(body);
     let found: Vec<&Value> =
         ["/error/code", "/error/type", "/error/status", "/error/error_type", "/code", "/type", "/error_type"]
             .iter()

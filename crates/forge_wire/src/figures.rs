@@ -10,9 +10,31 @@ pub(crate) struct Figures {
 }
 
 /// Words before a number that make it a limit.
-const LIMIT: [&str; 16] = [
-    "maximum", "max", "limit", "limits", "window", "context", "allowed", "supports", "most", "up", "<=", ">",
-    "capacity", "size", "than", "n_ctx",
+const LIMIT: [&str; 23] = [
+    "maximum",
+    "max",
+    "limit",
+    "limits",
+    "window",
+    "context",
+    "allowed",
+    "supports",
+    "most",
+    "up",
+    "<=",
+    ">",
+    "capacity",
+    "size",
+    "than",
+    "truncation",
+    // Options of servers. The limit of a reply, such as `max_tokens`, is not among them.
+    "n_ctx",
+    "max_model_len",
+    "max_seq_len",
+    "max_kv_size",
+    "max_num_tokens",
+    "max_total_tokens",
+    "max_position_embeddings",
 ];
 /// Words before a number that make it what was sent.
 const SENT: [&str; 19] = [
@@ -104,6 +126,7 @@ fn is_no_word(character: char) -> bool {
 }
 
 /// Returns the numbers of `text` that stand alone; those in names, dates and ids belong to the text between.
+/// Some servers write whole numbers with a point: "9000.0". Nothing has a length of 0.
 fn numbers(text: &str) -> Vec<Number> {
     let mut numbers = Vec::new();
     let (mut rest, mut before) = (text, String::new());
@@ -112,15 +135,19 @@ fn numbers(text: &str) -> Vec<Number> {
         let digits = &rest[start..];
         let end = digits.find(|c: char| !c.is_ascii_digit() && c != ',').unwrap_or(digits.len());
         let end = digits[..end].trim_end_matches(',').len();
+        let after = &digits[end..];
+        let after = after.strip_prefix(".0").map_or(after, |rest| rest.trim_start_matches('0'));
         let glued = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
-        let follows = digits[end..].trim_start_matches(['.', ':', '-']).len() != digits[end..].len()
-            && digits[end + 1..].starts_with(char::is_alphanumeric);
-        let is_part = before.ends_with(glued) || digits[end..].starts_with(char::is_alphanumeric) || follows;
-        match digits[..end].replace(',', "").parse() {
-            Ok(value) if !is_part => numbers.push(Number { value, before: std::mem::take(&mut before) }),
-            _ => before.push_str(&digits[..end]),
+        let follows = after.trim_start_matches(['.', ':', '-']).len() != after.len()
+            && after[1..].starts_with(char::is_alphanumeric);
+        let is_part = before.ends_with(glued) || after.starts_with(char::is_alphanumeric) || follows;
+        match digits[..end].replace(',', "").parse::<u64>() {
+            Ok(value @ 1..) if !is_part => {
+                numbers.push(Number { value, before: std::mem::take(&mut before) });
+            }
+            _ => before.push_str(&digits[..digits.len() - after.len()]),
         }
-        rest = &digits[end..];
+        rest = after;
     }
     numbers
 }
@@ -144,6 +171,11 @@ mod tests {
             ("exceeds the maximum number of input tokens (4096)", None, Some(4096)),
             ("tokens limit is 4,096 while prompt contains 5,000", Some(5000), Some(4096)),
             ("your request has 3000 tokens (8192 > 4096 - 3000)", Some(3000), Some(4096)),
+            ("prompt length (9000.0), query length (0), max_num_tokens (8192)", Some(9000), Some(8192)),
+            ("the engine prompt length 9000 exceeds the max_model_len 8192", Some(9000), Some(8192)),
+            ("prompt length 9000 exceeds max_kv_size 8192", Some(9000), Some(8192)),
+            ("prompt length (9000) exceeds the truncation length (8192)", Some(9000), Some(8192)),
+            ("the limit of v2.0 at 10.0.0.1 is 1.05 times 8192.00 tokens", None, Some(8192)),
         ] {
             assert_eq!(Figures::in_words(text), Figures { need, window }, "{text}");
         }

@@ -29,13 +29,15 @@ enum Meaning {
     TooLong,
     /// A limit in bytes, which no server of a model has: a proxy's.
     TooLarge,
+    /// The server could not read the call that the model wrote.
+    Unreadable,
     Trouble,
     Other,
 }
 
 /// Words of servers' own for the kind of error, in lower case. They say more than the status, and the earlier
 /// line decides: some servers give a limit of tokens per minute the status of an overlong prompt.
-const KINDS: [(&str, Meaning); 35] = [
+const KINDS: [(&str, Meaning); 37] = [
     ("insufficient_quota", Meaning::Spent),
     ("billing_error", Meaning::Spent),
     ("billing_hard_limit_reached", Meaning::Spent),
@@ -62,6 +64,8 @@ const KINDS: [(&str, Meaning); 35] = [
     ("api_key_invalid", Meaning::Auth),
     ("unauthenticated", Meaning::Auth),
     ("permission_denied", Meaning::Auth),
+    ("tool_use_failed", Meaning::Unreadable),
+    ("output_parse_failed", Meaning::Unreadable),
     ("overloaded_error", Meaning::Trouble),
     ("server_is_overloaded", Meaning::Trouble),
     ("slow_down", Meaning::Trouble),
@@ -72,6 +76,30 @@ const KINDS: [(&str, Meaning); 35] = [
     // In a stream of the Responses protocol, where the status says nothing.
     ("invalid_prompt", Meaning::Other),
     ("cyber_policy", Meaning::Other),
+];
+
+/// Words that say more than status and kind, in lower case. All words of an entry have to be there.
+const PHRASES: [(&[&str], Meaning); 15] = [
+    // llama.cpp, with status 500 and `server_error`.
+    (&["failed to parse input at pos"], Meaning::Unreadable),
+    (&["output that does not match the expected"], Meaning::Unreadable),
+    (&["invalid diff:", "tool call"], Meaning::Unreadable),
+    (&["invalid diff:", "not found at start of"], Meaning::Unreadable),
+    // Ollama, with status 500.
+    (&["error parsing tool call"], Meaning::Unreadable),
+    (&["xml syntax error on line"], Meaning::Unreadable),
+    // Groq, with status 400; routers pass on its words alone.
+    (&["failed to call a function"], Meaning::Unreadable),
+    (&["output that could not be parsed"], Meaning::Unreadable),
+    // vLLM, of gpt-oss.
+    (&["while expecting start token"], Meaning::Unreadable),
+    // LM Studio, with status 400 or 404: the next request loads the model again.
+    (&["model", "has crashed"], Meaning::Trouble),
+    (&["model has unloaded"], Meaning::Trouble),
+    (&["model unloaded"], Meaning::Trouble),
+    (&["no models loaded"], Meaning::Trouble),
+    (&["failed to load model"], Meaning::Trouble),
+    (&["operation canceled"], Meaning::Trouble),
 ];
 
 /// Returns the typed error for what `error` describes.
@@ -100,6 +128,7 @@ pub fn provider_error(refusal: HttpRefusal<'_>, error: ErrorBody) -> ProviderErr
             }
         }
         (Meaning::TooLarge, _) => ProviderError::RequestTooLarge { message },
+        (Meaning::Unreadable, _) => ProviderError::UnreadableCall { status, message },
         (Meaning::Trouble, _) => ProviderError::Overloaded { status, retry_after, message },
         (Meaning::Spent | Meaning::UnknownModel | Meaning::Other, _) => {
             ProviderError::InvalidRequest { status, message }
@@ -123,11 +152,18 @@ fn over_rate(text: &str) -> Option<(Tokens, Tokens)> {
 }
 
 fn meaning(status: u16, model: Option<&ModelId>, error: &ErrorBody) -> Meaning {
+    let said = |phrases: &[&str]| phrases.iter().all(|words| error.text.contains(words));
+    if let Some((_, meaning)) = PHRASES.iter().find(|(phrases, _)| said(phrases)) {
+        return *meaning;
+    }
     if is_unknown_model(status, model, error) {
         return Meaning::UnknownModel;
     }
     let named = KINDS.iter().find(|(kind, _)| error.kinds.iter().any(|said| said == kind));
     match (named, status) {
+        // llama.cpp calls all of its errors those of the server, and sends 500.
+        (Some((_, Meaning::Trouble)), _) if is_of_template(&error.text) => Meaning::Other,
+        (Some((_, Meaning::Trouble)), _) if is_too_long(&error.text) => Meaning::TooLong,
         (Some((_, meaning)), _) => *meaning,
         (None, 402) => Meaning::Spent,
         (None, 429) => Meaning::RateLimit,
@@ -136,6 +172,7 @@ fn meaning(status: u16, model: Option<&ModelId>, error: &ErrorBody) -> Meaning {
         (None, 404) => Meaning::Other,
         (None, 413) if !names_tokens(&error.text) => Meaning::TooLarge,
         (None, 413) => Meaning::TooLong,
+        (None, _) if is_of_template(&error.text) => Meaning::Other,
         (None, _) if is_too_long(&error.text) => Meaning::TooLong,
         // A server that began to reply had accepted the request, so the failure is the server's.
         (None, 408 | 409 | 425 | 200..300 | 500..) => Meaning::Trouble,
@@ -163,6 +200,19 @@ fn is_unknown_model(status: u16, model: Option<&ModelId>, error: &ErrorBody) -> 
     }
 }
 
+/// Checks whether the chat template failed, which it does again for the same messages. Its engines name a
+/// place: "at row 1, column 72", and newer ones "while executing CallExpression at line 1, column 72".
+fn is_of_template(text: &str) -> bool {
+    let has_place = |before: &str| {
+        text.split(before).skip(1).any(|rest| {
+            let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix(", column ");
+            rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        })
+    };
+    let is_executed = text.contains("while executing") && has_place("at line ");
+    text.contains("jinja") || is_executed || has_place("at row ")
+}
+
 /// Checks whether a server's text is about what a model reads, and not about the request that brings it.
 fn names_tokens(text: &str) -> bool {
     ["token", "prompt", "context"].iter().any(|word| text.contains(word))
@@ -183,8 +233,8 @@ fn is_too_long(text: &str) -> bool {
         "requested",
         "context_length",
     ];
-    const MEASURE: [&str; 6] = ["token", "context", "length", "long", "too large", "n_ctx"];
-    const EXCESS: [&str; 19] = [
+    const MEASURE: [&str; 7] = ["token", "context", "length", "long", "too large", "n_ctx", "kv size"];
+    const EXCESS: [&str; 21] = [
         "exceed",
         "too long",
         "too large",
@@ -205,6 +255,9 @@ fn is_too_long(text: &str) -> bool {
         "context overflow",
         "context the overflow",
         ">= n_ctx",
+        // llama.cpp: what it would shift out of the context is too much, or the cache is full.
+        "context shift is disabled",
+        "too big compared",
         // Text Generation Inference. Validators say "should be less than" of any option.
         "must have less than",
     ];
@@ -212,9 +265,12 @@ fn is_too_long(text: &str) -> bool {
     let text = text.strip_prefix("input validation error:").unwrap_or(text);
     // A prompt that leaves no tokens for a reply makes vLLM compute a negative limit.
     const NO_ROOM: &str = "must be at least 1, got -";
+    // "The request took too long" is about time.
+    const OF_TIME: [&str; 3] = ["took too long", "timed out", "timeout"];
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     let is_sent = text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| SENT.contains(&word));
-    (is_sent && has(&MEASURE) && has(&EXCESS)) || (text.contains("tokens") && text.contains(NO_ROOM))
+    (is_sent && has(&MEASURE) && has(&EXCESS) && !has(&OF_TIME))
+        || (text.contains("tokens") && text.contains(NO_ROOM))
 }
 
 #[cfg(test)]
@@ -241,6 +297,7 @@ mod tests {
             ProviderError::Auth { .. } => "auth".into(),
             ProviderError::UnknownModel { .. } => "unknown model".into(),
             ProviderError::InvalidRequest { status, .. } => format!("invalid {status}"),
+            ProviderError::UnreadableCall { status, .. } => format!("unreadable {status}"),
             other => panic!("{other}"),
         }
     }
@@ -329,6 +386,131 @@ mod tests {
             &json!({"error": {"message": "prompt is too long: 9 tokens > 8 maximum"}}),
             "too long 9/8",
         );
+    }
+
+    #[test]
+    fn an_overlong_prompt_is_one_whatever_its_status_and_kind() {
+        let llama =
+            |message: &str| json!({"error": {"code": 500, "message": message, "type": "server_error"}});
+        for (message, expected) in [
+            ("Context size has been exceeded.", "too long ?/?"),
+            ("decode() failed: Context size has been exceeded.", "too long ?/?"),
+            ("Input prompt is too big compared to KV size. Please try increasing KV size.", "too long ?/?"),
+            ("context shift is disabled", "too long ?/?"),
+            (
+                "input (9000 tokens) is too large to process. increase the physical batch size (current batch size: 512)",
+                "too long 9000/512",
+            ),
+            ("The request took too long to process", "trouble 500"),
+            ("The server had an error while processing your request", "trouble 500"),
+            ("out of memory", "trouble 500"),
+        ] {
+            check(500, &llama(message), expected);
+            check(200, &llama(message), expected);
+        }
+        let inner = json!({"code": 400, "message": "too big", "type": "exceed_context_size_error",
+            "n_prompt_tokens": 9000, "n_ctx": 8192});
+        let lemonade = json!({"error": {"message": "llama-server request failed", "type": "backend_error",
+            "details": {"response": {"error": inner}}}});
+        check(500, &lemonade, "too long 9000/8192");
+        for (status, body, expected) in [
+            (
+                400,
+                json!({"detail": "Prompt length 9000 is greater than max_seq_len 8192"}),
+                "too long 9000/8192",
+            ),
+            (
+                500,
+                json!({"detail": "Generation failed: Prompt length 9000 exceeds max_kv_size 8192"}),
+                "too long 9000/8192",
+            ),
+            (
+                400,
+                json!({"message": "The sum of prompt length (9000.0), query length (0) should not exceed \
+                    max_num_tokens (8192)", "type": "BadRequestError", "code": 400}),
+                "too long 9000/8192",
+            ),
+            (500, json!("context size exceeded"), "too long ?/?"),
+        ] {
+            check(status, &body, expected);
+        }
+    }
+
+    #[test]
+    fn a_call_that_the_server_could_not_read_is_the_models_fault() {
+        let llama =
+            |message: &str| json!({"error": {"code": 500, "message": message, "type": "server_error"}});
+        let groq = |message: &str, code: &str| {
+            json!({"error": {"message": message, "type": "invalid_request_error", "code": code,
+                "failed_generation": "<function=read{"}})
+        };
+        for (status, body) in [
+            (500, llama("Failed to parse input at pos 53: <tool_call>")),
+            (500, llama("The model produced output that does not match the expected peg-native format")),
+            (500, llama("Invalid diff: now finding less tool calls!")),
+            (500, llama("Invalid diff: '{\"a' not found at start of '{'")),
+            (
+                500,
+                json!({"error": "error parsing tool call: raw='{\"path\":', err=unexpected end of JSON input"}),
+            ),
+            (500, json!({"error": "XML syntax error on line 35: element <parameter> closed by </function>"})),
+            (400, groq("Failed to call a function. Please adjust your prompt.", "tool_use_failed")),
+            (400, groq("Tool call validation failed", "tool_use_failed")),
+            (400, groq("Parsing failed.", "output_parse_failed")),
+            (
+                400,
+                json!({"error": {"message": "Provider returned error", "code": 400, "metadata":
+                {"raw": "{\"error\":{\"message\":\"Failed to call a function.\"}}"}}}),
+            ),
+            (400, json!({"message": "Unexpected token 12606 while expecting start token 200006"})),
+        ] {
+            check(status, &body, &format!("unreadable {status}"));
+            // In a stream, the status is the one in the body, if any.
+            let within = body["error"]["code"].as_u64().unwrap_or(200);
+            check(200, &body, &format!("unreadable {within}"));
+        }
+        // The fault is in what was sent, and stays there.
+        let history =
+            "Failed to parse tool call arguments as JSON: [json.exception.parse_error.101] parse error";
+        check(400, &json!({"error": {"message": history}}), "invalid 400");
+    }
+
+    #[test]
+    fn a_failing_template_is_not_asked_again() {
+        for message in [
+            "Value is not callable: null at row 1, column 72: {{ a() }}",
+            "Conversation roles must alternate user/assistant at row 4, column 9",
+            "While executing CallExpression at line 85, column 40 in source: raise_exception('no')",
+            "tools param requires --jinja flag",
+        ] {
+            let body = json!({"error": {"code": 500, "message": message, "type": "server_error"}});
+            check(500, &body, "invalid 500");
+            check(500, &json!({"error": message}), "invalid 500");
+        }
+        for message in ["parse error at line 1, column 20", "no free slot at row 7"] {
+            check(500, &json!({"error": message}), "trouble 500");
+        }
+    }
+
+    #[test]
+    fn a_model_that_is_loaded_again_is_worth_another_try() {
+        for (status, body) in [
+            (400, json!({"error": "The model has crashed without additional information. (Exit code: 6)"})),
+            (400, json!({"error": "Model has unloaded or crashed.."})),
+            (
+                400,
+                json!({"error": {"message": "Model unloaded.", "type": "invalid_request_error", "param": "model"}}),
+            ),
+            (
+                404,
+                json!({"error": {"message": "No models loaded. Please load a model in the developer page.",
+                    "type": "invalid_request_error", "code": "model_not_found"}}),
+            ),
+            (400, json!({"error": "Operation canceled."})),
+            (400, json!({"error": {"message": "Failed to load model \"gpt-x\". Error: no resources."}})),
+        ] {
+            check(status, &body, &format!("trouble {status}"));
+        }
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub(crate) fn explain(error: RunError) -> anyhow::Error {
         RunError::ToolsUnavailable { .. } => anyhow::Error::new(error).context(Help(
             "`forge doctor` looks at every server; `FORGE_LOG=forge::mcp=info` shows what it prints",
         )),
+        RunError::Provider(ProviderError::UnreadableCall { .. }) => anyhow::Error::new(error).context(Help(
+            "`forge run --resume` tries again; a newer server, the model's own chat template or another model may help",
+        )),
         RunError::StillOver(_) => anyhow::Error::new(error)
             .context(Help("shorten what must stay, or use a model with a larger window")),
         RunError::Denied { .. } => anyhow::Error::new(error).context(Help(

@@ -124,6 +124,14 @@ pub enum ProviderError {
         /// The server's words.
         message: String,
     },
+    /// The server could not read the tool call that the model wrote, and reports that as its own failure.
+    #[error("the server could not read the model's tool call ({}): {message}", told_by(*.status))]
+    UnreadableCall {
+        /// HTTP status; 200 if it failed inside a stream.
+        status: u16,
+        /// The server's words.
+        message: String,
+    },
     /// The protocol cannot express what is configured; nothing was sent.
     #[error("the request cannot be sent as it is configured: {message}")]
     Unsendable {
@@ -200,6 +208,7 @@ impl ProviderError {
             Self::OverBudget(_) => "over_budget",
             Self::Overloaded { .. } => "overloaded",
             Self::InvalidRequest { .. } => "invalid_request",
+            Self::UnreadableCall { .. } => "unreadable_call",
             Self::Unsendable { .. } => "unsendable",
             Self::WrongProtocol { .. } => "wrong_protocol",
             Self::OverLimit { .. } => "over_limit",
@@ -220,6 +229,7 @@ impl ProviderError {
             Self::Network { .. }
             | Self::Interrupted { .. }
             | Self::OverLimit { limit: AnswerLimit::Time, .. }
+            | Self::UnreadableCall { .. }
             | Self::Truncated
             | Self::Malformed { .. } => Retry::Soon,
             Self::UnknownProvider { .. }
@@ -286,6 +296,7 @@ mod tests {
                 Retry::After(wait),
             ),
             (ProviderError::Truncated, Retry::Soon),
+            (ProviderError::UnreadableCall { status: 500, message: words() }, Retry::Soon),
             (ProviderError::Auth { status: 401, message: words() }, Retry::Never),
             (ProviderError::InvalidRequest { status: 400, message: words() }, Retry::Never),
             (ProviderError::ContextTooLong { need: None, window: None, message: words() }, Retry::Never),

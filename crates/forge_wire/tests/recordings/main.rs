@@ -359,7 +359,7 @@ fn kind(error: &ProviderError) -> &'static str {
         ProviderError::Overloaded { .. } => "overloaded",
         ProviderError::Auth { .. } => "auth",
         ProviderError::UnknownModel { .. } => "unknown model",
-        ProviderError::InvalidRequest { .. } => "invalid",
+        ProviderError::InvalidRequest { .. } | ProviderError::UnreadableCall { .. } => "invalid",
         other => panic!("{other}"),
     }
 }
