@@ -61,11 +61,11 @@ fn each_end_of_a_run_has_its_exit_code() {
         ),
         ("calls that were cut", yaml(""), vec![cut(), cut(), cut()], &[], 4, "3 of 3 in a row"),
         ("repetition", agent("max_repetitions: 2"), vec![read(), read()], &[], 5, "the same results 2 times"),
-        ("nothing said", yaml(""), vec![Step::text(""), Step::text(" ")], &[], 6, "gave no answer"),
+        ("nothing said", yaml(""), vec![Step::text(" "); 4], &[], 6, "gave no answer"),
         (
             "nothing but thoughts",
             yaml(""),
-            vec![Step::text("<think>hm"), Step::text("hm\n</think>\n")],
+            [vec![Step::text("<think>hm"); 2], vec![Step::text("hm\n</think>\n"); 2]].concat(),
             &[],
             6,
             "gave no answer",
@@ -166,6 +166,17 @@ fn an_answer_that_was_cut_off_is_continued_when_it_is_resumed() {
     assert_eq!((resumed.code, resumed.stdout.as_str()), (0, "three\n"), "{}", resumed.stderr);
     let sent = server.requests()[1]["messages"].to_string();
     assert!(sent.contains("one two") && sent.contains("Continue exactly where it stopped"), "{sent}");
+}
+
+#[test]
+fn a_text_that_was_cut_off_amid_work_is_an_answer_with_what_follows() {
+    let forge = Forge::new().with_file("forge.yaml", yaml("")).with_file("notes.txt", "rain\n");
+    let script = || ScriptedServer::start(vec![read(), Step::cut("It rai", &[]), Step::text("ned.")]);
+    let printed = run(&forge, &script(), &["run", "-p", "What was the weather?"]);
+    assert_eq!((printed.code, printed.stdout.as_str()), (0, "It rai\nned.\n"), "{}", printed.stderr);
+    run(&forge, &script(), &["run", "--report", "report.json", "What was the weather?"]);
+    let report: Value = serde_json::from_slice(&std::fs::read(forge.path("report.json")).unwrap()).unwrap();
+    assert_eq!(report["responses"][0]["response"], "It rained.", "{report}");
 }
 
 #[test]

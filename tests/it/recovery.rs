@@ -366,9 +366,60 @@ async fn an_answer_that_was_cut_off_is_none_and_an_empty_one_is_asked_for_once_m
             sent.contains("Your last reply was empty") && !sent.contains("assistant"),
             "{kind:?}: {sent}"
         );
-        assert_eq!(notices, ["the model's reply was empty; it is called once more"], "{kind:?}");
+        let expected = "the model's reply was empty (1 of 4 in a row); it is called once more";
+        assert_eq!(notices, [expected], "{kind:?}");
 
-        let (outcome, requests, _) = run(kind, vec![Step::text(""), Step::text("")]).await;
-        assert_eq!((outcome.unwrap().stop, requests.len()), (StopReason::NoAnswer, 2), "{kind:?}");
+        let (outcome, requests, _) = run(kind, vec![Step::text(""); 5]).await;
+        assert_eq!((outcome.unwrap().stop, requests.len()), (StopReason::NoAnswer, 4), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_text_that_was_cut_off_amid_work_is_continued() {
+    let call = || Step::calls(&[("big", "{}")]);
+    let cut = || Step::cut("half", &[]);
+    for kind in KINDS {
+        let (outcome, requests, notices) = run(kind, vec![call(), cut(), Step::text("whole")]).await;
+        let report = outcome.unwrap();
+        let actual = (report.response.as_str(), report.stop, requests.len());
+        assert_eq!(actual, ("halfwhole", StopReason::Done, 3), "{kind:?}");
+        let sent = messages(&requests[2]).to_string();
+        assert!(sent.contains("Continue exactly where it stopped"), "{kind:?}: {sent}");
+        let is_told = |notice: &String| notice.contains("in its text (1 of 3 in a row)");
+        assert!(notices.iter().any(is_told), "{kind:?}: {notices:?}");
+
+        let (outcome, requests, _) = run(kind, vec![call(), cut(), call(), Step::text("done")]).await;
+        let report = outcome.unwrap();
+        let actual = (report.response.as_str(), report.stop, requests.len());
+        assert_eq!(actual, ("done", StopReason::Done, 4), "{kind:?}");
+
+        let script = vec![call(), cut(), cut(), cut(), Step::text("never")];
+        let (outcome, requests, _) = run(kind, script).await;
+        let report = outcome.unwrap();
+        let actual = (report.response.as_str(), report.stop, requests.len());
+        assert_eq!(actual, ("halfhalfhalf", StopReason::Cut, 4), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_the_server_could_not_read_is_told_to_the_model() {
+    let said = "Failed to parse input at pos 53: <tool_call>";
+    let body = json!({"error": {"code": 500, "message": said, "type": "server_error"}}).to_string();
+    let refused = KINDS.map(|kind| (kind, Step::status(500, &body)));
+    for (kind, bad) in refused.into_iter().chain([(ProviderKind::OpenAi, Step::StreamEvent(body.clone()))]) {
+        let call = Step::calls(&[("big", "{}")]);
+        let script = vec![bad.clone(), bad.clone(), bad.clone(), call, Step::text("done")];
+        let (outcome, requests, notices) = run(kind, script).await;
+        assert_eq!(outcome.unwrap().response, "done", "{kind:?}");
+        assert_eq!((requests.len(), &requests[0]), (5, &requests[1]), "{kind:?}: the same prompt once more");
+        let n_notes = |nth: usize| requests[nth].to_string().matches("could not read the tool call").count();
+        assert_eq!([n_notes(1), n_notes(2), n_notes(3)], [0, 1, 2], "{kind:?}");
+        assert!(notices[0].ends_with("; asking once more"), "{kind:?}: {notices:?}");
+        assert!(notices[2].ends_with("the model is told (2 of 3 in a row)"), "{kind:?}: {notices:?}");
+
+        let (outcome, requests, _) = run(kind, vec![bad; 5]).await;
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, RunError::Provider(ProviderError::UnreadableCall { .. })), "{error}");
+        assert_eq!(requests.len(), 4, "{kind:?}");
     }
 }

@@ -270,7 +270,7 @@ impl fmt::Display for StopReason {
             Self::Cut => f.write_str("stopped: the reply reached its output limit (max_output_tokens)"),
             Self::Withheld => f.write_str("stopped: the provider withheld the rest of the reply"),
             Self::NoAnswer => {
-                f.write_str("stopped: the model gave no answer: two of its replies in a row were empty, or wrote a call as text")
+                f.write_str("stopped: the model gave no answer: several replies in a row were empty, or had a call as text")
             }
             Self::MaxIterations(limit) => write!(f, "stopped: max_iterations ({limit}) is reached"),
             Self::MaxTurns(limit) => write!(f, "stopped: max_turns ({limit}) is reached"),

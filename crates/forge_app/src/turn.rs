@@ -42,6 +42,8 @@ pub(crate) struct Turn<'a, 'b> {
     report: RunReport,
     /// The view that was sent last, in which the next reply is made.
     view: Option<View>,
+    /// The text that was cut off, which the next reply continues.
+    unfinished: String,
 }
 
 /// An end of a turn: for a reason that is part of its report, or by an error.
@@ -81,7 +83,8 @@ impl<'a, 'b> Turn<'a, 'b> {
         let tools_revision = engine.services.prepare(agent).await?;
         let setup = engine.setup(agent)?;
         let (transforms, report) = (TransformState::default(), RunReport::empty(StopReason::Done));
-        Ok(Self { engine, agent, work, others, setup, tools_revision, transforms, report, view: None })
+        let (view, unfinished) = (None, String::new());
+        Ok(Self { engine, agent, work, others, setup, tools_revision, transforms, report, view, unfinished })
     }
 
     /// Runs the turn to its end.
@@ -192,23 +195,27 @@ impl<'a, 'b> Turn<'a, 'b> {
         self.report.iterations += 1;
         self.engine.conduct.pacing.count_call();
         self.report.usage += reply.usage.unwrap_or_default();
-        self.report.response = reply.message.to_text();
+        let text = reply.message.to_text();
+        self.report.response = std::mem::take(&mut self.unfinished) + &text;
         self.work.course.count_reply(&reply);
         let cut_calls = reply.cut_calls();
         let Reply { message, usage, finish_reason } = reply;
         let calls = message.calls().to_vec();
-        let text = &self.report.response;
         let tools = self.setup.limits.budget.tools();
-        let uncalled = || Flaw::uncalled(text, &finish_reason, tools).filter(|_| calls.is_empty());
-        let flaw = Flaw::of(text, calls.len(), &cut_calls, &finish_reason)
+        let uncalled = || Flaw::uncalled(&text, &finish_reason, tools).filter(|_| calls.is_empty());
+        let flaw = Flaw::of(&text, calls.len(), &cut_calls, &finish_reason)
             .or_else(uncalled)
+            .map(|flaw| flaw.in_turn(&self.work.conversation, &finish_reason))
             .filter(|_| !self.engine.is_playback)
             // The agent that asked sees that the answer is empty, and decides.
             .filter(|flaw| *flaw != Flaw::Empty || self.work.course.asked_by.is_none());
         let received = Received { calls, usage, finish_reason, flaw };
         received.report(self.engine, self.setup.price.as_ref());
         // Servers reject a message without text and calls.
-        let is_blank = received.calls.is_empty() && self.report.response.trim().is_empty();
+        let is_blank = received.calls.is_empty() && text.trim().is_empty();
+        if received.flaw == Some(Flaw::CutText) {
+            self.unfinished.clone_from(&self.report.response);
+        }
         if received.flaw.is_none() || !is_blank {
             let counter = &*self.engine.services.counter;
             let message = match self.view.take() {

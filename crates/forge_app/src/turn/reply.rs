@@ -7,7 +7,7 @@ use forge_domain::{
 };
 use futures::StreamExt;
 
-use super::flaw::Flaw;
+use super::flaw::{Flaw, note_unread};
 use super::{Halt, Received, Turn};
 use crate::engine::{expense, usage_of_call};
 use crate::learned_limit::Evidence;
@@ -30,6 +30,8 @@ const RENEWALS: usize = 4;
 pub(super) struct Attempts {
     recoveries: usize,
     renewals: usize,
+    /// True once a call could not be read by the server.
+    is_unread: bool,
     /// The part that came of the last reply, if that filled the window.
     cut: Option<Box<Reply>>,
     /// The last rejection for its bytes.
@@ -127,22 +129,22 @@ impl<'a> Turn<'a, '_> {
                 }
             }
             Err(Unanswered::Refused(error)) => {
-                self.recover(error, Failure::BeforeReply, sent, attempts)?;
+                self.recover(error, Failure::BeforeReply, sent, attempts).await?;
                 Ok(None)
             }
             Err(Unanswered::BrokeOff(error)) => {
-                self.recover(error, Failure::DuringReply, sent, attempts)?;
+                self.recover(error, Failure::DuringReply, sent, attempts).await?;
                 Ok(None)
             }
         }
     }
 
-    /// Prepares another attempt after `error`: with a smaller context, or with the same if the reply had
-    /// begun.
+    /// Prepares another attempt after `error`: with a smaller context, with the same if the reply had begun,
+    /// or with a note to the model.
     ///
     /// # Errors
-    /// `error`, if neither helps.
-    fn recover(
+    /// `error`, if none of these helps.
+    async fn recover(
         &mut self,
         error: ProviderError,
         failure: Failure,
@@ -150,10 +152,21 @@ impl<'a> Turn<'a, '_> {
         attempts: &mut Attempts,
     ) -> Result<(), RunError> {
         let events = &self.engine.events;
-        let figures = figures(&error)
-            .filter(|figures| attempts.recoveries < RECOVERIES && may_be_too_much(sent, *figures));
         let provider = self.engine.services.workflow.providers.get(&self.setup.model().provider);
         let most = most_renewals(provider);
+        if matches!(error, ProviderError::UnreadableCall { .. }) {
+            if failure == Failure::DuringReply {
+                events.emit(&RunEvent::Restarted { why: &error.to_string() });
+            }
+            // The model may write it well the next time. If it does not, only another prompt helps.
+            if most > 0 && !std::mem::replace(&mut attempts.is_unread, true) {
+                events.notice(&format!("{error}; asking once more"));
+                return Ok(());
+            }
+            return note_unread(self, error).await;
+        }
+        let figures = figures(&error)
+            .filter(|figures| attempts.recoveries < RECOVERIES && may_be_too_much(sent, *figures));
         let is_renewable =
             failure == Failure::DuringReply && attempts.renewals < most && error.retry() != Retry::Never;
         if failure == Failure::DuringReply && (figures.is_some() || is_renewable) {
@@ -241,7 +254,7 @@ impl Received {
             %cost,
             "replied"
         );
-        let is_answer = calls.is_empty() && matches!(flaw, None | Some(Flaw::CutAnswer));
+        let is_answer = calls.is_empty() && matches!(flaw, None | Some(Flaw::CutAnswer | Flaw::CutText));
         engine.events.emit(&RunEvent::Replied { usage: *usage, cost, finish_reason, is_answer });
     }
 }
