@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use forge_domain::{Agent, Model, ModelError, ModelId, ModelInfo, WindowSource};
+use forge_domain::{Agent, Model, ModelError, ModelId, ModelInfo, ProviderId, ProviderKind, WindowSource};
 
 use super::{Engine, Events};
 use crate::{RunError, RunEvent, Services};
@@ -72,7 +72,10 @@ impl Catalog {
         }
         events.emit(&RunEvent::Learning { model: &name });
         let report = match services.providers.model_info(&model.reference).await {
-            Ok(Some(info)) => Report::Told(info),
+            Ok(Some(info)) => {
+                recommend_kind(events, &model.reference.provider, info.better_kind);
+                Report::Told(info)
+            }
             Ok(None) => Report::Unlisted,
             Err(error) => {
                 tracing::debug!(model = name, %error, "the server does not report it");
@@ -98,6 +101,16 @@ impl Catalog {
 
     fn reports(&self) -> MutexGuard<'_, BTreeMap<String, Report>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells the user, once for each provider, that its server is asked better in the protocol of `kind`.
+fn recommend_kind(events: &Events, provider: &ProviderId, kind: Option<ProviderKind>) {
+    if let Some(kind) = kind {
+        events.notice_once(&format!(
+            "the server of `{provider}` silently drops what exceeds its window; with `providers: {{ {provider}: \
+             {{ kind: {kind} }} }}` in forge.yaml Forge sets the window"
+        ));
     }
 }
 

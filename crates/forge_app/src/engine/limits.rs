@@ -1,10 +1,10 @@
 //! The limits that rejected prompts taught, shared by all turns of a run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use forge_domain::{ModelRef, Tokens};
+use forge_domain::{AgentId, ModelRef, Tokens};
 
 use crate::learned_limit::{Evidence, LearnedLimit, LearnedLimits, Lesson};
 
@@ -18,6 +18,36 @@ pub(crate) struct Limits {
     n_lowered: AtomicUsize,
     /// Those of them that a checkpoint has.
     n_saved: AtomicUsize,
+    /// The last count of each agent's model of which it is not known how much it reads.
+    readings: Mutex<BTreeMap<(AgentId, String), Reading>>,
+}
+
+/// The tokens that a server counted of a prompt, and of the smallest of those before it of which it counted
+/// the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reading {
+    /// Our own count of that smallest prompt.
+    sent: Tokens,
+    read: Tokens,
+}
+
+/// Servers that cut a prompt differ by no more than this.
+const SAME_WITHIN: u64 = 2;
+/// Windows are larger: a smaller figure is none of a whole prompt.
+const LEAST_READ: Tokens = Tokens::new(1_000);
+
+impl Reading {
+    /// Takes in the next prompt. Returns whether the server cut it: it read as much as of one that is a
+    /// quarter smaller.
+    fn is_cut_next(&mut self, next: Self) -> bool {
+        if self.read.as_u64().abs_diff(next.read.as_u64()) > SAME_WITHIN {
+            *self = next;
+            return false;
+        }
+        self.sent = self.sent.min(next.sent);
+        let has_grown = self.sent.share(5, 4) <= next.sent;
+        has_grown && next.read >= LEAST_READ && next.read.share(5, 4) <= next.sent
+    }
 }
 
 impl Limits {
@@ -75,6 +105,14 @@ impl Limits {
         }
     }
 
+    /// Notes that the server of `model` counted `read` tokens of a prompt of `agent` which has `sent` by our
+    /// count. Returns whether it silently cut it, as growing prompts of which it reads the same show.
+    pub(crate) fn is_cut(&self, agent: &AgentId, model: &ModelRef, sent: Tokens, read: Tokens) -> bool {
+        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = Reading { sent, read };
+        readings.entry((agent.clone(), model.to_string())).or_insert(next).is_cut_next(next)
+    }
+
     /// Returns all limits, for a checkpoint.
     pub(super) fn all(&self) -> LearnedLimits {
         self.limits().clone()
@@ -89,5 +127,36 @@ impl Limits {
 
     fn limits(&self) -> MutexGuard<'_, LearnedLimits> {
         self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::{ModelId, ProviderId};
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn prompts_that_grow_and_are_read_alike_were_cut() {
+        for (what, prompts, expected) in [
+            ("as much as of a quarter less", vec![(4_300, 4_096), (5_000, 4_095), (5_400, 4_096)], "..c"),
+            ("one that was resumed", vec![(80_000, 4_096), (100_000, 4_098)], ".c"),
+            ("it is counted as it grows", vec![(4_000, 4_100), (6_000, 6_100), (9_000, 9_200)], "..."),
+            ("the same prompt again", vec![(6_000, 4_096), (6_000, 4_096)], ".."),
+            ("a smaller one after a compaction", vec![(6_000, 4_000), (3_000, 2_000), (5_000, 4_000)], "..."),
+            ("a tokenizer that needs less", vec![(2_000, 4_096), (4_096, 4_096)], ".."),
+            ("no count of a whole prompt", vec![(2_000, 12), (4_000, 12)], ".."),
+        ] {
+            let limits = Limits::default();
+            let agent = AgentId::new("one").unwrap();
+            let model =
+                ModelRef { provider: ProviderId::new("p").unwrap(), model: ModelId::new("m").unwrap() };
+            let is_cut = |(sent, read): (u64, u64)| {
+                limits.is_cut(&agent, &model, Tokens::new(sent), Tokens::new(read))
+            };
+            let actual: String = prompts.into_iter().map(|at| if is_cut(at) { 'c' } else { '.' }).collect();
+            assert_eq!(actual, expected, "{what}");
+        }
     }
 }

@@ -21,6 +21,8 @@ const SCHEMA_PERCENT: u64 = 10;
 pub(crate) struct Setup {
     pub(crate) limits: PromptLimits,
     pub(crate) price: Option<Price>,
+    /// The origin of the window.
+    pub(crate) window_source: WindowSource,
     /// The summaries that were requested ahead of the next compaction.
     pub(crate) rehearsal: Rehearsal,
 }
@@ -156,6 +158,7 @@ impl Engine {
         Ok(Setup {
             limits: PromptLimits::of(self, agent, &model, tools)?,
             price: model.price,
+            window_source: model.window_source,
             rehearsal: Rehearsal::default(),
         })
     }

@@ -3,7 +3,7 @@
 
 use forge_domain::{
     Body, ChatCompletionMessage, Cost, FinishReason, Price, Prompt, ProviderConfig, ProviderError, Reply,
-    ReplyParts, Retry, Tokens, quantity,
+    ReplyParts, Retry, Tokens, WindowSource, quantity,
 };
 use futures::StreamExt;
 
@@ -100,6 +100,10 @@ impl<'a> Turn<'a, '_> {
         self.book(sent, &answer);
         match answer {
             Ok(reply) => {
+                if let Some(cut) = self.silent_cut(sent, &reply, attempts) {
+                    self.recover(cut, Failure::DuringReply, sent, attempts)?;
+                    return Ok(None);
+                }
                 // The limit that a rejection taught does not hold for ever.
                 if self.engine.limits.count_reply(self.setup.model(), sent) {
                     self.setup = self.engine.setup(self.agent)?;
@@ -137,6 +141,21 @@ impl<'a> Turn<'a, '_> {
                 Ok(None)
             }
         }
+    }
+
+    /// Returns the error of a prompt that the server silently cut, as its count shows: the model read neither
+    /// the task nor its orders. Where the window is known, a prompt fits.
+    fn silent_cut(&self, sent: Tokens, reply: &Reply, attempts: &Attempts) -> Option<ProviderError> {
+        let read = reply.usage?.prompt_tokens;
+        let may_be_cut = self.setup.window_source == WindowSource::Assumed && !self.engine.is_playback;
+        let is_cut = may_be_cut
+            && self.engine.limits.is_cut(&self.agent.id, self.setup.model(), sent, read)
+            && attempts.recoveries < RECOVERIES;
+        is_cut.then(|| ProviderError::ContextTooLong {
+            need: Some(sent),
+            window: Some(read),
+            message: format!("the server reads {read} tokens of a prompt and silently drops the rest"),
+        })
     }
 
     /// Prepares another attempt after `error`: with a smaller context, with the same if the reply had begun,

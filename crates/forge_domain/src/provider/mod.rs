@@ -36,12 +36,17 @@ pub struct ModelInfo {
     pub max_output: Option<Tokens>,
     /// The price of its tokens, if the provider reports it.
     pub price: Option<Price>,
+    /// True if the window is known only once the server has loaded the model, which the first request makes
+    /// it do.
+    pub is_window_due: bool,
+    /// The protocol in which the same server can be asked better, if there is one.
+    pub better_kind: Option<ProviderKind>,
 }
 
 impl ModelInfo {
     /// Creates a model of which only the name is known.
     pub const fn new(id: ModelId) -> Self {
-        Self { id, window: None, max_output: None, price: None }
+        Self { id, window: None, max_output: None, price: None, is_window_due: false, better_kind: None }
     }
 }
 

@@ -181,19 +181,29 @@ fn check_piece(
     let mut most_read = most_read.lock();
     let most_read = most_read.entry(model.clone()).or_default();
     if is_cut(count, estimate, window, *most_read) {
-        return Err(cut(estimate.max(count), count));
+        let read = if count == half_of(window) { window } else { count };
+        return Err(cut(estimate.max(read), read));
     }
     *most_read = count.max(*most_read);
     Ok(piece)
 }
 
 /// Checks whether a server that read `count` tokens of a prompt that was counted as `estimate` had cut it. It
-/// fills its window to the last token. A window other than the requested one is a multiple of 1,024, which a
-/// whole prompt hits once in a thousand times. It is clearly smaller than the estimate, and the server has
-/// never read more than that.
+/// fills its window to the last token, or keeps half of it in its newest versions. A window other than the
+/// requested one is a multiple of 1,024, which a whole prompt hits once in a thousand
+/// times. It is clearly smaller than the estimate, or was all that the server read of the largest prompt
+/// before, and the server has never read more than that.
 fn is_cut(count: Tokens, estimate: Tokens, window: Tokens, most_read: Tokens) -> bool {
     let is_round = count > Tokens::ZERO && count.as_u64().is_multiple_of(1_024);
-    count >= window || (is_round && count.share(5, 4) < estimate && count >= most_read)
+    let is_smaller = count.share(5, 4) < estimate;
+    let is_half = count == half_of(window);
+    let is_again = count == most_read && count < estimate;
+    count >= window || (is_half && is_smaller) || (is_round && (is_smaller || is_again) && count >= most_read)
+}
+
+/// Returns what Ollama's newest versions keep of a prompt that exceeds `window`.
+fn half_of(window: Tokens) -> Tokens {
+    window.share(1, 2) + Tokens::new(2)
 }
 
 fn cut(need: Tokens, window: Tokens) -> ProviderError {
@@ -244,6 +254,14 @@ mod tests {
             (2048, 9000, 32_768, 2048, true),
             (2048, 2100, 32_768, 0, false),
             (2047, 9000, 32_768, 0, false),
+            // The same as of the prompt before.
+            (2048, 2100, 32_768, 2048, true),
+            (2048, 2000, 32_768, 2048, false),
+            (2047, 2100, 32_768, 2047, false),
+            // Half of the window and two tokens.
+            (16_386, 32_000, 32_768, 20_000, true),
+            (16_386, 16_500, 32_768, 0, false),
+            (16_385, 32_000, 32_768, 0, false),
             // The server has read more before, so its window cannot be that small.
             (2048, 9000, 32_768, 2049, false),
             // Nothing was evaluated again: all of it was in the cache of an older server.

@@ -4,12 +4,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use forge_domain::{ChatStream, ModelId, ModelInfo, Prompt, Provider, ProviderError, ProviderId, Tokens};
+use forge_domain::{
+    ChatStream, ModelId, ModelInfo, Prompt, Provider, ProviderError, ProviderId, ProviderKind, Tokens,
+};
 use forge_wire::Delivery;
-use forge_wire::openai::{self, Dialect, OpenAiReplyReader};
+use forge_wire::ollama;
+use forge_wire::openai::{self, Dialect, LocalServer, OpenAiReplyReader};
 use reqwest::Url;
+use serde_json::json;
 
-use crate::http::{Connection, Framing, Key, KeyHeader, ProviderSetupError, Secret, reply};
+use crate::http::{Connection, Framing, Key, KeyHeader, LIST_TIMEOUT, ProviderSetupError, Secret, reply};
 
 /// A provider that speaks OpenAI's chat protocol over HTTP.
 #[derive(Clone, Debug)]
@@ -85,17 +89,33 @@ impl Provider for OpenAiProvider {
         let models = openai::read_models(&body);
         let models =
             models.map_err(|error| self.connection.request_context(&url, None).wire(error, &body))?;
-        let found = match (models.iter().find(|model| model.id == *id), models.as_slice()) {
-            (Some(named), _) => Some(named.clone()),
-            (None, [only]) => Some(ModelInfo { id: id.clone(), ..only.clone() }),
-            (None, _) => None,
+        let server = openai::local_server(&body);
+        let is_named = |model: &ModelInfo| {
+            model.id == *id
+                || (server == Some(LocalServer::Ollama) && ollama::is_called(model.id.as_str(), id))
         };
-        match found {
-            Some(model) if model.window.is_none() && openai::is_of_llama_cpp(&body) => {
-                Ok(Some(ModelInfo { window: self.window_in_props().await, ..model }))
+        let only = || match models.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        };
+        let named = models.iter().find(|model| is_named(model));
+        let Some(found) = named.or_else(only) else { return Ok(None) };
+        let found = ModelInfo { id: id.clone(), ..found.clone() };
+        Ok(Some(match (server, found.window) {
+            (Some(LocalServer::LlamaCpp), None) => {
+                ModelInfo { window: self.window_in_props().await, ..found }
             }
-            found => Ok(found),
-        }
+            (Some(LocalServer::LmStudio), None) => {
+                let window = self.window_in_lm_studio(id).await;
+                ModelInfo { window, is_window_due: window.is_none(), ..found }
+            }
+            (Some(LocalServer::Ollama), None) => {
+                let window = self.window_in_ollama(id).await;
+                let better_kind = Some(ProviderKind::Ollama);
+                ModelInfo { window, is_window_due: window.is_none(), better_kind, ..found }
+            }
+            _ => found,
+        }))
     }
 }
 
@@ -121,9 +141,32 @@ impl OpenAiProvider {
     }
 
     async fn window_in_props(&self) -> Option<Tokens> {
-        let url = self.connection.endpoint.clone().above("v1").url("props");
+        openai::read_props(&self.beside("props").await?)
+    }
+
+    async fn window_in_lm_studio(&self, model: &ModelId) -> Option<Tokens> {
+        openai::read_loaded(&self.beside("api/v0/models").await?, model)
+    }
+
+    /// Returns the window that Ollama has given to `model`, or gives to it when it loads it: if its file sets
+    /// none, only the server's own settings decide.
+    async fn window_in_ollama(&self, model: &ModelId) -> Option<Tokens> {
+        let running = self.beside("api/ps").await?;
+        if let Some(window) = ollama::read_loaded(&running, model) {
+            return Some(window);
+        }
+        let url = self.connection.endpoint.clone().above("v1").url("api/show");
+        let asked = self.connection.request_context(&url, Some(model));
+        let request = self.connection.post(url, &json!({"model": model})).timeout(LIST_TIMEOUT);
+        let card = ollama::read_card(&self.connection.body(request, &asked).await.ok()?).ok()?;
+        let window = card.num_ctx?;
+        Some(card.context_length.map_or(window, |length| length.min(window)))
+    }
+
+    /// Returns what the server has at `path` beside the addresses of the protocol.
+    async fn beside(&self, path: &str) -> Option<Vec<u8>> {
+        let url = self.connection.endpoint.clone().above("v1").url(path);
         let asked = self.connection.request_context(&url, None);
-        let body = self.connection.body(self.connection.get(url), &asked).await.ok()?;
-        openai::read_props(&body)
+        self.connection.body(self.connection.get(url), &asked).await.ok()
     }
 }

@@ -8,5 +8,5 @@ mod request;
 
 pub use answer::{OllamaReplyReader, read_answer};
 pub use message::{message_json, read_messages};
-pub use models::{ModelCard, read_card, read_models};
+pub use models::{ModelCard, is_called, read_card, read_loaded, read_models};
 pub use request::{messages_json, request};

@@ -50,6 +50,23 @@ pub fn read_card(body: &[u8]) -> Result<ModelCard, WireError> {
     Ok(ModelCard { context_length: tokens(length), num_ctx: tokens(num_ctx) })
 }
 
+/// Reads the window with which `model` is loaded in the body of `GET /api/ps`.
+pub fn read_loaded(body: &[u8], model: &ModelId) -> Option<Tokens> {
+    let body = read(body).ok()?;
+    let mut models = body.get("models")?.as_array()?.iter();
+    let named = |entry: &Value| {
+        let mut names = ["model", "name"].iter().filter_map(|key| entry.get(*key)?.as_str());
+        names.any(|name| is_called(name, model))
+    };
+    let loaded = models.find(|&entry| named(entry))?;
+    loaded.get("context_length")?.as_u64().filter(|length| *length > 0).map(Tokens::new)
+}
+
+/// Checks whether `name` is that of `model`, which may be given without its tag.
+pub fn is_called(name: &str, model: &ModelId) -> bool {
+    name == model.as_str() || name.strip_suffix(":latest") == Some(model.as_str())
+}
+
 fn read(body: &[u8]) -> Result<Value, WireError> {
     let body: Value = serde_json::from_slice(body).map_err(WireError::json)?;
     match refused(&body) {
@@ -90,5 +107,15 @@ mod tests {
         let names: Vec<_> = models.unwrap().into_iter().map(|model| model.id.to_string()).collect();
         assert_eq!(names, ["a:latest", "b"]);
         assert!(read_models(b"[]").is_err());
+    }
+
+    #[test]
+    fn a_loaded_model_tells_its_window() {
+        let body = br#"{"models": [{"name": "a:latest", "model": "a:latest", "context_length": 4096},
+            {"name": "b:1b"}]}"#;
+        for (model, expected) in [("a", Some(4096)), ("a:latest", Some(4096)), ("b:1b", None), ("c", None)] {
+            let actual = read_loaded(body, &ModelId::new(model).unwrap());
+            assert_eq!(actual.map(Tokens::as_u64), expected, "{model}");
+        }
     }
 }

@@ -12,6 +12,6 @@ mod request;
 pub use answer::{OpenAiReplyReader, read_answer};
 pub use dialect::Dialect;
 pub use message::{message_json, read_message};
-pub use models::{is_of_llama_cpp, read_models, read_props};
+pub use models::{LocalServer, local_server, read_loaded, read_models, read_props};
 pub(crate) use request::effort_word;
 pub use request::{messages_json, request, request_in};

@@ -61,11 +61,37 @@ fn can_chat(id: &ModelId) -> bool {
     !OTHERS.iter().any(|other| name.starts_with(other)) && !PARTS.iter().any(|part| name.contains(part))
 }
 
-/// Checks whether a list of models comes from llama.cpp, which reports its window at `/props`; older versions
-/// report it only there.
-pub fn is_of_llama_cpp(body: &[u8]) -> bool {
+/// A server that reports the windows of its models at an address of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalServer {
+    /// llama.cpp: at `/props`; older versions report it only there.
+    LlamaCpp,
+    /// LM Studio: at `/api/v0/models`, of models that are loaded.
+    LmStudio,
+    /// Ollama: at `/api/ps`, of models that are loaded.
+    Ollama,
+}
+
+/// Returns the server that a list of models comes from, if it is known by their owner.
+pub fn local_server(body: &[u8]) -> Option<LocalServer> {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
-    body.pointer("/data/0/owned_by").is_some_and(|owner| owner == "llamacpp")
+    let models = body.get("data").and_then(Value::as_array).into_iter().flatten();
+    let mut owners = models.filter_map(|model| model.get("owned_by")?.as_str());
+    owners.find_map(|owner| match owner {
+        "llamacpp" => Some(LocalServer::LlamaCpp),
+        "organization_owner" | "organization-owner" => Some(LocalServer::LmStudio),
+        "library" => Some(LocalServer::Ollama),
+        _ => None,
+    })
+}
+
+/// Reads the window with which `model` is loaded in the body of LM Studio's `GET /api/v0/models`. The longest
+/// window that the model could have is reported as well, and says nothing.
+pub fn read_loaded(body: &[u8], model: &ModelId) -> Option<Tokens> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let mut models = body.get("data")?.as_array()?.iter();
+    let loaded = models.find(|entry| entry.get("id").is_some_and(|id| id == model.as_str()))?;
+    figure(loaded, &["/loaded_context_length"])
 }
 
 /// Reads the window in the body of llama.cpp's `GET /props`.
@@ -195,11 +221,26 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_llama_cpp_is_known_and_its_window_read() {
-        assert!(is_of_llama_cpp(br#"{"data": [{"id": "a", "owned_by": "llamacpp"}]}"#));
-        assert!(!is_of_llama_cpp(br#"{"data": [{"id": "a", "owned_by": "vllm"}]}"#));
+    fn a_local_server_is_known_and_its_window_read() {
+        for (owners, expected) in [
+            (&["llamacpp"][..], Some(LocalServer::LlamaCpp)),
+            (&["organization_owner"], Some(LocalServer::LmStudio)),
+            (&["me", "library"], Some(LocalServer::Ollama)),
+            (&["vllm"], None),
+            (&[], None),
+        ] {
+            let models: Vec<_> =
+                owners.iter().map(|owner| serde_json::json!({"id": "a", "owned_by": owner})).collect();
+            let body = serde_json::json!({"data": models}).to_string();
+            assert_eq!(local_server(body.as_bytes()), expected, "{body}");
+        }
+        assert_eq!(local_server(b"<html>"), None);
         let props = br#"{"default_generation_settings": {"n_ctx": 4096}, "total_slots": 1}"#;
         assert_eq!(read_props(props), Some(Tokens::new(4_096)));
         assert_eq!(read_props(b"<html>"), None);
+        let listed = br#"{"data": [{"id": "a", "state": "not-loaded", "max_context_length": 9000},
+            {"id": "b", "state": "loaded", "max_context_length": 9000, "loaded_context_length": 4096}]}"#;
+        let loaded = |id: &str| read_loaded(listed, &ModelId::new(id).unwrap()).map(Tokens::as_u64);
+        assert_eq!(["a", "b", "c"].map(loaded), [None, Some(4_096), None]);
     }
 }
