@@ -1,10 +1,13 @@
 //! The models, with what servers report about those that the workflow knows too little of. A server is asked
-//! once.
+//! once, and once more after its first reply if it could not tell before.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use forge_domain::{Agent, Model, ModelError, ModelId, ModelInfo, ProviderId, ProviderKind, WindowSource};
+use forge_domain::{
+    Agent, Model, ModelError, ModelId, ModelInfo, ModelRef, ProviderError, ProviderId, ProviderKind,
+    WindowSource,
+};
 
 use super::{Engine, Events};
 use crate::{RunError, RunEvent, Services};
@@ -21,6 +24,48 @@ enum Report {
     Unlisted,
     /// It did not answer.
     Silent,
+    /// It did not answer yet: it could not be reached, or was not ready.
+    NotReady,
+}
+
+impl Report {
+    /// Returns the report of the server of `model`.
+    async fn of(services: &Services, model: &ModelRef, events: &Events) -> Self {
+        match services.providers.model_info(model).await {
+            Ok(Some(info)) => {
+                recommend_kind(events, &model.provider, info.better_kind);
+                Self::Told(info)
+            }
+            Ok(None) => Self::Unlisted,
+            Err(error) => {
+                tracing::debug!(%model, %error, "the server does not report it");
+                match error {
+                    ProviderError::Network { .. }
+                    | ProviderError::Interrupted { .. }
+                    | ProviderError::Overloaded { .. } => Self::NotReady,
+                    _ => Self::Silent,
+                }
+            }
+        }
+    }
+
+    /// Checks whether the server may tell more once it has answered.
+    const fn is_early(&self) -> bool {
+        match self {
+            Self::Told(info) => info.is_window_due && info.window.is_none(),
+            Self::NotReady => true,
+            Self::Unlisted | Self::Silent => false,
+        }
+    }
+
+    /// Returns the report as the last one: the server is not asked again.
+    fn as_last(self) -> Self {
+        match self {
+            Self::Told(info) => Self::Told(ModelInfo { is_window_due: false, ..info }),
+            Self::NotReady => Self::Silent,
+            Self::Unlisted | Self::Silent => self,
+        }
+    }
 }
 
 /// The facts about a model that must be known before it is asked.
@@ -71,18 +116,34 @@ impl Catalog {
             return;
         }
         events.emit(&RunEvent::Learning { model: &name });
-        let report = match services.providers.model_info(&model.reference).await {
-            Ok(Some(info)) => {
-                recommend_kind(events, &model.reference.provider, info.better_kind);
-                Report::Told(info)
-            }
-            Ok(None) => Report::Unlisted,
-            Err(error) => {
-                tracing::debug!(model = name, %error, "the server does not report it");
-                Report::Silent
-            }
-        };
+        let report = Report::of(services, &model.reference, events).await;
         self.reports().insert(name, report);
+    }
+
+    /// Asks the server of `model`, which has answered, once more if it could not tell its window before.
+    /// Returns whether there is anything new.
+    pub(crate) async fn learn_late(&self, services: &Services, model: &ModelRef, events: &Events) -> bool {
+        if !self.is_early(model) {
+            // Another agent may have asked since.
+            return self.has_window(model);
+        }
+        let report = Report::of(services, model, events).await.as_last();
+        self.reports().insert(model.to_string(), report);
+        true
+    }
+
+    /// Checks whether the model's server may tell its window after the first reply.
+    pub(super) fn is_early(&self, model: &ModelRef) -> bool {
+        self.reports().get(&model.to_string()).is_some_and(Report::is_early)
+    }
+
+    /// Checks whether the model's server told its window.
+    fn has_window(&self, model: &ModelRef) -> bool {
+        let reports = self.reports();
+        match reports.get(&model.to_string()) {
+            Some(Report::Told(info)) => info.window.is_some(),
+            _ => false,
+        }
     }
 
     /// Checks whether the model's server listed its models without this one.
@@ -121,4 +182,31 @@ pub async fn known_model(engine: &Engine, id: &str) -> Option<Model> {
     let model = services.workflow.agents.find(id)?.model.as_ref()?;
     catalog.learn(services, model, Needed::Window, events).await;
     catalog.model(services, model).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use forge_domain::Tokens;
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_could_not_tell_is_asked_once_more() {
+        let told = |window: Option<u64>, is_window_due: bool| {
+            let model = ModelInfo::new(ModelId::new("m").unwrap());
+            Report::Told(ModelInfo { window: window.map(Tokens::new), is_window_due, ..model })
+        };
+        for (what, report, expected) in [
+            ("the model is not loaded yet", told(None, true), true),
+            ("it is loaded", told(Some(4_096), true), false),
+            ("it never tells", told(None, false), false),
+            ("it was starting", Report::NotReady, true),
+            ("the model is not listed", Report::Unlisted, false),
+            ("it has no list", Report::Silent, false),
+        ] {
+            assert_eq!(report.is_early(), expected, "{what}");
+            assert!(!report.as_last().is_early(), "{what}");
+        }
+    }
 }

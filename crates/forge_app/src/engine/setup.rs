@@ -151,6 +151,8 @@ impl Engine {
             Some(limit) => report_learned_limit(&self.events, id, &model, limit),
             // A limit that was learned was reported when it was.
             None if self.limits.of(&model.reference).is_some() => {}
+            // Its server may tell it after the first reply.
+            None if self.catalog.is_early(&model.reference) => {}
             None => warn_of_assumed_window(&self.events, id, &model),
         }
         let tools = offered_tools(agent, &model, tools, &*self.services.counter);

@@ -100,6 +100,7 @@ impl<'a> Turn<'a, '_> {
         self.book(sent, &answer);
         match answer {
             Ok(reply) => {
+                self.learn_window().await?;
                 if let Some(cut) = self.silent_cut(sent, &reply, attempts) {
                     self.recover(cut, Failure::DuringReply, sent, attempts)?;
                     return Ok(None);
@@ -141,6 +142,17 @@ impl<'a> Turn<'a, '_> {
                 Ok(None)
             }
         }
+    }
+
+    /// Learns the window of the model, which has answered, if its server could not tell it before.
+    async fn learn_window(&mut self) -> Result<(), RunError> {
+        let Engine { catalog, services, events, .. } = self.engine;
+        if self.setup.window_source == WindowSource::Assumed
+            && catalog.learn_late(services, self.setup.model(), events).await
+        {
+            self.setup = self.engine.setup(self.agent)?;
+        }
+        Ok(())
     }
 
     /// Returns the error of a prompt that the server silently cut, as its count shows: the model read neither
