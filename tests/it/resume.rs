@@ -64,11 +64,11 @@ impl Provider for Model {
             };
             return Ok(stream::iter([Ok(done)]).boxed());
         }
-        let part = |index, id: String| ToolCallPart {
+        let part = |index: usize, id: String| ToolCallPart {
             index,
             id: Some(id),
             name: Some(if n % 3 == 0 { "big" } else { "small" }.to_owned()),
-            arguments: format!("{{\"path\":\"src/file_{}.rs\"}}", n % 7),
+            arguments: format!("{{\"path\":\"src/file_{}.rs\"}}", (n + index) % 7),
         };
         let tool_calls = if n % 4 == 1 {
             vec![part(0, format!("call_{n}")), part(1, format!("call_{n}"))]

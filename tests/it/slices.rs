@@ -212,7 +212,7 @@ async fn a_call_that_needs_consent_waits_and_its_neighbours_run_once() {
     assert_eq!(run.log(), ["call_0 look", "call_1 look"]);
     let slice = run.slice(0, consent("boss-2-1", Consent::Once), &[]).await;
     assert_eq!(slice.end, SliceEnd::Done);
-    assert_eq!(run.log(), ["call_0 look", "call_1 look", "call_0 change"]);
+    assert_eq!(run.log(), ["call_0 look", "call_1 look", "call_0_2 change"]);
     assert_eq!(run.told("boss"), ["look ran", "change ran", "look ran"], "in the order of the calls");
 }
 
@@ -249,7 +249,7 @@ async fn consent_for_the_rest_of_the_run_holds_in_later_processes() {
     assert_eq!(waits_for(&run.slice(0, vec![], &[]).await), ["boss-1-1"]);
     assert_eq!(run.slice(1, consent("boss-1-1", Consent::ForRun), &[]).await.end, SliceEnd::Paused);
     assert_eq!(run.slice(0, vec![], &[]).await.end, SliceEnd::Done);
-    assert_eq!(run.log(), ["call_0 change", "call_0 change"]);
+    assert_eq!(run.log(), ["call_0 change", "call_0_2 change"]);
 }
 
 #[tokio::test]
@@ -279,7 +279,7 @@ async fn an_agent_that_was_called_waits_and_pauses_with_its_caller() {
     assert_eq!(waits_for(&slice), ["scout~1-2-1"]);
     assert_eq!(run.log(), ["call_0 look", "call_1 look"]);
     assert_eq!(run.slice(0, consent("scout~1-2-1", Consent::Once), &[]).await.end, SliceEnd::Done);
-    assert_eq!(run.log(), ["call_0 look", "call_1 look", "call_0 change"]);
+    assert_eq!(run.log(), ["call_0 look", "call_1 look", "call_0_2 change"]);
     assert_eq!(run.told("boss"), ["found", "look ran"]);
     assert_eq!(run.cast.told("scout").len(), 3, "nothing was asked twice");
 }

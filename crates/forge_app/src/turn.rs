@@ -3,6 +3,7 @@
 mod agents;
 mod assignment;
 mod call_end;
+mod call_ids;
 mod calls;
 mod effects;
 mod flaw;
@@ -199,7 +200,10 @@ impl<'a, 'b> Turn<'a, 'b> {
         self.report.response = std::mem::take(&mut self.unfinished) + &text;
         self.work.course.count_reply(&reply);
         let cut_calls = reply.cut_calls();
-        let Reply { message, usage, finish_reason } = reply;
+        let Reply { mut message, usage, finish_reason } = reply;
+        if !self.engine.is_playback {
+            call_ids::make_unique(&mut message, &self.work.conversation);
+        }
         let calls = message.calls().to_vec();
         let tools = self.setup.limits.budget.tools();
         let uncalled = || Flaw::uncalled(&text, &finish_reason, tools).filter(|_| calls.is_empty());

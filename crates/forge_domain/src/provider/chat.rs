@@ -229,6 +229,9 @@ impl ReplyParts {
                 cut_calls.push(tool_name(part.name)?);
                 continue;
             }
+            if is_repeated(&part, &calls) {
+                continue;
+            }
             let id = unique_id(&part, &calls);
             calls.push(whole_call(part, id)?);
         }
@@ -260,14 +263,24 @@ pub const BROKE_OFF: &str = "broke_off";
 /// The name of a tool that the model did not name, or whose call its provider could not read.
 pub const UNNAMED_TOOL: &str = "unnamed_tool";
 
+/// Checks whether `part` is one of the `calls` before it again, with its id: some parsers of servers report a
+/// call twice, which is to be made once.
+fn is_repeated(part: &ToolCallPart, calls: &[ToolCall]) -> bool {
+    let Some(id) = visible_text(&part.id) else { return false };
+    let arguments = if part.arguments.is_empty() { "{}" } else { &part.arguments };
+    calls.iter().any(|call| {
+        call.id == id && call.arguments == arguments && part.name.as_deref() == Some(call.name.as_str())
+    })
+}
+
 /// Returns the id of a call: its own, with a number behind it if a call before it has the same, as servers
 /// refuse a history in which two calls of a reply have one id; or a made-up one.
 fn unique_id(part: &ToolCallPart, calls: &[ToolCall]) -> String {
     let is_new = |id: &String| calls.iter().all(|call| call.id != *id);
-    let found = match &part.id {
+    let found = match visible_text(&part.id) {
         Some(id) => {
             let numbered = (2..).map(|n: usize| format!("{id}_{n}"));
-            std::iter::once(id.clone()).chain(numbered).find(is_new)
+            std::iter::once(id.to_owned()).chain(numbered).find(is_new)
         }
         None => (part.index..).map(|n| format!("call_{n}")).find(is_new),
     };
@@ -372,6 +385,29 @@ mod tests {
                 .map(|call| (call.id.as_str(), call.name.as_str(), call.arguments.as_str()))
                 .collect();
             assert_eq!(actual, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_comes_twice_with_its_id_is_made_once() {
+        let read = |index: usize, id: &str, arguments: &str| part(index, Some(id), Some("read"), arguments);
+        for (what, parts, expected) in [
+            ("the same", vec![read(0, "a", "{\"p\":1}"), read(1, "a", "{\"p\":1}")], "a {\"p\":1}"),
+            ("without arguments", vec![read(0, "a", ""), read(1, "a", "{}")], "a {}"),
+            (
+                "other arguments",
+                vec![read(0, "a", "{\"p\":1}"), read(1, "a", "{\"p\":2}")],
+                "a {\"p\":1}, a_2 {\"p\":2}",
+            ),
+            ("another id", vec![read(0, "a", "{}"), read(1, "b", "{}")], "a {}, b {}"),
+            ("no id", vec![read(0, "", "{}"), read(1, "", "{}")], "call_0 {}, call_1 {}"),
+        ] {
+            let mut reply = ReplyParts::default();
+            let finish_reason = Some(FinishReason::ToolCalls);
+            reply.push(ChatCompletionMessage { tool_calls: parts, finish_reason, ..Default::default() });
+            let message = reply.finish().unwrap().message;
+            let calls = message.calls().iter().map(|call| format!("{} {}", call.id, call.arguments));
+            assert_eq!(calls.collect::<Vec<_>>().join(", "), expected, "{what}");
         }
     }
 
