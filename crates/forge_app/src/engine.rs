@@ -23,7 +23,7 @@ pub(crate) use self::consents::NoConsent;
 pub use self::context::{LiveContext, NextCall};
 pub(crate) use self::events::silent_watcher;
 pub(crate) use self::hooks::{deliver_notice, with_notice};
-pub(crate) use self::ledger::{expense, usage_of_call};
+pub(crate) use self::ledger::{expense, is_absurd, usage_of_call};
 pub(crate) use self::setup::{PromptLimits, Setup, offered_tools, recall_tools};
 
 use std::sync::Arc;

@@ -72,8 +72,43 @@ pub(crate) fn usage_of_call(
     })
 }
 
+/// Checks whether a server's figures cannot be true of a call that it answered: a prompt that it accepted
+/// does not exceed its window. One that is a little too large tells that the window is not what it was
+/// believed to be.
+pub(crate) fn is_absurd(reported: Usage, sent: Tokens, window: Tokens) -> bool {
+    let Usage { prompt_tokens, completion_tokens, .. } = reported;
+    (prompt_tokens > window && prompt_tokens.share(1, 2) > sent) || completion_tokens.share(1, 4) > window
+}
+
 /// Returns a usage as an entry of the ledger.
 pub(crate) fn expense(usage: Usage, price: Option<&Price>) -> Spent {
     let tokens = usage.prompt_tokens + usage.completion_tokens;
     Spent { tokens, cost: Cost::of_call(price, Some(usage)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn figures_beyond_the_window_are_absurd() {
+        for (prompt, completion, sent, expected) in [
+            (4_500, 60, 4_386, false),
+            (17_544, 60, 4_386, true),
+            (1_000_000_000, 60, 4_386, true),
+            // The tokenizer needs twice as many, or the window is larger than it was believed to be.
+            (8_000, 60, 4_000, false),
+            (9_000, 60, 7_000, false),
+            (4_500, 9_000, 4_386, false),
+            (4_500, 1_000_000_000, 4_386, true),
+            (0, 0, 4_386, false),
+        ] {
+            let [prompt_tokens, completion_tokens, sent, window] =
+                [prompt, completion, sent, 8_192].map(Tokens::new);
+            let reported = Usage { prompt_tokens, completion_tokens, ..Usage::default() };
+            assert_eq!(is_absurd(reported, sent, window), expected, "{reported:?} of {sent}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use futures::StreamExt;
 
 use super::flaw::{Flaw, note_unread};
 use super::{Halt, Received, Turn};
-use crate::engine::{expense, usage_of_call};
+use crate::engine::{expense, is_absurd, usage_of_call};
 use crate::learned_limit::Evidence;
 use crate::spans::{chat_span, trace_chat};
 use crate::window_setting::window_setting;
@@ -96,7 +96,12 @@ impl<'a> Turn<'a, '_> {
         let sent = prompt.tokens();
         self.engine.check_budget(self.agent, sent, self.setup.price.as_ref())?;
         self.view = Some(prompt.view());
-        let answer = self.reader().read(prompt).await;
+        let mut answer = self.reader().read(prompt).await;
+        match &mut answer {
+            Ok(reply) => self.drop_absurd_usage(sent, reply),
+            Err(Unanswered::FilledWindow { cut, .. }) => self.drop_absurd_usage(sent, cut),
+            Err(Unanswered::Refused(_) | Unanswered::BrokeOff(_)) => {}
+        }
         self.book(sent, &answer);
         match answer {
             Ok(reply) => {
@@ -141,6 +146,19 @@ impl<'a> Turn<'a, '_> {
                 self.recover(error, Failure::DuringReply, sent, attempts).await?;
                 Ok(None)
             }
+        }
+    }
+
+    /// Removes figures that cannot be true, which is reported once: the call counts as one without any.
+    fn drop_absurd_usage(&self, sent: Tokens, reply: &mut Reply) {
+        let window = self.setup.limits.budget.window();
+        let is_dropped = reply.usage.is_some_and(|usage| is_absurd(usage, sent, window));
+        if is_dropped && !self.engine.is_playback {
+            reply.usage = None;
+            let model = self.setup.model();
+            self.engine.events.notice_once(&format!(
+                "`{model}` reports more tokens than its window has; Forge counts such calls itself"
+            ));
         }
     }
 
