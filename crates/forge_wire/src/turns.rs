@@ -49,9 +49,11 @@ pub(crate) fn strict_turns(entries: Vec<Value>, model: &str) -> Vec<Value> {
         turns.push(entry);
     }
     let turns = merge_neighbours(turns);
-    if !pauses_after_results(model) {
-        return turns;
-    }
+    if pauses_after_results(model) { with_pauses(turns) } else { turns }
+}
+
+/// Returns the entries with a pause of the assistant between results and a user message.
+pub(crate) fn with_pauses(turns: Vec<Value>) -> Vec<Value> {
     let mut paused: Vec<Value> = Vec::with_capacity(turns.len());
     for entry in turns {
         if role(&entry) == "user" && paused.last().is_some_and(|last| role(last) == "tool") {
@@ -60,6 +62,36 @@ pub(crate) fn strict_turns(entries: Vec<Value>, model: &str) -> Vec<Value> {
         paused.push(entry);
     }
     paused
+}
+
+/// Returns the entries with each call in a message of its own, before its result. What else a message has
+/// stays with its first call.
+pub(crate) fn one_call_each(entries: Vec<Value>) -> Vec<Value> {
+    let mut apart = Vec::with_capacity(entries.len());
+    let mut entries = entries.into_iter().peekable();
+    while let Some(mut entry) = entries.next() {
+        let calls = match entry.get_mut("tool_calls") {
+            Some(Value::Array(calls)) if calls.len() > 1 => std::mem::take(calls),
+            _ => {
+                apart.push(entry);
+                continue;
+            }
+        };
+        let mut results: Vec<Value> = Vec::new();
+        while let Some(result) = entries.next_if(|next| role(next) == "tool") {
+            results.push(result);
+        }
+        for call in calls {
+            let of_call = |result: &Value| result.get("tool_call_id") == call.get("id");
+            let result = results.iter().position(of_call).map(|at| results.remove(at));
+            let mut calling = std::mem::replace(&mut entry, json!({"role": "assistant", "content": null}));
+            calling["tool_calls"] = json!([call]);
+            apart.push(calling);
+            apart.extend(result);
+        }
+        apart.extend(results);
+    }
+    apart
 }
 
 /// The words before the images of results.
@@ -460,6 +492,42 @@ mod tests {
             let sent = strict_turns(entries.clone(), model);
             assert_eq!(sent.len(), entries.len() + usize::from(pauses), "{model}: {sent:?}");
             assert_eq!(strict_turn_faults(&sent).is_empty(), pauses, "{model}");
+        }
+    }
+
+    #[test]
+    fn calls_are_sent_one_by_one_to_templates_that_take_no_more() {
+        let call = |id: &str| json!({"id": id, "function": {"name": "read", "arguments": "{}"}});
+        let calling = |content: Value, ids: &[&str]| {
+            let calls: Vec<Value> = ids.iter().map(|&id| call(id)).collect();
+            json!({"role": "assistant", "content": content, "tool_calls": calls})
+        };
+        let result = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": id});
+        let user = entry("user", json!("a"));
+        let none = || json!(null);
+        for (entries, expected) in [
+            (
+                // The results came in another order.
+                vec![user.clone(), calling(json!("so"), &["x", "y"]), result("y"), result("x")],
+                vec![
+                    user.clone(),
+                    calling(json!("so"), &["x"]),
+                    result("x"),
+                    calling(none(), &["y"]),
+                    result("y"),
+                ],
+            ),
+            (
+                vec![calling(none(), &["x"]), result("x"), user.clone()],
+                vec![calling(none(), &["x"]), result("x"), user],
+            ),
+            (
+                // A result of no call.
+                vec![calling(none(), &["x", "y"]), result("x"), result("z")],
+                vec![calling(none(), &["x"]), result("x"), calling(none(), &["y"]), result("z")],
+            ),
+        ] {
+            assert_eq!(one_call_each(entries), expected);
         }
     }
 

@@ -59,12 +59,12 @@ impl Provider for OpenAiProvider {
             let request =
                 self.connection.post(url.clone(), &openai::request_in(dialect, &prompt, Delivery::Stream));
             match self.connection.send(request, &asked).await {
-                Err(ProviderError::InvalidRequest { status, message }) => {
-                    dialect = dialect
-                        .after_refusal(model.as_str(), &message)
-                        .ok_or(ProviderError::InvalidRequest { status, message })?;
+                Err(error) => {
+                    let next =
+                        refusal_words(&error).and_then(|words| dialect.after_refusal(model.as_str(), words));
+                    dialect = next.ok_or(error)?;
                 }
-                response => break response?,
+                Ok(response) => break response,
             }
         };
         drop(prompt);
@@ -168,5 +168,15 @@ impl OpenAiProvider {
         let url = self.connection.endpoint.clone().above("v1").url(path);
         let asked = self.connection.request_context(&url, None);
         self.connection.body(self.connection.get(url), &asked).await.ok()
+    }
+}
+
+/// Returns the words of a server that refused a request, or whose chat template did: some report that as a
+/// failure of their own.
+fn refusal_words(error: &ProviderError) -> Option<&str> {
+    match error {
+        ProviderError::InvalidRequest { message, .. }
+        | ProviderError::Overloaded { status: 500, message, .. } => Some(message.as_str()),
+        _ => None,
     }
 }

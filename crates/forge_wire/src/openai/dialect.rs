@@ -9,6 +9,11 @@ pub struct Dialect {
     refuses_stream_options: bool,
     /// True if the server refuses reasoning that is sent back, as Groq does for models that do not reason.
     refuses_reasoning: bool,
+    /// True if its chat template takes only one call per message, as that of Llama 3.
+    takes_single_calls: bool,
+    /// True if its chat template refuses a user message right after results, and the model's name does not
+    /// tell.
+    pauses: bool,
     /// The field for the longest reply; unset, the model's name decides.
     limit: Option<LimitField>,
 }
@@ -39,6 +44,21 @@ impl Dialect {
         !self.refuses_reasoning
     }
 
+    /// Checks whether only one call per message is sent.
+    pub(super) const fn takes_single_calls(self) -> bool {
+        self.takes_single_calls
+    }
+
+    /// Checks whether the assistant has to pause between results and the user, whatever the model's name.
+    pub(super) const fn pauses(self) -> bool {
+        self.pauses
+    }
+
+    /// Checks whether messages are sent as to every server.
+    pub(super) const fn takes_messages(self) -> bool {
+        self.takes_reasoning() && !self.takes_single_calls && !self.pauses
+    }
+
     /// Returns the field for the longest reply of `model`.
     pub(super) fn limit(self, model: &str) -> LimitField {
         self.limit.unwrap_or(match is_reasoning(model) {
@@ -65,8 +85,21 @@ impl Dialect {
         if refuses && self.limit.is_none() {
             return Some(Self { limit: Some(other), ..self });
         }
-        let is_refused = self.takes_reasoning() && refuses_reasoning(message);
-        is_refused.then_some(Self { refuses_reasoning: true, ..self })
+        if self.takes_reasoning() && refuses_reasoning(message) {
+            return Some(Self { refuses_reasoning: true, ..self });
+        }
+        self.after_template(&message.to_ascii_lowercase())
+    }
+
+    /// Returns the dialect to try next after the server's chat template refused the messages.
+    fn after_template(self, message: &str) -> Option<Self> {
+        const SINGLE: [&str; 2] = ["single tool-call", "single tool call"];
+        const ALTERNATE: [&str; 2] = ["roles must alternate", "must alternate user"];
+        let says = |words: &[&str]| words.iter().any(|words| message.contains(words));
+        if !self.takes_single_calls && says(&SINGLE) {
+            return Some(Self { takes_single_calls: true, ..self });
+        }
+        (!self.pauses && says(&ALTERNATE)).then_some(Self { pauses: true, ..self })
     }
 }
 
@@ -89,6 +122,10 @@ mod tests {
         let same = Dialect::default();
         let no_options = Dialect { refuses_stream_options: true, ..same };
         let no_reasoning = Dialect { refuses_reasoning: true, ..same };
+        let single = Dialect { takes_single_calls: true, ..same };
+        let pausing = Dialect { pauses: true, ..same };
+        let alternate = "After the optional system message, conversation roles must alternate \
+                         user/assistant/user/assistant/...";
         let limited = |field: LimitField| Dialect { limit: Some(field), ..same };
         let strange = "'messages.2' : for 'role:assistant' the following must be satisfied[('messages.2' : \
                        property 'reasoning_content' is unsupported)]";
@@ -124,6 +161,11 @@ mod tests {
                 "body.max_completion_tokens: Extra inputs are not permitted",
                 Some(limited(LimitField::MaxTokens)),
             ),
+            (same, "m", "This model only supports single tool-calls at once!", Some(single)),
+            (single, "m", "This model only supports single tool-calls at once!", None),
+            (same, "m", alternate, Some(pausing)),
+            (pausing, "m", alternate, None),
+            (single, "m", alternate, Some(Dialect { pauses: true, ..single })),
             (same, "m", "max_tokens must be at least 16", None),
             (same, "m", "`messages` must end with the user", None),
         ] {

@@ -14,7 +14,8 @@ use crate::arguments::correct_arguments;
 use crate::encoded::{Entry, Piece, Speaker, push_merged};
 use crate::sent::Sent;
 use crate::turns::{
-    is_openais, pause, pauses_after_results, said_by_user, shows_images, strict_turns, with_plain_text,
+    is_openais, one_call_each, pause, pauses_after_results, said_by_user, shows_images, strict_turns,
+    with_pauses, with_plain_text,
 };
 
 /// Builds the body of `POST /chat/completions` for `prompt`. Unset options are left out, so the server's own
@@ -40,9 +41,9 @@ pub fn request_in(dialect: Dialect, prompt: &Prompt, delivery: Delivery) -> impl
     });
     let body = Body {
         model,
-        messages: match dialect.takes_reasoning() {
+        messages: match dialect.takes_messages() {
             true => entries(prompt.messages(), model),
-            false => entries_without_reasoning(prompt.messages(), model),
+            false => entries_in(dialect, prompt.messages(), model),
         },
         tools: prompt.tools(),
         options: Options {
@@ -50,7 +51,10 @@ pub fn request_in(dialect: Dialect, prompt: &Prompt, delivery: Delivery) -> impl
             top_p: options.top_p,
             reasoning_effort: effort.map(|effort| effort_word(effort, model)),
             tool_choice: prompt.tool_choice().map(tool_choice_json),
-            parallel_tool_calls: request.parallel_tool_calls.filter(|_| has_tools),
+            parallel_tool_calls: match dialect.takes_single_calls() {
+                true => has_tools.then_some(false),
+                false => request.parallel_tool_calls.filter(|_| has_tools),
+            },
             stop: request.stop.as_deref(),
             seed: request.seed,
             service_tier: request.service_tier.as_deref(),
@@ -187,11 +191,20 @@ fn entries<'a>(messages: &'a [ContextMessage], model: &str) -> Vec<Piece<'a>> {
     pieces
 }
 
-/// Returns the same entries without the readable reasoning that led to calls.
-fn entries_without_reasoning<'a>(messages: &'a [ContextMessage], model: &str) -> Vec<Piece<'a>> {
+/// Returns the entries for a server that takes the messages of `dialect`: without the readable reasoning that
+/// led to calls, with pauses, or with one call each.
+fn entries_in<'a>(dialect: Dialect, messages: &'a [ContextMessage], model: &str) -> Vec<Piece<'a>> {
     let mut entries = messages_json(messages.iter().map(ContextMessage::message), model);
-    for fields in entries.iter_mut().filter_map(Value::as_object_mut) {
-        fields.retain(|key, _| !matches!(key.as_str(), "reasoning" | "reasoning_content"));
+    if !dialect.takes_reasoning() {
+        for fields in entries.iter_mut().filter_map(Value::as_object_mut) {
+            fields.retain(|key, _| !matches!(key.as_str(), "reasoning" | "reasoning_content"));
+        }
+    }
+    if dialect.pauses() {
+        entries = with_pauses(entries);
+    }
+    if dialect.takes_single_calls() {
+        entries = one_call_each(entries);
     }
     entries.into_iter().map(Piece::Made).collect()
 }
@@ -219,7 +232,7 @@ fn entry_json(message: &Message, by_user: bool) -> Value {
 mod tests {
     use forge_domain::{
         Budget, ChatOptions, ContextMessage, Conversation, Message, ModelId, ModelLimits, ModelRef,
-        ProviderId, TokenCounter, Tokens, ToolCall, ToolDefinition, ToolName,
+        ProviderId, TokenCounter, Tokens, ToolCall, ToolDefinition, ToolName, ToolResult,
     };
     use pretty_assertions::assert_eq;
     use serde_json::json;
@@ -300,6 +313,46 @@ mod tests {
         message.extra.insert("reasoning".into(), json!("hm"));
         let messages = [ContextMessage::count(message, &Characters)];
         assert_eq!(json!(entries(&messages, "m"))[0]["reasoning"], "hm");
-        assert_eq!(json!(entries_without_reasoning(&messages, "m")), json!([bare]));
+        let sent = |dialect: Dialect| json!(entries_in(dialect, &messages, "m"));
+        let after = |refusal: &str| Dialect::default().after_refusal("m", refusal).unwrap();
+        assert_eq!(sent(after("'reasoning' is not supported")), json!([bare]));
+        let single = after("This model only supports single tool-calls at once!");
+        assert_eq!(sent(single)[0]["reasoning"], "hm");
+    }
+
+    #[test]
+    fn a_template_that_refused_the_messages_is_sent_them_in_another_form() {
+        let tool = ToolDefinition {
+            name: ToolName::new("read").unwrap(),
+            description: String::new(),
+            parameters: json!({"type": "object"}),
+        };
+        let sent = |refusal: &str, tools: Vec<ToolDefinition>| {
+            let dialect = Dialect::default().after_refusal("m", refusal).unwrap();
+            json!(request_in(dialect, &prompt(|_| (), tools), Delivery::Whole))["parallel_tool_calls"].clone()
+        };
+        let single = "only supports single tool-calls at once";
+        assert_eq!(sent(single, vec![tool.clone()]), json!(false));
+        assert_eq!(sent(single, vec![]), json!(null));
+        assert_eq!(sent("conversation roles must alternate", vec![tool]), json!(null));
+        let calls = ["a", "b"].map(|id| ToolCall {
+            id: id.into(),
+            name: ToolName::new("read").unwrap(),
+            arguments: "{}".into(),
+        });
+        let results = calls.clone().map(|call| Message::tool(ToolResult::answer(&call, "text".to_owned())));
+        let all = [Message::user("go"), Message::calling(calls.to_vec())];
+        let all = all.into_iter().chain(results).chain([Message::user("more")]);
+        let messages: Vec<_> = all.map(|message| ContextMessage::count(message, &Characters)).collect();
+        for (refusal, expected) in [
+            (single, "user assistant tool assistant tool user"),
+            ("conversation roles must alternate", "user assistant tool tool assistant user"),
+        ] {
+            let dialect = Dialect::default().after_refusal("m", refusal).unwrap();
+            let entries = json!(entries_in(dialect, &messages, "m"));
+            let entries = entries.as_array().unwrap().iter();
+            let roles: Vec<_> = entries.map(|entry| entry["role"].as_str().unwrap().to_owned()).collect();
+            assert_eq!(roles.join(" "), expected, "{refusal}");
+        }
     }
 }
