@@ -1,6 +1,6 @@
 //! Thoughts at the beginning of a streamed text, between tags that may be split over several pieces.
 
-use forge_domain::{ChatCompletionMessage, THOUGHTS};
+use forge_domain::{ANSWER_HEADER, ChatCompletionMessage, THOUGHTS};
 
 /// The most bytes that are held until the first tag is complete: white space, and a part of the tag.
 const MOST_HELD: usize = 64;
@@ -22,7 +22,10 @@ pub(crate) struct LeadingThoughts {
 enum Place {
     #[default]
     Start,
-    Thoughts,
+    /// Until this tag.
+    Thoughts(&'static str),
+    /// Behind the thoughts; a header may follow.
+    Closed,
     Answer,
 }
 
@@ -32,23 +35,26 @@ impl LeadingThoughts {
         if self.place == Place::Answer && !self.is_blank {
             return;
         }
-        let (open, close) = THOUGHTS;
         let is_last = piece.finish_reason.is_some() || !piece.tool_calls.is_empty();
         let mut text = std::mem::take(&mut self.held);
         text.push_str(&piece.content.take().unwrap_or_default());
         let mut rest = text.as_str();
         if self.place == Place::Start {
             let begun = rest.trim_start();
-            if let Some(thoughts) = begun.strip_prefix(open) {
-                (rest, self.place, self.is_blank) = (thoughts, Place::Thoughts, true);
-            } else if !is_last && rest.len() <= MOST_HELD && open.starts_with(begun) {
+            let opened = THOUGHTS.iter().find_map(|(open, close)| Some((begun.strip_prefix(open)?, *close)));
+            if let Some((thoughts, close)) = opened {
+                (rest, self.place, self.is_blank) = (thoughts, Place::Thoughts(close), true);
+            } else if !is_last
+                && rest.len() <= MOST_HELD
+                && THOUGHTS.iter().any(|(open, _)| open.starts_with(begun))
+            {
                 self.held = rest.to_owned();
                 return;
             } else {
                 self.place = Place::Answer;
             }
         }
-        if self.place == Place::Thoughts {
+        if let Place::Thoughts(close) = self.place {
             let (thoughts, answer) = match rest.split_once(close) {
                 Some((thoughts, answer)) => (thoughts, Some(answer)),
                 None if is_last => (rest, None),
@@ -63,7 +69,16 @@ impl LeadingThoughts {
                 piece.reasoning.get_or_insert_with(String::new).push_str(thoughts);
             }
             let Some(answer) = answer else { return };
-            (rest, self.place, self.is_blank) = (answer, Place::Answer, true);
+            (rest, self.place, self.is_blank) = (answer, Place::Closed, true);
+        }
+        if self.place == Place::Closed {
+            rest = rest.trim_start();
+            if !is_last && ANSWER_HEADER.starts_with(rest) {
+                self.held = rest.to_owned();
+                return;
+            }
+            rest = rest.strip_prefix(ANSWER_HEADER).unwrap_or(rest);
+            self.place = Place::Answer;
         }
         let said = self.visible(rest);
         piece.content = (!said.is_empty()).then(|| said.to_owned());
@@ -79,7 +94,8 @@ impl LeadingThoughts {
 
 /// Returns the length of the beginning of `tag` at the end of `text`.
 fn begun_tag(text: &str, tag: &str) -> usize {
-    (1..tag.len()).rev().find(|n| text.ends_with(&tag[..*n])).unwrap_or_default()
+    let begins = |n: &usize| tag.get(..*n).is_some_and(|begin| text.ends_with(begin));
+    (1..tag.len()).rev().find(begins).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -91,6 +107,11 @@ mod tests {
 
     /// Reads a text in the pieces between its bars. Returns reasoning and content, each piece in brackets.
     fn taken(text: &str) -> (String, String) {
+        taken_in(text, '|')
+    }
+
+    /// The same with another separator.
+    fn taken_in(text: &str, separator: char) -> (String, String) {
         let (mut reader, mut reasoning, mut content) =
             (LeadingThoughts::default(), String::new(), String::new());
         let piece = |text: &str| ChatCompletionMessage {
@@ -98,7 +119,7 @@ mod tests {
             ..ChatCompletionMessage::default()
         };
         let stop = ChatCompletionMessage { finish_reason: Some(FinishReason::Stop), ..piece("") };
-        for mut piece in text.split('|').map(piece).chain([stop]) {
+        for mut piece in text.split(separator).map(piece).chain([stop]) {
             reader.take_from(&mut piece);
             reasoning.extend(piece.reasoning.map(|text| format!("[{text}]")));
             content.extend(piece.content.map(|text| format!("[{text}]")));
@@ -113,6 +134,9 @@ mod tests {
             ("\n<th|ink>\n|\nhm| hm</|think>|\n\n| Four|.", "[hm][ hm]", "[Four][.]"),
             ("<think>\n|a <b>| </thin|ner>|</think>", "[a <b>][ ][</thinner>]", ""),
             ("<think>|\n\n|</think>\n\nFour.", "", "[Four.]"),
+            ("<thi|nking>hm</think></th|inking>|Four.", "[hm</think>]", "[Four.]"),
+            ("[TH|INK]hm|[/THI|NK]|Four.", "[hm]", "[Four.]"),
+            ("◁thi|nk▷hm◁|/think▷Four.", "[hm]", "[Four.]"),
             // Cut off in the thoughts, and in a tag.
             ("<think>hm| hm", "[hm][ hm]", ""),
             ("<think>hm </th", "[hm ][</th]", ""),
@@ -124,6 +148,20 @@ mod tests {
             ("So: |<think>hm</think>", "", "[So: ][<think>hm</think>]"),
         ] {
             assert_eq!(taken(text), (reasoning.to_owned(), content.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_header_behind_thoughts_is_no_part_of_the_answer() {
+        let thoughts = "<|chan~nel|>analysis<|message|>hm<|e~nd|>";
+        for (behind, content) in [
+            ("<|start|>assist~ant<|channel|>final<|message|>~Four.", "[Four.]"),
+            ("<|start|>assistant~<|channel|>commentary", "[<|start|>assistant<|channel|>commentary]"),
+            ("<|start|>", "[<|start|>]"),
+            ("", ""),
+        ] {
+            let actual = taken_in(&format!("{thoughts}{behind}"), '~');
+            assert_eq!(actual, ("[hm]".to_owned(), content.to_owned()), "{behind}");
         }
     }
 

@@ -7,6 +7,7 @@
 pub mod anthropic;
 mod arguments;
 mod encoded;
+mod end_tokens;
 mod error_body;
 mod figures;
 pub mod gemini;

@@ -1,19 +1,36 @@
 //! Thoughts that a model writes in front of its answer, in the same text: servers without a parser for them
 //! pass on the tags of the model's template.
 
-/// The tags around thoughts.
-pub const THOUGHTS: (&str, &str) = ("<think>", "</think>");
+/// The tags around thoughts, the most common ones first. That of the last ones is followed by
+/// [`ANSWER_HEADER`].
+pub const THOUGHTS: [(&str, &str); 9] = [
+    USUAL,
+    ("<thinking>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<seed:think>", "</seed:think>"),
+    ("[THINK]", "[/THINK]"),
+    ("◁think▷", "◁/think▷"),
+    ("<|channel>thought", "<channel|>"),
+    ("<|channel|>analysis<|message|>", "<|end|>"),
+];
+const USUAL: (&str, &str) = ("<think>", "</think>");
+
+/// The text between thoughts and answer in the template of gpt-oss.
+pub const ANSWER_HEADER: &str = "<|start|>assistant<|channel|>final<|message|>";
 
 /// Splits a text into the thoughts at its beginning and the answer behind them; `None` if it does not begin
-/// with thoughts. Their first tag may be missing, as many templates put it into the prompt. Thoughts without
-/// an end are all of the text.
+/// with thoughts. The first one of the usual tags may be missing, as many templates put it into the prompt.
+/// Thoughts without an end are all of the text.
 pub fn split_thoughts(text: &str) -> Option<(&str, &str)> {
-    let (open, close) = THOUGHTS;
-    let (thoughts, said) = match text.trim_start().strip_prefix(open) {
-        Some(begun) => begun.split_once(close).unwrap_or((begun, "")),
-        None => text.split_once(close).filter(|(before, _)| may_be_thoughts(before))?,
+    let begun = text.trim_start();
+    let opened = THOUGHTS.iter().find_map(|(open, close)| Some((begun.strip_prefix(open)?, *close)));
+    let (thoughts, said) = match opened {
+        Some((begun, close)) => begun.split_once(close).unwrap_or((begun, "")),
+        None => text.split_once(USUAL.1).filter(|(before, _)| may_be_thoughts(before))?,
     };
-    Some((thoughts.trim(), said.trim_start()))
+    let said = said.trim_start();
+    Some((thoughts.trim(), said.strip_prefix(ANSWER_HEADER).unwrap_or(said).trim_start()))
 }
 
 /// Checks whether what stands before a tag that nothing opened can be thoughts: an answer may also tell of
@@ -21,7 +38,7 @@ pub fn split_thoughts(text: &str) -> Option<(&str, &str)> {
 fn may_be_thoughts(before: &str) -> bool {
     let is_in_code = before.matches("```").count() % 2 == 1;
     let is_word = before.ends_with([' ', '\t', '`', '"', '\'', '(', '[', '“', '‘']);
-    !is_in_code && !is_word && !before.contains(THOUGHTS.0)
+    !is_in_code && !is_word && !before.contains(USUAL.0)
 }
 
 #[cfg(test)]
@@ -39,6 +56,19 @@ mod tests {
             ("<think>hm", Some(("hm", ""))),
             ("<think>hm</think>\n", Some(("hm", ""))),
             ("<think>hm</think>It says </think>.", Some(("hm", "It says </think>."))),
+            ("<thinking>\nhm\n</thinking>\nFour.", Some(("hm", "Four."))),
+            ("[THINK]hm[/THINK]Four.", Some(("hm", "Four."))),
+            ("◁think▷hm◁/think▷Four.", Some(("hm", "Four."))),
+            ("<|channel>thought\nhm<channel|>Four.", Some(("hm", "Four."))),
+            (
+                "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Four.",
+                Some(("hm", "Four.")),
+            ),
+            (
+                "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.read",
+                Some(("hm", "<|start|>assistant<|channel|>commentary to=functions.read")),
+            ),
+            ("Four. <thinking>hm</thinking>", None),
             // Nothing opens them.
             ("hm\n</think>\n\nFour.", Some(("hm", "Four."))),
             ("hm.</think>Four.", Some(("hm.", "Four."))),

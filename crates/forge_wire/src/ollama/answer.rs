@@ -4,6 +4,7 @@ use forge_domain::{ChatCompletionMessage, FinishReason, Tokens, ToolCallPart, Us
 use serde_json::{Value, json};
 
 use super::message::THINKING;
+use crate::end_tokens::EndTokens;
 use crate::error_body::refused;
 use crate::leading_thoughts::LeadingThoughts;
 use crate::{Protocol, StreamEvent, WireError};
@@ -23,6 +24,7 @@ pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     // A complete reply has ended, whether or not the server reports it.
     piece.finish_reason = piece.finish_reason.or(Some(FinishReason::Stop));
     reader.thoughts.take_from(&mut piece);
+    reader.ends.take_from(&mut piece);
     Ok(piece)
 }
 
@@ -34,6 +36,7 @@ pub struct OllamaReplyReader {
     thinking: String,
     /// Thoughts in the text, from a server that does not tell them apart.
     thoughts: LeadingThoughts,
+    ends: EndTokens,
     /// True if there was any message: other commands of the server end with `done` as well.
     has_message: bool,
 }
@@ -56,6 +59,7 @@ impl OllamaReplyReader {
         let line: Value = serde_json::from_str(line).map_err(WireError::json)?;
         let mut piece = self.piece(&line)?;
         self.thoughts.take_from(&mut piece);
+        self.ends.take_from(&mut piece);
         Ok(StreamEvent::Piece(piece))
     }
 

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::form;
 use super::piece::{finish_reason, first_choice, read_content, usage};
+use crate::end_tokens::EndTokens;
 use crate::error_body::refused;
 use crate::leading_thoughts::LeadingThoughts;
 use crate::{Protocol, StreamEvent, WireError};
@@ -31,6 +32,7 @@ pub fn read_answer(body: &[u8]) -> Result<ChatCompletionMessage, WireError> {
     // A complete reply has ended, whether or not the server reports it.
     piece.finish_reason = Some(finish_reason(choice).unwrap_or(FinishReason::Stop));
     reader.thoughts.take_from(&mut piece);
+    reader.ends.take_from(&mut piece);
     Ok(piece)
 }
 
@@ -58,6 +60,7 @@ pub struct OpenAiReplyReader {
     extras: Vec<Map<String, Value>>,
     /// Thoughts in the text, from a server that does not tell them apart. They are not sent back.
     thoughts: LeadingThoughts,
+    ends: EndTokens,
 }
 
 impl OpenAiReplyReader {
@@ -88,6 +91,7 @@ impl OpenAiReplyReader {
         piece.finish_reason = finish_reason;
         piece.usage = usage(&chunk);
         self.thoughts.take_from(&mut piece);
+        self.ends.take_from(&mut piece);
         Ok(StreamEvent::Piece(piece))
     }
 
