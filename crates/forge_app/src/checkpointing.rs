@@ -113,9 +113,19 @@ pub struct CheckpointTally {
     pub unsaved: Option<String>,
     /// True if another process has taken the run over, which saves it from now on.
     pub is_taken_over: bool,
+    /// True if the run was in the store before this process continued it.
+    #[serde(skip)]
+    pub is_resumed: bool,
     /// The last checkpoint that was saved, and the token under which it was.
     #[serde(skip)]
     pub last: Option<(CheckpointKey, FencingToken)>,
+}
+
+impl CheckpointTally {
+    /// Checks whether the store has anything of the run, by which it can be resumed.
+    pub const fn is_resumable(&self) -> bool {
+        self.saved > 0 || self.is_resumed
+    }
 }
 
 /// A point of a run.
@@ -198,6 +208,7 @@ impl Checkpointing {
             failed: 0,
             unsaved: None,
             is_taken_over: false,
+            is_resumed: false,
             last: None,
         };
         Self {
@@ -490,13 +501,19 @@ impl Checkpointing {
             return Ok(());
         }
         let claimed = self.store.claim(run, &*self.holder, takeover, latest, self.clock.now()).await?;
-        self.desk().take_up(claimed);
+        let mut desk = self.desk();
+        desk.take_up(claimed);
+        desk.report.is_resumed = true;
         Ok(())
     }
 
     /// Releases a run that was claimed and is not continued.
     pub(crate) async fn give_up(&self) {
-        let claim = self.desk().claim.take();
+        let claim = {
+            let mut desk = self.desk();
+            desk.report.is_resumed = false;
+            desk.claim.take()
+        };
         if let Some(claim) = claim
             && let Err(error) = self.store.inner().release(&claim).await
         {

@@ -71,6 +71,17 @@ pub enum RunEvent<'a> {
     Discarded(&'a [Unused]),
     /// A prompt is sent to the provider.
     Sending(&'a Prompt),
+    /// A request failed before its reply began, and is made again after a wait. It may be of any agent.
+    Retrying {
+        /// The reason, in words.
+        why: &'a str,
+        /// The retry that comes now, counted from one.
+        n: usize,
+        /// The most retries.
+        of: usize,
+        /// The wait before it.
+        wait: Duration,
+    },
     /// A piece of the model's text.
     Text(&'a str),
     /// A piece of the model's reasoning; empty if it is hidden.
@@ -161,6 +172,9 @@ impl RunEvent<'_> {
                 "messages": prompt.messages().len(),
                 "tokens": prompt.tokens(),
                 "window": prompt.window(),
+            }),
+            Self::Retrying { why, n, of, wait } => json!({
+                "event": "retrying", "why": why, "n": n, "of": of, "wait": wait.as_secs_f64(),
             }),
             Self::Text(text) => json!({"event": "text", "text": text}),
             Self::Reasoning(text) => json!({"event": "reasoning", "text": text}),

@@ -50,7 +50,7 @@ impl ModelsArguments {
             return update(url);
         }
         let workflow = setup::configuration(&self.file.source(), Need::Nothing)?.workflow;
-        let mut providers = setup::providers(&workflow);
+        let mut providers = setup::providers(&workflow, &setup::silent_watcher());
         let patience = if let Some(name) = &self.provider {
             providers.retain(|id, _| id.as_str() == name);
             if providers.is_empty() {

@@ -219,6 +219,7 @@ mod tests {
             failed: 0,
             unsaved: unsaved.map(str::to_owned),
             is_taken_over: false,
+            is_resumed: false,
             last: None,
         };
         let denied = StopReason::Denied { hook: "h".to_owned(), reason: String::new() };

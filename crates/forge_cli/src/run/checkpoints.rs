@@ -180,7 +180,7 @@ pub(crate) fn sum_up(tally: Option<&CheckpointTally>) {
 pub(crate) fn say_how_to_resume(tally: Option<&CheckpointTally>, flags: &str) {
     let Some(tally) = tally else { return };
     say_unsaved(tally);
-    if tally.saved > 0 {
+    if tally.is_resumable() {
         output::say_to_copy(&format!("to continue: forge run --resume {}{flags}", tally.run));
     }
 }
@@ -194,7 +194,7 @@ fn say_unsaved(tally: &CheckpointTally) {
     if let Some(unsaved) = &tally.unsaved {
         let mark = style("not saved:").yellow().for_stderr();
         let what = match tally.saved {
-            0 => "nothing of the run is in the store",
+            0 if !tally.is_resumed => "nothing of the run is in the store",
             _ => "the last state of the run is not in the store",
         };
         output::say(&format!("{mark} {what} ({} failed): {unsaved}", quantity(tally.failed, "save")));

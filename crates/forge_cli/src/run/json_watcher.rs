@@ -41,10 +41,11 @@ impl JsonWatcher {
 }
 
 /// Returns an event as JSON, with the agent whose events come now. A server does not tell for which agent a
-/// tool of its works.
+/// tool of its works, nor a provider for which one it waits.
 fn json_of(event: &RunEvent<'_>, asked: Option<&AgentId>) -> Value {
     let mut json = event.to_json();
-    let agent = asked.filter(|_| !matches!(event, RunEvent::ToolProgress { .. }));
+    let is_of_any = matches!(event, RunEvent::ToolProgress { .. } | RunEvent::Retrying { .. });
+    let agent = asked.filter(|_| !is_of_any);
     if let Some(agent) = agent {
         json["agent"] = agent.as_str().into();
     }
@@ -105,6 +106,8 @@ impl RunView for JsonWatcher {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use forge_domain::ToolName;
     use pretty_assertions::assert_eq;
 
@@ -114,6 +117,10 @@ mod tests {
     fn an_event_has_the_agent_that_it_is_of() {
         let (agent, tool) = (AgentId::new("scout~1").unwrap(), ToolName::new("s__t").unwrap());
         let progress = RunEvent::ToolProgress { tool: &tool, done: 1.0, of: None, message: None };
+        let wait = Duration::from_millis(1_500);
+        let retrying = RunEvent::Retrying { why: "cannot reach it", n: 2, of: 8, wait };
+        let expected = json!({"event": "retrying", "why": "cannot reach it", "n": 2, "of": 8, "wait": 1.5});
+        assert_eq!(json_of(&retrying, Some(&agent)), expected);
         for (event, asked, expected) in [
             (RunEvent::Notice("x"), Some(&agent), json!("scout~1")),
             (RunEvent::Notice("x"), None, Value::Null),

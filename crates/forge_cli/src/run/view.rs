@@ -62,7 +62,7 @@ impl Break<'_> {
             Self::Failed(error) => ("failed", failure::in_a_line(error)),
             Self::Interrupted { words, .. } => ("interrupted", words.clone()),
         };
-        let run = checkpoints.filter(|tally| tally.saved > 0).map(|tally| &tally.run);
+        let run = checkpoints.filter(|tally| tally.is_resumable()).map(|tally| &tally.run);
         json!({
             "stop": stop, "why": why, "exit_code": self.exit_code(), "resume": run, "checkpoints": checkpoints,
         })

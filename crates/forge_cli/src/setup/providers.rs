@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use forge_app::{RunEvent, Watcher};
 use forge_domain::{Provider, ProviderConfig, ProviderId, ProviderKind, Workflow};
 use forge_infra::{
     AnthropicProvider, GeminiProvider, Key, OllamaProvider, OpenAiProvider, ResponsesProvider, Secret,
     SystemPause,
 };
 use forge_services::workflow::{Finding, Layers};
-use forge_services::{RetryPolicy, RetryingProvider};
+use forge_services::{RetryPolicy, Retrying, RetryingProvider};
 
 use super::provider_faults::{Fault, Unusable};
 use crate::failure::Misconfigured;
@@ -19,10 +20,10 @@ use crate::output;
 pub(crate) type Providers = BTreeMap<ProviderId, Arc<dyn Provider>>;
 
 /// Creates every declared provider; none is called yet. One that cannot be set up reports that when it is
-/// called.
-pub(crate) fn providers(workflow: &Workflow) -> Providers {
+/// called. `watcher` is told of each retry.
+pub(crate) fn providers(workflow: &Workflow, watcher: &Watcher) -> Providers {
     let providers = workflow.providers.iter().map(|(id, config)| {
-        let provider = provider(id, config);
+        let provider = provider(id, config).map(|provider| retrying(provider, config, watcher));
         (id.clone(), provider.unwrap_or_else(|fault| Arc::new(Unusable::new(&fault))))
     });
     providers.collect()
@@ -59,24 +60,35 @@ fn provider(id: &ProviderId, config: &ProviderConfig) -> Result<Arc<dyn Provider
     // What is missing is told when the provider is asked: the others can be used.
     let key = missing.map_or(key, |variable| Key::Missing { variable });
     let headers = headers.iter().map(|(name, value)| (*name, value));
-    let provider = adapter(config.protocol(), id.clone(), base_url, key, headers)?;
+    adapter(config.protocol(), id.clone(), base_url, key, headers)
+}
+
+/// Returns the provider with the retries of its configuration, of which `watcher` is told.
+fn retrying(provider: Arc<dyn Provider>, config: &ProviderConfig, watcher: &Watcher) -> Arc<dyn Provider> {
     let usual = RetryPolicy::default();
     let policy = config.retries.map_or(usual, |retries| RetryPolicy {
         retries: retries as usize,
         retries_of_unreached: retries as usize,
         ..usual
     });
-    Ok(Arc::new(RetryingProvider::new(
+    let watcher = Arc::clone(watcher);
+    Arc::new(RetryingProvider::new(
         provider,
         policy,
         Arc::new(SystemPause),
         u64::from(std::process::id()),
-        Arc::new(|retrying| {
-            let said = output::visible_lines(&retrying.to_string());
-            tracing::warn!(target: "forge::chat", "{said}");
-            output::say_waiting(&format!("note: {said}"), retrying.wait);
-        }),
-    )))
+        Arc::new(move |retrying| report_retry(retrying, &watcher)),
+    ))
+}
+
+/// Reports a retry to people and to `watcher`.
+fn report_retry(retrying: &Retrying<'_>, watcher: &Watcher) {
+    let said = output::visible_lines(&retrying.to_string());
+    tracing::warn!(target: "forge::chat", "{said}");
+    output::say_waiting(&format!("note: {said}"), retrying.wait);
+    let Retrying { n, of, wait, error } = *retrying;
+    let why = error.map_or_else(|| "the last reply broke off".to_owned(), ToString::to_string);
+    watcher(&RunEvent::Retrying { why: &why, n, of, wait });
 }
 
 fn adapter<'a>(

@@ -20,7 +20,7 @@ use crate::failure::Misconfigured;
 use crate::places::environment;
 
 /// Creates the services of a run for `person` in the working folder, with commands in this sandbox; `watcher`
-/// is told about the servers of tools.
+/// is told about the servers of tools, and about retries.
 pub(crate) fn services(
     workflow: Workflow,
     sink: Option<Arc<dyn SessionSink>>,
@@ -30,7 +30,7 @@ pub(crate) fn services(
     sandbox: Option<&Arc<CommandSandbox>>,
     actions: &ActionLog,
 ) -> anyhow::Result<Services> {
-    let mut providers = providers(&workflow);
+    let mut providers = providers(&workflow, watcher);
     for (id, provider) in &mut providers {
         let address = workflow.providers.get(id).and_then(ProviderConfig::address).unwrap_or_default();
         *provider = Arc::new(LoggedProvider::new(Arc::clone(provider), id.as_str(), address, actions));
@@ -115,7 +115,7 @@ pub(crate) fn idle_services(workflow: Workflow, layers: &Layers) -> anyhow::Resu
     let watcher = silent_watcher();
     let person: Arc<dyn Person> = Arc::new(Nobody);
     let tools = mcp::join_tools(&workflow, built_in, environment, &watcher, &person, None, &ActionLog::new());
-    let providers = providers(&workflow);
+    let providers = providers(&workflow, &watcher);
     Ok(services_around(workflow, providers, tools, None))
 }
 

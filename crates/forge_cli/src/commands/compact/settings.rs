@@ -25,7 +25,10 @@ pub(super) struct CompactSettings {
 impl CompactSettings {
     /// Returns the services of a compaction: the summarizer's providers, and nothing else.
     pub(super) fn services(&self) -> Services {
-        let providers = self.summarizers.as_ref().map_or_else(Providers::new, setup::providers);
+        let providers = self
+            .summarizers
+            .as_ref()
+            .map_or_else(Providers::new, |workflow| setup::providers(workflow, &setup::silent_watcher()));
         let playback = Arc::new(Playback::new(Vec::new(), Arc::new(O200kCounter)));
         setup::services_around(self.summarizers.clone().unwrap_or_default(), providers, playback, None)
     }

@@ -305,7 +305,7 @@ fn stage(
 ) -> anyhow::Result<(Workflow, Providers, Agent)> {
     let mut workflow = configured.summarizers.clone().unwrap_or_default();
     let mut providers = match &configured.summarizers {
-        Some(workflow) => setup::providers(workflow),
+        Some(workflow) => setup::providers(workflow, &setup::silent_watcher()),
         None => Providers::new(),
     };
     let recorded = ProviderId::new("recorded")?;
