@@ -8,7 +8,7 @@ use forge_domain::compaction::{
     Rehearsal, Settled, Trigger,
 };
 use forge_domain::{
-    Agent, AgentId, Budget, CompactEdit, Context, Conversation, HookEvent, HookPoint, MessageId, PostCompact,
+    Agent, AgentId, CompactEdit, Context, Conversation, HookEvent, HookPoint, MessageId, PostCompact,
     PreCompact, Prompt, Size, StillOver,
 };
 use tracing::{Instrument, Span};
@@ -32,8 +32,8 @@ impl Turn<'_, '_> {
         // Everything is counted by us from here on; the limits are what the provider would count.
         let limits = self.setup.next_limits(&self.work.conversation);
         let view = self.work.conversation.view().within(limits.budget.frame());
-        let is_due = compactor.due(&limits.compact, &view, &limits.budget, counter).is_some();
-        let span = compact_span(&self.agent.id, view.size(), is_due);
+        let due = compactor.due(&limits.compact, &view, &limits.budget, counter);
+        let span = compact_span(&self.agent.id, view.size(), due.is_some());
         let compaction = Compaction {
             engine: self.engine,
             agent: self.agent,
@@ -42,6 +42,7 @@ impl Turn<'_, '_> {
             compactor,
             log: &self.work.conversation,
             occasion: Occasion::Call,
+            due,
         };
         let (fit, denial) = compaction.run(view).instrument(span.clone()).await;
         record_compaction(&span, &fit.report);
@@ -92,6 +93,7 @@ impl Turn<'_, '_> {
             compactor,
             log: &self.work.conversation,
             occasion: Occasion::Request,
+            due: Some(Trigger::Asked),
         };
         let (Fit { report, result }, _) = compaction.run(view).instrument(span.clone()).await;
         record_compaction(&span, &report);
@@ -133,6 +135,8 @@ struct Compaction<'a> {
     compactor: &'a ContextCompactor,
     log: &'a Conversation,
     occasion: Occasion,
+    /// The trigger of the compaction; `None` if none is due.
+    due: Option<Trigger>,
 }
 
 impl Compaction<'_> {
@@ -141,7 +145,7 @@ impl Compaction<'_> {
     async fn run(&self, view: Context) -> (Fit, Option<Denial>) {
         let Self { engine, compactor, .. } = self;
         let PromptLimits { budget, compact } = self.limits;
-        if let Some(trigger) = self.occasion.trigger(compact, view.size(), budget) {
+        if let Some(trigger) = self.due {
             engine.events.emit(&RunEvent::Compacting { trigger });
         }
         let edit = match self.ask_hooks(&view).await {
@@ -171,14 +175,7 @@ impl Compaction<'_> {
         if !self.engine.hooks.listen_at(id, HookPoint::PreCompact) {
             return Ok(None);
         }
-        let due = match self.occasion {
-            Occasion::Request => Some(Trigger::Asked),
-            Occasion::Call => {
-                let PromptLimits { budget, compact } = self.limits;
-                self.compactor.due(compact, view, budget, &*self.engine.services.counter)
-            }
-        };
-        let Some(trigger) = due else { return Ok(None) };
+        let Some(trigger) = self.due else { return Ok(None) };
         match ask_compaction_hooks(self.engine, id, trigger, self.limits, view).await {
             Ruling::Proceed => Ok(None),
             Ruling::Edit(edit) => Ok(Some(edit)),
@@ -215,18 +212,6 @@ enum Occasion {
     Call,
     /// The user wants it smaller.
     Request,
-}
-
-impl Occasion {
-    /// Returns the trigger of a compaction that is likely, by a check that costs nothing.
-    fn trigger(self, compact: &CompactionSettings, size: Size, budget: &Budget) -> Option<Trigger> {
-        match self {
-            Self::Request => Some(Trigger::Asked),
-            Self::Call if !compact.auto_compact => None,
-            Self::Call if size.tokens > budget.room() => Some(Trigger::Window),
-            Self::Call => compact.rules.should_compact(size),
-        }
-    }
 }
 
 /// Returns the settings for a compaction on request: the user wants something to leave, even below the

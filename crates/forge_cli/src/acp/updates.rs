@@ -74,6 +74,8 @@ struct State {
     /// The steps that were shown last.
     steps: Vec<TaskStep>,
     n_compactions: usize,
+    /// True while the last of them is in progress.
+    is_compacting: bool,
     cost: Cost,
     window: Tokens,
 }
@@ -330,8 +332,12 @@ impl Updates {
 
     fn show_compaction(&self, status: &str, summary: Option<&str>) {
         let mut state = self.state();
-        if status == "in_progress" {
+        let begins = status == "in_progress";
+        let was_compacting = std::mem::replace(&mut state.is_compacting, begins);
+        if begins {
             state.n_compactions += 1;
+        } else if !was_compacting {
+            return;
         }
         let id = format!("compaction_{}", state.n_compactions);
         drop(state);
@@ -360,7 +366,7 @@ impl RunView for Updates {
             RunEvent::Compacting { .. } if self.abilities.compactions => {
                 self.show_compaction("in_progress", None);
             }
-            RunEvent::Fitted { report, .. } if report.trigger.is_some() => {
+            RunEvent::Fitted { report, .. } => {
                 let is_applied = matches!(report.outcome, Outcome::Applied { .. });
                 let text = format!("compacted: {}", change(report.before, report.after));
                 match (self.abilities.compactions, is_applied) {
