@@ -105,7 +105,11 @@ impl<'a> Turn<'a, '_> {
         self.book(sent, &answer);
         match answer {
             Ok(reply) => {
-                self.learn_window().await?;
+                if self.learn_window().await? && sent > self.setup.limits.budget.window() {
+                    let why = "the prompt exceeds the window, which the server has told only now";
+                    self.engine.events.emit(&RunEvent::Restarted { why });
+                    return Ok(None);
+                }
                 if let Some(cut) = self.silent_cut(sent, &reply, attempts) {
                     self.recover(cut, Failure::DuringReply, sent, attempts)?;
                     return Ok(None);
@@ -162,15 +166,16 @@ impl<'a> Turn<'a, '_> {
         }
     }
 
-    /// Learns the window of the model, which has answered, if its server could not tell it before.
-    async fn learn_window(&mut self) -> Result<(), RunError> {
+    /// Learns the window of the model, which has answered, if its server could not tell it before. Returns
+    /// whether it was asked.
+    async fn learn_window(&mut self) -> Result<bool, RunError> {
         let Engine { catalog, services, events, .. } = self.engine;
-        if self.setup.window_source == WindowSource::Assumed
-            && catalog.learn_late(services, self.setup.model(), events).await
-        {
+        let is_asked = self.setup.window_source == WindowSource::Assumed
+            && catalog.learn_late(services, self.setup.model(), events).await;
+        if is_asked {
             self.setup = self.engine.setup(self.agent)?;
         }
-        Ok(())
+        Ok(is_asked)
     }
 
     /// Returns the error of a prompt that the server silently cut, as its count shows: the model read neither
