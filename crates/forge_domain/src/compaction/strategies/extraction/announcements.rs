@@ -9,9 +9,9 @@ use crate::conversation::is_word_by_itself;
 use crate::{ContextMessage, Role};
 
 /// An agent announces with such an opening if so many of its announcements have it, and so many times as many
-/// as other sentences.
+/// as sentences of messages without a call.
 const LEAST_OPENED: usize = 3;
-const TO_OTHERS: usize = 2;
+const TO_ELSEWHERE: usize = 3;
 /// Most bytes of a sentence that introduces a call and says no more.
 const INTRODUCTION_BYTES: usize = 120;
 /// The characters of an opening in a script that writes words without blanks.
@@ -21,24 +21,44 @@ const OPENING_CHARS: usize = 2;
 /// they are those of its language and manner.
 #[derive(Default)]
 pub(super) struct Announcements {
-    /// The number of sentences with the opening that stand last before a call, and of those elsewhere.
-    openings: ByTerm<[usize; 2]>,
+    openings: ByTerm<Places>,
+}
+
+/// The numbers of sentences with one opening, by where they stand.
+#[derive(Clone, Copy, Debug, Default)]
+struct Places {
+    /// Last before a call.
+    last: usize,
+    /// Before the last one of such a message. An agent may announce several steps there, so these count less
+    /// than others.
+    before: usize,
+    /// In a message without a call.
+    elsewhere: usize,
+}
+
+impl Places {
+    /// Checks whether sentences that begin so announce calls: what begins most sentences announces nothing.
+    const fn announce(self) -> bool {
+        self.last >= LEAST_OPENED && self.last >= self.before && self.last >= self.elsewhere * TO_ELSEWHERE
+    }
 }
 
 impl Announcements {
     pub(super) fn of(sources: &[ContextMessage]) -> Self {
-        let mut openings: ByTerm<[usize; 2]> = HashMap::default();
+        let mut openings: ByTerm<Places> = HashMap::default();
         for (position, source) in sources.iter().enumerate() {
             let message = source.message();
             if message.role() != Role::Assistant || message.is_compacted {
                 continue;
             }
-            let mut before = sentences(source.features().beside_calls()).rev().peekable();
-            let last = before.next_if(|_| calling(sources, position).is_some());
-            let opened = last.map(|last| (last, 0)).into_iter().chain(before.map(|other| (other, 1)));
-            for (sentence, place) in opened {
-                if let Some(opening) = opening(&source.features().text[sentence]) {
-                    openings.entry(opening).or_default()[place] += 1;
+            let is_calling = calling(sources, position).is_some();
+            for (nth, sentence) in sentences(source.features().beside_calls()).rev().enumerate() {
+                let Some(opening) = opening(&source.features().text[sentence]) else { continue };
+                let places = openings.entry(opening).or_default();
+                match (is_calling, nth) {
+                    (true, 0) => places.last += 1,
+                    (true, _) => places.before += 1,
+                    (false, _) => places.elsewhere += 1,
                 }
             }
         }
@@ -74,9 +94,8 @@ impl Announcements {
     /// Checks whether a sentence begins as announcements do, and names nothing that the calls do not.
     fn is_announcement(&self, sentence: &Range<usize>, features: &Features, called: &Features) -> bool {
         let opening = opening(&features.text[sentence.clone()]);
-        let counts = opening.and_then(|opening| self.openings.get(&opening));
-        counts.is_some_and(|[last, others]| *last >= LEAST_OPENED && *last >= others * TO_OTHERS)
-            && !names_of_its_own(sentence, features, called)
+        let places = opening.and_then(|opening| self.openings.get(&opening));
+        places.is_some_and(|places| places.announce()) && !names_of_its_own(sentence, features, called)
     }
 }
 
@@ -186,6 +205,26 @@ mod tests {
             let actual: Vec<Option<u32>> =
                 (0..sources.len()).map(|at| learned.end_before(&sources, at)).collect();
             assert_eq!(actual, expected, "{announcements:?}");
+        }
+    }
+
+    #[test]
+    fn an_opening_of_sentences_elsewhere_announces_nothing() {
+        let several =
+            ["It is shut. Now the door. Now the key.", "Now the hinge.", "It is old. Now the gate."];
+        let stating = ["The lock is old. The hinge too. The key turns."; 3];
+        for (announcements, answers, expected) in [
+            (several, vec!["Now it is open."], [Some(11), Some(0), Some(10)]),
+            (several, vec!["Now it is open.", "Now it is shut."], [None; 3]),
+            (stating, vec![], [None; 3]),
+        ] {
+            let calls = announcements.iter().map(|said| before_call(said, "door"));
+            let others =
+                answers.iter().map(|said| ContextMessage::count(Message::assistant(*said), &Characters));
+            let sources: Vec<ContextMessage> = calls.chain(others).collect();
+            let learned = Announcements::of(&sources);
+            let actual = [0, 1, 2].map(|at| learned.end_before(&sources, at));
+            assert_eq!(actual, expected, "{announcements:?} {answers:?}");
         }
     }
 
