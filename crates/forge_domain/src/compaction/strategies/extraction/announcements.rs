@@ -1,6 +1,5 @@
 //! The sentences in which the agent only announces the call that it makes next.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::compaction::features::{ByTerm, Features, SENTENCE_ENDS, hash, is_line_break};
@@ -8,23 +7,28 @@ use crate::compaction::findings::Deed;
 use crate::conversation::is_word_by_itself;
 use crate::{ContextMessage, Role};
 
-/// An agent announces with such an opening if so many of its announcements have it, and so many times as many
-/// as sentences of messages without a call.
-const LEAST_OPENED: usize = 3;
-const TO_ELSEWHERE: usize = 3;
+/// An agent announces with such an opening or ending if so many of its announcements have it, and so many
+/// times as many as sentences of messages without a call.
+const LEAST: usize = 3;
+const OPENED_TO_ELSEWHERE: usize = 3;
+const ENDED_TO_ELSEWHERE: usize = 4;
 /// Most bytes of a sentence that introduces a call and says no more.
 const INTRODUCTION_BYTES: usize = 120;
 /// The characters of an opening in a script that writes words without blanks.
 const OPENING_CHARS: usize = 2;
+/// The characters of an ending in kana; and in Hangul, where any statement may end with the same three.
+const KANA_ENDING_CHARS: usize = 3;
+const HANGUL_ENDING_CHARS: usize = 4;
 
-/// The openings by which an agent announces calls. They are learned from where its sentences stand, so that
-/// they are those of its language and manner.
+/// The openings and endings by which an agent announces calls. They are learned from where its sentences
+/// stand, so that they are those of its language and manner.
 #[derive(Default)]
 pub(super) struct Announcements {
     openings: ByTerm<Places>,
+    endings: ByTerm<Places>,
 }
 
-/// The numbers of sentences with one opening, by where they stand.
+/// The numbers of sentences with one opening or ending, by where they stand.
 #[derive(Clone, Copy, Debug, Default)]
 struct Places {
     /// Last before a call.
@@ -37,15 +41,25 @@ struct Places {
 }
 
 impl Places {
-    /// Checks whether sentences that begin so announce calls: what begins most sentences announces nothing.
-    const fn announce(self) -> bool {
-        self.last >= LEAST_OPENED && self.last >= self.before && self.last >= self.elsewhere * TO_ELSEWHERE
+    /// Counts a sentence, the `nth` from the end of its message.
+    const fn count(&mut self, is_calling: bool, nth: usize) {
+        match (is_calling, nth) {
+            (true, 0) => self.last += 1,
+            (true, _) => self.before += 1,
+            (false, _) => self.elsewhere += 1,
+        }
+    }
+
+    /// Checks whether such sentences announce calls, which are so many times as many as those elsewhere: what
+    /// most sentences have announces nothing.
+    const fn announce(self, to_elsewhere: usize) -> bool {
+        self.last >= LEAST && self.last >= self.before && self.last >= self.elsewhere * to_elsewhere
     }
 }
 
 impl Announcements {
     pub(super) fn of(sources: &[ContextMessage]) -> Self {
-        let mut openings: ByTerm<Places> = HashMap::default();
+        let mut learned = Self::default();
         for (position, source) in sources.iter().enumerate() {
             let message = source.message();
             if message.role() != Role::Assistant || message.is_compacted {
@@ -53,16 +67,16 @@ impl Announcements {
             }
             let is_calling = calling(sources, position).is_some();
             for (nth, sentence) in sentences(source.features().beside_calls()).rev().enumerate() {
-                let Some(opening) = opening(&source.features().text[sentence]) else { continue };
-                let places = openings.entry(opening).or_default();
-                match (is_calling, nth) {
-                    (true, 0) => places.last += 1,
-                    (true, _) => places.before += 1,
-                    (false, _) => places.elsewhere += 1,
+                let sentence = &source.features().text[sentence];
+                if let Some(opening) = opening(sentence) {
+                    learned.openings.entry(opening).or_default().count(is_calling, nth);
+                }
+                if let Some(ending) = ending(sentence) {
+                    learned.endings.entry(ending).or_default().count(is_calling, nth);
                 }
             }
         }
-        Self { openings }
+        learned
     }
 
     /// Returns the end of what the agent says in the message at `position` beside the announcement of its
@@ -91,11 +105,14 @@ impl Announcements {
         (all.len() < n_all).then(|| all.last().map_or(0, |last| last.end as u32))
     }
 
-    /// Checks whether a sentence begins as announcements do, and names nothing that the calls do not.
+    /// Checks whether a sentence begins or ends as announcements do, and names nothing that the calls do not.
     fn is_announcement(&self, sentence: &Range<usize>, features: &Features, called: &Features) -> bool {
-        let opening = opening(&features.text[sentence.clone()]);
-        let places = opening.and_then(|opening| self.openings.get(&opening));
-        places.is_some_and(|places| places.announce()) && !names_of_its_own(sentence, features, called)
+        let text = &features.text[sentence.clone()];
+        let opened = opening(text).and_then(|opening| self.openings.get(&opening));
+        let ended = ending(text).and_then(|ending| self.endings.get(&ending));
+        let is_known = opened.is_some_and(|places| places.announce(OPENED_TO_ELSEWHERE))
+            || ended.is_some_and(|places| places.announce(ENDED_TO_ELSEWHERE));
+        is_known && !names_of_its_own(sentence, features, called)
     }
 }
 
@@ -160,6 +177,28 @@ fn opening(sentence: &str) -> Option<u64> {
     Some(hash(&opening))
 }
 
+/// Returns the last syllables of a sentence in a script whose languages have the verb last, as a hash; `None`
+/// if they are of another script.
+fn ending(sentence: &str) -> Option<u64> {
+    let sentence = sentence.trim_end_matches(|c: char| !c.is_alphanumeric());
+    let n_chars = match sentence.chars().next_back()? {
+        c if is_hiragana(c) => KANA_ENDING_CHARS,
+        c if is_hangul(c) => HANGUL_ENDING_CHARS,
+        _ => return None,
+    };
+    let start = sentence.char_indices().rev().nth(n_chars - 1)?.0;
+    let ending = &sentence[start..];
+    ending.chars().all(|c| is_hiragana(c) || is_hangul(c)).then(|| hash(ending))
+}
+
+const fn is_hiragana(c: char) -> bool {
+    matches!(c, '\u{3041}'..='\u{3096}')
+}
+
+const fn is_hangul(c: char) -> bool {
+    matches!(c, '\u{ac00}'..='\u{d7a3}')
+}
+
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
@@ -192,6 +231,16 @@ mod tests {
                 ["锁从来不转。原因是弹簧。", "问题在铰链。"],
                 vec![Some(0), Some(0), Some(18), None, None],
             ),
+            (
+                ["扉を確認します。", "次に実行します。", "閉まっています。窓を確認します。"],
+                ["鍵は古い。一度も回らない。", "原因は蝶番。"],
+                vec![Some(0), Some(0), Some(24), None, None],
+            ),
+            (
+                ["문을 확인하겠습니다.", "다시 실행하겠습니다.", "닫혀 있습니다. 창문을 찾겠습니다."],
+                ["잠금이 낡았습니다. 돌지 않습니다.", "경첩 때문입니다."],
+                vec![Some(0), Some(0), Some(20), None, None],
+            ),
             // Too few of one manner.
             (
                 ["Let me look at the door.", "I run it.", "It is shut. Now the window."],
@@ -209,14 +258,17 @@ mod tests {
     }
 
     #[test]
-    fn an_opening_of_sentences_elsewhere_announces_nothing() {
+    fn an_opening_or_ending_of_sentences_elsewhere_announces_nothing() {
         let several =
             ["It is shut. Now the door. Now the key.", "Now the hinge.", "It is old. Now the gate."];
+        let ended = ["扉を確認します。", "次に実行します。", "窓を開放します。"];
         let stating = ["The lock is old. The hinge too. The key turns."; 3];
         for (announcements, answers, expected) in [
             (several, vec!["Now it is open."], [Some(11), Some(0), Some(10)]),
             (several, vec!["Now it is open.", "Now it is shut."], [None; 3]),
             (stating, vec![], [None; 3]),
+            (ended, vec![], [Some(0); 3]),
+            (ended, vec!["あとで対応します。"], [None; 3]),
         ] {
             let calls = announcements.iter().map(|said| before_call(said, "door"));
             let others =
