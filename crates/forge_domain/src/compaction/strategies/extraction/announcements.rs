@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::introductions::is_within;
 use crate::compaction::features::{ByTerm, Features, SENTENCE_ENDS, hash, is_line_break};
 use crate::compaction::findings::Deed;
 use crate::conversation::is_word_by_itself;
@@ -12,8 +13,8 @@ use crate::{ContextMessage, Role};
 const LEAST: usize = 3;
 const OPENED_TO_ELSEWHERE: usize = 3;
 const ENDED_TO_ELSEWHERE: usize = 4;
-/// Most bytes of a sentence that introduces a call and says no more.
-const INTRODUCTION_BYTES: usize = 120;
+/// The length of a sentence that introduces a call and says no more.
+const INTRODUCTION_LENGTH: usize = 120;
 /// The characters of an opening in a script that writes words without blanks.
 const OPENING_CHARS: usize = 2;
 /// The characters of an ending in kana; and in Hangul, where any statement may end with the same three.
@@ -91,7 +92,7 @@ impl Announcements {
         let introduces = |last: &mut Range<usize>| {
             let text = &features.text[last.clone()];
             text.ends_with([':', '：'])
-                && text.len() <= INTRODUCTION_BYTES
+                && is_within(text, INTRODUCTION_LENGTH)
                 && !names_of_its_own(last, features, called)
         };
         // Before a change of files, it tells what became of what was found: without it, that reads as open.
@@ -287,6 +288,20 @@ mod tests {
         let learned = Announcements::of(&sources);
         let ends: Vec<Option<u32>> = (0..4).map(|at| learned.end_before(&sources, at)).collect();
         assert_eq!(ends, [Some(0), Some(0), Some(0), None]);
+    }
+
+    #[test]
+    fn an_introduction_is_as_long_in_every_script() {
+        let long = format!("Сначала {} я посмотрю на дверь:", "ещё раз и ".repeat(10));
+        for (said, expected) in [
+            ("Сначала я посмотрю на дверь, потом на окно, а затем ещё раз проверю старый замок:", Some(0)),
+            ("मैं पहले दरवाज़ा देखता हूँ, फिर खिड़की, और फिर ताला एक बार और देखता हूँ:", Some(0)),
+            ("我先看门，再看窗，然后再检查一次锁：", Some(0)),
+            (long.as_str(), None),
+        ] {
+            let sources = [before_call(said, "door")];
+            assert_eq!(Announcements::of(&sources).end_before(&sources, 0), expected, "{said}");
+        }
     }
 
     #[test]

@@ -5,9 +5,10 @@ use super::fence::FENCE;
 use super::listing::is_word;
 use super::passage::{Origin, Passage, indented_start};
 use crate::compaction::features::{Features, SENTENCE_ENDS};
+use crate::conversation::is_word_by_itself;
 
-/// Most bytes of a line that only introduces what follows it.
-const INTRODUCTION_BYTES: usize = 80;
+/// The length of a line that only introduces what follows it.
+const INTRODUCTION_LENGTH: usize = 80;
 
 /// Moves lines that only introduce something, such as headings, from the end of one of the agent's passages
 /// to the start of the next. If another author's passage or nothing follows, the lines are dropped, because
@@ -54,13 +55,20 @@ pub(super) fn says_nothing_alone(line: &str) -> bool {
 /// Checks whether a line is a heading, or short and ends with a colon.
 fn is_introduction(line: &str) -> bool {
     let text = line.trim_end_matches(['*', '_', ' ']);
-    line.starts_with('#') || (line.len() <= INTRODUCTION_BYTES && text.ends_with([':', '：']))
+    line.starts_with('#') || (is_within(line, INTRODUCTION_LENGTH) && text.ends_with([':', '：']))
 }
 
 /// Checks whether all of a short line is in bold type, and no sentence.
 fn is_bold(line: &str) -> bool {
     let bold = line.strip_prefix("**").and_then(|line| line.strip_suffix("**"));
-    bold.is_some_and(|bold| line.len() <= INTRODUCTION_BYTES && !bold.ends_with(SENTENCE_ENDS))
+    bold.is_some_and(|bold| is_within(line, INTRODUCTION_LENGTH) && !bold.ends_with(SENTENCE_ENDS))
+}
+
+/// Checks whether a text has at most such a length. It is counted in characters, so that every alphabet has
+/// the same limit; one that is a word by itself counts as two.
+pub(super) fn is_within(text: &str, length: usize) -> bool {
+    let lengths = text.chars().map(|c| 1 + usize::from(is_word_by_itself(c)));
+    lengths.take(length + 1).sum::<usize>() <= length
 }
 
 /// Checks whether a line of any length announces what follows it.
@@ -76,6 +84,20 @@ mod tests {
     use super::*;
     use crate::compaction::fixture::Characters;
     use crate::{ContextMessage, Message};
+
+    #[test]
+    fn a_length_is_counted_in_characters() {
+        for (text, length, expected) in [
+            ("", 0, true),
+            ("Дверь:", 6, true),
+            ("Дверь:", 5, false),
+            ("दरवाज़ा", 7, true),
+            ("门和锁：", 7, true),
+            ("门和锁：", 6, false),
+        ] {
+            assert_eq!(is_within(text, length), expected, "{text} {length}");
+        }
+    }
 
     #[test]
     fn a_heading_stands_with_what_it_introduces_or_not_at_all() {
