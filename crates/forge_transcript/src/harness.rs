@@ -1,6 +1,8 @@
 //! Text that a harness put under the user's role, told apart by its form: blocks between tags that only
 //! harnesses write, their fixed markers, and the results that they send as user messages.
 
+use std::ops::Range;
+
 use forge_domain::{Body, Content, Message, Part, Role, quoting_user};
 
 use crate::flat_text::is_blank;
@@ -118,6 +120,11 @@ const OPENINGS: [&str; 13] = [
     "(The user did not provide a new message.",
     FEEDBACK,
 ];
+/// The heading with which the prompts of spec-kit begin, and the words below the user's. Codex puts such a
+/// prompt in place of a command; what the user typed after its name stands in a fence between these two.
+const INPUT_HEADING: &str = "## User Input";
+const BELOW_INPUT: &str = "You **MUST** consider the user input before proceeding";
+const FENCE: &str = "```";
 /// The fixed words before and after the name in the first line of a file, or of a note about one, that Claude
 /// Code and opencode attach themselves: what the user mentions, and what was read before a compaction. In
 /// sessions of their own these are marked, and in requests mostly in tags. A user may begin a message as such
@@ -422,13 +429,39 @@ fn split_text(text: &str) -> Vec<(&str, Author)> {
         end = start + at;
         trailing.push((end, Author::Harness));
     }
-    if !is_blank(&text[start..end]) {
-        pieces.push((start, author_of(text[start..end].trim_start())));
+    let between = &text[start..end];
+    if let Some(input) = typed_input(between) {
+        pieces.push((start, Author::Harness));
+        pieces.push((start + input.start, Author::User));
+        pieces.push((start + input.end, Author::Harness));
+    } else if !is_blank(between) {
+        pieces.push((start, author_of(between.trim_start())));
     }
     pieces.extend(trailing.into_iter().rev());
     pieces.dedup_by_key(|(_, author)| *author);
     let ends: Vec<usize> = pieces.iter().skip(1).map(|(at, _)| *at).chain([text.len()]).collect();
     pieces.into_iter().zip(ends).map(|((start, author), end)| (&text[start..end], author)).collect()
+}
+
+/// Returns the place of what the user typed after the name of a command, in the prompt that stands for it.
+/// `None` if that is nothing: then the prompt is what the user asks for.
+fn typed_input(text: &str) -> Option<Range<usize>> {
+    let fence = text.trim_start().strip_prefix(INPUT_HEADING)?;
+    let fence = fence.strip_prefix(['\r', '\n'])?.trim_start().strip_prefix(FENCE)?;
+    let (_, rest) = fence.split_once('\n')?;
+    let (input, _) = rest.split_once(BELOW_INPUT)?;
+    let input = input.trim_end().strip_suffix(FENCE)?;
+    let start = text.len() - rest.len() + input.len() - input.trim_start().len();
+    let input = input.trim();
+    (!input.is_empty()).then(|| start..start + input.len())
+}
+
+/// Checks whether a text is only what such a prompt has before the user's words, or what it has after them.
+fn is_around_input(text: &str) -> bool {
+    let above = text.strip_prefix(INPUT_HEADING).and_then(|rest| rest.trim().strip_prefix(FENCE));
+    let below = text.strip_prefix(FENCE).map(str::trim_start);
+    above.is_some_and(|language| !language.contains('\n'))
+        || below.is_some_and(|rest| rest.starts_with(BELOW_INPUT))
 }
 
 /// Returns the author of a text without blocks at its beginning and end.
@@ -437,7 +470,13 @@ fn author_of(text: &str) -> Author {
     let is_resumed = || text.starts_with(RESUMPTION) && !has_answer(text);
     if SUMMARIES.iter().any(|summary| text.starts_with(summary)) {
         Author::Summary
-    } else if is_opened() || is_resumed() || is_introduction(text) || is_result(text) || is_attachment(text) {
+    } else if is_opened()
+        || is_resumed()
+        || is_introduction(text)
+        || is_result(text)
+        || is_attachment(text)
+        || is_around_input(text)
+    {
         Author::Harness
     } else {
         Author::User

@@ -286,6 +286,35 @@ fn each_part_has_its_own_author() {
 }
 
 #[test]
+fn what_the_user_typed_after_a_command_is_told_from_its_prompt() {
+    let head = "\n## User Input\n\n```text\n";
+    let rest =
+        "\n```\n\nYou **MUST** consider the user input before proceeding (if not empty).\n\n1. Plan.\n";
+    let [head_of_windows, rest_of_windows] = [head, rest].map(|part| part.replace('\n', "\r\n"));
+    let answer = json!({"role": "assistant", "content": "Yes."});
+    let code = "Use this:\n```sh\nmake\n```\nIt works.";
+    for (head, typed, rest) in [
+        (head, "Put it above.", rest),
+        (head_of_windows.as_str(), "画像を上に", rest_of_windows.as_str()),
+        (head, code, rest),
+    ] {
+        let file = openai(&[entry(&json!(format!("{head}{typed}{rest}"))), answer.clone()]);
+        assert_eq!(authors(&file), [format!("h {head}"), format!("u {typed}"), format!("h {rest}")]);
+        keeps_every_byte(&file);
+    }
+    for prompt in [
+        format!("{head}{rest}"),
+        format!("{head}Put it above.\n```\n"),
+        format!("Look at this:{head}Put it above.{rest}"),
+        "## User Input\n\nPut it above.".to_owned(),
+    ] {
+        let file = openai(&[entry(&json!(prompt)), answer.clone()]);
+        assert_eq!(authors(&file), [format!("u {prompt}")]);
+        keeps_every_byte(&file);
+    }
+}
+
+#[test]
 fn what_cline_announces_is_the_result_of_a_call() {
     let call =
         |id: &str| json!({"type": "tool_use", "id": id, "name": "read_file", "input": {"path": "a.rs"}});
