@@ -33,6 +33,8 @@ pub(super) struct Plan {
     /// Groups that leave, by index, in order.
     pub(super) folded: Vec<usize>,
     cuts: Vec<Cut>,
+    /// Groups of the user's words that leave because a cut would leave next to nothing of them, by index.
+    remnants: Vec<usize>,
     pub(super) yielded: Vec<Yield>,
 }
 
@@ -51,6 +53,9 @@ const LEAST_OF_ANTECEDENT: u64 = 50;
 /// mark in it would take, stays whole.
 const LITTLE_MORE: u64 = 12;
 const MARK: Tokens = Tokens::new(40);
+/// The user's words that stay are not cut to fewer characters than these, the mark in them included: a record
+/// quotes them by what is asked.
+const LEAST_OF_CUT_CHARS: u64 = 250;
 /// The newest results are shortened to that before the agent's words beside them are.
 const LEAST_OF_LAST_RESULT: Tokens = Tokens::new(40);
 /// The agent's newest words stay whole if they need no more than that of the free tokens, in percent.
@@ -121,7 +126,7 @@ impl Plan {
             positions.map(|(at, tokens)| cut_to(at).unwrap_or(tokens)).sum()
         };
         let tokens: Vec<Tokens> = standing.groups.iter().map(tokens_of).collect();
-        let mut plan = Self { standing, folded: Vec::new(), cuts, yielded: Vec::new() };
+        let mut plan = Self { standing, folded: Vec::new(), cuts, remnants: Vec::new(), yielded: Vec::new() };
         let is_fixed = |hold| matches!(hold, Hold::Fixed | Hold::FirstUser | Hold::Pinned | Hold::User);
         let fixed = plan.held_tokens(&tokens, is_fixed);
         let folded = plan.held_tokens(&tokens, |hold| hold == Hold::Free);
@@ -242,8 +247,9 @@ impl Plan {
             // No earlier words of the user's stay longer than the latest, but for the first message.
             items.extend(self.items_of(Hold::User, context, counter));
         }
-        let (cuts, saved) = cuts_of(&items, share.lacks(yielding.claim).min(most), of, context);
+        let (mut cuts, saved) = cuts_of(&items, share.lacks(yielding.claim).min(most), of, context);
         if saved > Tokens::ZERO {
+            self.let_go_of_remnants(&mut cuts, &items, share, context, counter);
             for cut in &cuts {
                 let item = items.iter().find(|item| item.position == cut.position);
                 let saved = item.map_or(Tokens::ZERO, |item| item.tokens - cut.most);
@@ -257,6 +263,34 @@ impl Plan {
             self.cuts.extend(cuts);
             self.yielded.push(yielding.what);
         }
+    }
+
+    /// Lets those of the user's earlier words leave of which the planned `cuts` would leave next to nothing,
+    /// in place of these cuts.
+    fn let_go_of_remnants(
+        &mut self,
+        cuts: &mut Vec<Cut>,
+        items: &[Item],
+        share: &mut Share,
+        context: &Context,
+        counter: &dyn TokenCounter,
+    ) {
+        cuts.retain(|cut| {
+            let index = self.standing.groups.iter().position(|group| group.range().contains(&cut.position));
+            let index = index.filter(|index| self.standing.holds[*index] == Hold::User);
+            let item = items.iter().find(|item| item.position == cut.position);
+            let (Some(index), Some(item)) = (index, item) else { return true };
+            if !is_remnant(&context.messages()[cut.position], cut.most, counter) {
+                return true;
+            }
+            self.standing.holds[index] = Hold::Free;
+            self.remnants.push(index);
+            self.cuts.retain(|earlier| earlier.position != cut.position);
+            // They were not among the free tokens.
+            share.free += item.tokens;
+            share.folded += item.tokens;
+            false
+        });
     }
 
     /// Returns the messages so held whose text may be shortened, as long as the planned cuts leave them.
@@ -309,7 +343,7 @@ impl Plan {
                 continue;
             }
             let Some(group) = self.standing.groups.iter().nth(index).cloned() else { continue };
-            if is_renewed(&group, context) {
+            if is_renewed(&group, context) || self.remnants.contains(&index) {
                 self.folded.push(index);
                 continue;
             }
@@ -483,6 +517,14 @@ fn cuts_of(items: &[Item], excess: Tokens, of: CutOf, context: &Context) -> (Vec
     if saved >= excess { (cuts, saved) } else { level(items, excess, of) }
 }
 
+/// Checks whether next to nothing of a message's text is left in `most` tokens. A text that only loses its
+/// images stays.
+fn is_remnant(message: &ContextMessage, most: Tokens, counter: &dyn TokenCounter) -> bool {
+    let tokens = message.tokens() - images_of(message, counter);
+    let n_chars = message.message().text().chars().count() as u64;
+    most < tokens && n_chars * most.as_u64() / tokens.as_u64() < LEAST_OF_CUT_CHARS
+}
+
 fn has_record(group: &Group, context: &Context) -> bool {
     context.messages()[group.range()].iter().any(|message| is_record(message.message()))
 }
@@ -490,4 +532,28 @@ fn has_record(group: &Group, context: &Context) -> bool {
 /// Checks whether a group is nothing but notes that their author will send again.
 fn is_renewed(group: &Group, context: &Context) -> bool {
     context.messages()[group.range()].iter().all(|message| message.message().is_renewed())
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::Message;
+    use crate::compaction::fixture::Characters;
+
+    #[test]
+    fn a_cut_that_leaves_next_to_nothing_is_known() {
+        for (n_chars, share, expected) in [
+            (1_000, (1, 1), false),
+            (1_000, (1, 2), false),
+            (1_000, (1, 5), true),
+            (100, (1, 1), false),
+            (100, (1, 2), true),
+        ] {
+            let message = ContextMessage::count(Message::user("a".repeat(n_chars)), &Characters);
+            let most = message.tokens().share(share.0, share.1);
+            assert_eq!(is_remnant(&message, most, &Characters), expected, "{n_chars} {share:?}");
+        }
+    }
 }
