@@ -14,6 +14,7 @@ mod repetition;
 mod reply;
 mod tools;
 mod transforms;
+mod usage;
 mod written_call;
 
 pub(crate) use self::assignment::Assignment;

@@ -3,13 +3,14 @@
 
 use forge_domain::{
     Body, ChatCompletionMessage, Cost, FinishReason, Price, Prompt, ProviderConfig, ProviderError, Reply,
-    ReplyParts, Retry, Tokens, WindowSource, quantity,
+    ReplyParts, Retry, Tokens, quantity,
 };
 use futures::StreamExt;
 
 use super::flaw::{Flaw, note_unread};
+use super::usage::{drop_absurd_usage, learn_window, silent_cut};
 use super::{Halt, Received, Turn};
-use crate::engine::{expense, is_absurd, usage_of_call};
+use crate::engine::{expense, usage_of_call};
 use crate::learned_limit::Evidence;
 use crate::spans::{chat_span, trace_chat};
 use crate::window_setting::window_setting;
@@ -98,20 +99,21 @@ impl<'a> Turn<'a, '_> {
         self.view = Some(prompt.view());
         let mut answer = self.reader().read(prompt).await;
         match &mut answer {
-            Ok(reply) => self.drop_absurd_usage(sent, reply),
-            Err(Unanswered::FilledWindow { cut, .. }) => self.drop_absurd_usage(sent, cut),
+            Ok(reply) => drop_absurd_usage(self, sent, reply),
+            Err(Unanswered::FilledWindow { cut, .. }) => drop_absurd_usage(self, sent, cut),
             Err(Unanswered::Refused(_) | Unanswered::BrokeOff(_)) => {}
         }
         self.book(sent, &answer);
         match answer {
             Ok(reply) => {
-                if self.learn_window().await? && sent > self.setup.limits.budget.window() {
+                if learn_window(self).await? && sent > self.setup.limits.budget.window() {
                     let why = "the prompt exceeds the window, which the server has told only now";
                     self.engine.events.emit(&RunEvent::Restarted { why });
                     return Ok(None);
                 }
-                if let Some(cut) = self.silent_cut(sent, &reply, attempts) {
-                    self.recover(cut, Failure::DuringReply, sent, attempts)?;
+                if let Some(cut) = silent_cut(self, sent, &reply).filter(|_| attempts.recoveries < RECOVERIES)
+                {
+                    self.recover(cut, Failure::DuringReply, sent, attempts).await?;
                     return Ok(None);
                 }
                 // The limit that a rejection taught does not hold for ever.
@@ -151,46 +153,6 @@ impl<'a> Turn<'a, '_> {
                 Ok(None)
             }
         }
-    }
-
-    /// Removes figures that cannot be true, which is reported once: the call counts as one without any.
-    fn drop_absurd_usage(&self, sent: Tokens, reply: &mut Reply) {
-        let window = self.setup.limits.budget.window();
-        let is_dropped = reply.usage.is_some_and(|usage| is_absurd(usage, sent, window));
-        if is_dropped && !self.engine.is_playback {
-            reply.usage = None;
-            let model = self.setup.model();
-            self.engine.events.notice_once(&format!(
-                "`{model}` reports more tokens than its window has; Forge counts such calls itself"
-            ));
-        }
-    }
-
-    /// Learns the window of the model, which has answered, if its server could not tell it before. Returns
-    /// whether it was asked.
-    async fn learn_window(&mut self) -> Result<bool, RunError> {
-        let Engine { catalog, services, events, .. } = self.engine;
-        let is_asked = self.setup.window_source == WindowSource::Assumed
-            && catalog.learn_late(services, self.setup.model(), events).await;
-        if is_asked {
-            self.setup = self.engine.setup(self.agent)?;
-        }
-        Ok(is_asked)
-    }
-
-    /// Returns the error of a prompt that the server silently cut, as its count shows: the model read neither
-    /// the task nor its orders. Where the window is known, a prompt fits.
-    fn silent_cut(&self, sent: Tokens, reply: &Reply, attempts: &Attempts) -> Option<ProviderError> {
-        let read = reply.usage?.prompt_tokens;
-        let may_be_cut = self.setup.window_source == WindowSource::Assumed && !self.engine.is_playback;
-        let is_cut = may_be_cut
-            && self.engine.limits.is_cut(&self.agent.id, self.setup.model(), sent, read)
-            && attempts.recoveries < RECOVERIES;
-        is_cut.then(|| ProviderError::ContextTooLong {
-            need: Some(sent),
-            window: Some(read),
-            message: format!("the server reads {read} tokens of a prompt and silently drops the rest"),
-        })
     }
 
     /// Prepares another attempt after `error`: with a smaller context, with the same if the reply had begun,

@@ -20,17 +20,16 @@ const USUAL: (&str, &str) = ("<think>", "</think>");
 pub const ANSWER_HEADER: &str = "<|start|>assistant<|channel|>final<|message|>";
 
 /// Splits a text into the thoughts at its beginning and the answer behind them; `None` if it does not begin
-/// with thoughts. The first one of the usual tags may be missing, as many templates put it into the prompt.
-/// Thoughts without an end are all of the text.
+/// with thoughts between the usual tags: others, such as Claude's `<thinking>`, are words of the agent's where
+/// nothing tells the model. The first tag may be missing, as many templates put it into the prompt. Thoughts
+/// without an end are all of the text.
 pub fn split_thoughts(text: &str) -> Option<(&str, &str)> {
-    let begun = text.trim_start();
-    let opened = THOUGHTS.iter().find_map(|(open, close)| Some((begun.strip_prefix(open)?, *close)));
-    let (thoughts, said) = match opened {
-        Some((begun, close)) => begun.split_once(close).unwrap_or((begun, "")),
-        None => text.split_once(USUAL.1).filter(|(before, _)| may_be_thoughts(before))?,
+    let (open, close) = USUAL;
+    let (thoughts, said) = match text.trim_start().strip_prefix(open) {
+        Some(begun) => begun.split_once(close).unwrap_or((begun, "")),
+        None => text.split_once(close).filter(|(before, _)| may_be_thoughts(before))?,
     };
-    let said = said.trim_start();
-    Some((thoughts.trim(), said.strip_prefix(ANSWER_HEADER).unwrap_or(said).trim_start()))
+    Some((thoughts.trim(), said.trim_start()))
 }
 
 /// Checks whether what stands before a tag that nothing opened can be thoughts: an answer may also tell of
@@ -56,18 +55,7 @@ mod tests {
             ("<think>hm", Some(("hm", ""))),
             ("<think>hm</think>\n", Some(("hm", ""))),
             ("<think>hm</think>It says </think>.", Some(("hm", "It says </think>."))),
-            ("<thinking>\nhm\n</thinking>\nFour.", Some(("hm", "Four."))),
-            ("[THINK]hm[/THINK]Four.", Some(("hm", "Four."))),
-            ("◁think▷hm◁/think▷Four.", Some(("hm", "Four."))),
-            ("<|channel>thought\nhm<channel|>Four.", Some(("hm", "Four."))),
-            (
-                "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Four.",
-                Some(("hm", "Four.")),
-            ),
-            (
-                "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.read",
-                Some(("hm", "<|start|>assistant<|channel|>commentary to=functions.read")),
-            ),
+            ("<thinking>\nhm\n</thinking>\nFour.", None),
             ("Four. <thinking>hm</thinking>", None),
             // Nothing opens them.
             ("hm\n</think>\n\nFour.", Some(("hm", "Four."))),

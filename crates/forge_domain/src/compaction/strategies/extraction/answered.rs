@@ -7,8 +7,8 @@ use super::excerpt::{is_answer, is_statement};
 use super::interview::{Interview, interview};
 use super::passage::{Origin, Passage, passages_of_record};
 use super::picks::picked;
+use super::question_mark::{asks, may_ask};
 use super::record::Section;
-use super::worth::{asks, may_ask};
 use crate::compaction::record_tag::is_record;
 use crate::{ContextMessage, Role};
 

@@ -28,9 +28,7 @@ pub(super) struct Candidates {
     /// The terms that any question names, line by line of each passage, and the ends of each passage's.
     pub(super) asked_terms: Vec<AskedTerm>,
     pub(super) asked_ends: Vec<u32>,
-    /// The number of all lines, and of those that have each term that a question names.
-    pub(super) n_lines: usize,
-    pub(super) lines_with: Vec<u32>,
+    pub(super) n_lines: LineCounts,
     /// True for each that was chosen: what is told once is not weighed again.
     pub(super) is_chosen: Vec<bool>,
     /// Those that were chosen as answers, to whichever question.
@@ -104,6 +102,12 @@ impl Candidates {
         let is_same = |told: &Said| sum(&mut terms.iter().filter(|term| !told.has(**term))) <= most_new;
         terms.len() >= LEAST_TOLD && self.told.iter().any(is_same)
     }
+}
+
+/// The number of all lines, and of those that have each term that a question names.
+pub(super) struct LineCounts {
+    pub(super) all: usize,
+    pub(super) with: Vec<u32>,
 }
 
 /// The occurrence of a term that a question names: the number of its line, and its own.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::Material;
 use super::announcements::sentences;
 use super::passage::{Origin, Passage};
-use super::worth::asks;
+use super::question_mark::asks;
 use crate::ContextMessage;
 use crate::compaction::features::{ByTerm, is_line_break};
 

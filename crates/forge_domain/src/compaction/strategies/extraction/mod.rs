@@ -40,6 +40,7 @@ mod pasted;
 mod path_form;
 mod picks;
 mod plan;
+mod question_mark;
 mod queue;
 mod record;
 mod root;

@@ -105,8 +105,8 @@ impl Worth<'_> {
         room
     }
 
-    /// Checks whether `later` terms have a name or a number that the `earlier` ones have not. In talk, each turn
-    /// of the agent's adds to the others, but what corrects one has another value.
+    /// Checks whether `later` terms have a name or a number that the `earlier` ones have not. In talk, each
+    /// turn of the agent's adds to the others, but what corrects one has another value.
     fn names_more(&self, later: &[u32], earlier: &[u32]) -> bool {
         let is_name = |term: &u32| {
             let of = &self.numbers[*term as usize];
@@ -154,7 +154,7 @@ impl Worth<'_> {
         let wanted = |term: &AskedTerm| asked.wanted[term.number as usize];
         let is_given = |term: &AskedTerm| asked.given[term.number as usize];
         let is_rare =
-            |term: &AskedTerm| (1..=RARE_LINES).contains(&candidates.lines_with[term.number as usize]);
+            |term: &AskedTerm| (1..=RARE_LINES).contains(&candidates.n_lines.with[term.number as usize]);
         // The square tells the one word that is asked about from those that ask.
         let is_sharp = |term: &AskedTerm| wanted(term).powi(2) >= asked.all_sharply * ANSWERED_BY_ONE;
         let terms = || candidates.asked_terms(index).iter();

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use super::super::candidates::{AskedTerm, Candidates};
 use super::super::passage::{Origin, Passage};
-use super::question_mark::{ends_a_sentence, without_question_mark};
+use super::super::question_mark::{ends_a_sentence, without_question_mark};
 use super::{Purpose, Worth};
 use crate::Role;
 

@@ -3,11 +3,10 @@
 
 mod choosing;
 mod gain;
-mod question_mark;
 
 use indexmap::IndexMap;
 
-use super::candidates::{AskedTerm, Candidates, Questions, Said, set_of};
+use super::candidates::{AskedTerm, Candidates, LineCounts, Questions, Said, set_of};
 use super::frames::Frames;
 use super::interview::Interview;
 use super::passage::{Origin, Passage};
@@ -15,8 +14,6 @@ use crate::compaction::answered_call::{AnsweredCall, answered_call};
 use crate::compaction::features::{Features, Kind, TermHasher};
 use crate::compaction::question::{Asked, Question, rarity};
 use crate::{Context, ContextMessage, Message, Role};
-
-pub(super) use self::question_mark::{asks, may_ask};
 
 /// The occurrences of a term over the whole context.
 #[derive(Clone, Copy, Debug, Default)]
@@ -220,9 +217,9 @@ impl<'a> Worth<'a> {
         (answering.set, answering.is_focus) = (set_of(nth), asked.is_focus());
         for term in asked.terms() {
             let Some(number) = numbers.get_index_of(&term) else { continue };
-            let n_lines = candidates.lines_with[number] as usize;
+            let n_lines = candidates.n_lines.with[number] as usize;
             let kind = asked.kind(term);
-            let rarity = rarity(candidates.n_lines, n_lines);
+            let rarity = rarity(candidates.n_lines.all, n_lines);
             let wanted = rarity * if kind == Some(Kind::Symbol) { SYMBOL } else { 1.0 };
             answering.wanted[number] = wanted;
             answering.given[number] = kind.is_some_and(Kind::is_a_name_given);
@@ -256,8 +253,7 @@ impl<'a> Worth<'a> {
             asked_by: Vec::with_capacity(n_passages),
             asked_terms: Vec::with_capacity(n_passages),
             asked_ends: Vec::with_capacity(n_passages),
-            n_lines: 0,
-            lines_with: vec![0; self.numbers.len()],
+            n_lines: LineCounts { all: 0, with: vec![0; self.numbers.len()] },
             is_chosen: vec![false; n_passages],
             answers: Vec::new(),
             told: Vec::new(),
@@ -270,7 +266,7 @@ impl<'a> Worth<'a> {
             let features = self.messages[message].features();
             let numbers = self.numbers_of(message);
             let mut asked_by = 0;
-            candidates.n_lines += passage.n_lines();
+            candidates.n_lines.all += passage.n_lines();
             for (line, nth) in passage.lines(features).iter().zip(passage.lines_from..) {
                 for place in features.places_before(line, passage.end) {
                     let number = numbers[place as usize];
@@ -281,7 +277,7 @@ impl<'a> Worth<'a> {
                     let by = self.asked_by[number as usize];
                     if by != 0 {
                         candidates.asked_terms.push(AskedTerm { line: nth, number, is_first });
-                        candidates.lines_with[number as usize] += 1;
+                        candidates.n_lines.with[number as usize] += 1;
                         asked_by |= by;
                     }
                 }

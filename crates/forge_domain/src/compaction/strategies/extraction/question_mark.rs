@@ -4,13 +4,13 @@ use crate::compaction::features::SENTENCE_ENDS;
 use crate::conversation::is_word_by_itself;
 
 /// Checks whether a text ends with a question.
-pub(in super::super) fn asks(text: &str) -> bool {
+pub(super) fn asks(text: &str) -> bool {
     without_question_mark(text).is_some()
 }
 
 /// Checks whether a text may end with a question that has no mark, as in scripts where questions may end as
 /// other sentences do.
-pub(in super::super) fn may_ask(text: &str) -> bool {
+pub(super) fn may_ask(text: &str) -> bool {
     let text = text.trim_end_matches(is_closing);
     text.ends_with(|c: char| is_word_by_itself(c) || !c.is_ascii() && SENTENCE_ENDS.contains(&c))
 }
