@@ -126,8 +126,16 @@ const DATABASES: &[&str] = &["duckdb", "mysql", "psql", "sqlite3"];
 const CHANGES_OF_DATA: &[&str] =
     &["alter", "create", "delete", "drop", "insert", "replace", "truncate", "update"];
 
+/// Most machines over which a command is passed on: one that goes farther is not followed.
+const MOST_MACHINES: usize = 4;
+
 /// Checks whether a command only looks, in each of its steps.
 pub(super) fn only_looks(command: &str) -> bool {
+    only_looks_within(command, MOST_MACHINES)
+}
+
+/// Checks the same of a command that may be passed on over so many machines.
+fn only_looks_within(command: &str, n_machines: usize) -> bool {
     let command = without_quiet(command);
     // Output in a temporary file changes nothing of the work.
     let command = match ASIDE.as_ref().filter(|_| command.contains("/tmp/")) {
@@ -135,11 +143,12 @@ pub(super) fn only_looks(command: &str) -> bool {
         None => Cow::Borrowed(&*command),
     };
     let steps = steps(&command);
-    !command.contains(['>', '<']) && steps.iter().filter(|step| !step.is_empty()).all(|step| looks(step))
+    !command.contains(['>', '<'])
+        && steps.iter().filter(|step| !step.is_empty()).all(|step| looks(step, n_machines))
 }
 
 /// Checks whether a step of a command line only looks.
-fn looks(step: &str) -> bool {
+fn looks(step: &str, n_machines: usize) -> bool {
     let words: Vec<&str> = step.split_whitespace().collect();
     let Some((first, words)) = from_program(&words).split_first() else { return true };
     let first = without_folder(first);
@@ -158,7 +167,9 @@ fn looks(step: &str) -> bool {
         || first == "gh"
             && told.nth(1).is_some_and(|word| ["view", "list", "checks", "status"].contains(&word))
         || has(DATABASES) && queries(step)
-        || first == "ssh" && carried(step).is_some_and(|command| only_looks(&command))
+        || first == "ssh"
+            && n_machines > 0
+            && carried(step).is_some_and(|command| only_looks_within(&command, n_machines - 1))
 }
 
 /// Checks whether the words of a client of a database ask for something and change nothing.
@@ -217,6 +228,13 @@ mod tests {
             ("grep x a > /tmp/b", true),
         ] {
             assert_eq!(only_looks(command), expected, "{command}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_followed_over_few_machines() {
+        for (n, expected) in [(1, true), (MOST_MACHINES, true), (MOST_MACHINES + 1, false), (50_000, false)] {
+            assert_eq!(only_looks(&format!("{}ls", "ssh a ".repeat(n))), expected, "{n}");
         }
     }
 }
