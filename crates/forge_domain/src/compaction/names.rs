@@ -25,6 +25,9 @@ const KEYS: usize = 48;
 const OWN_KEYS_PERCENT: usize = 50;
 /// So many names are enough to choose from.
 const MANY: usize = 240;
+/// Most digits of a line's number. A long line of digits is read in many pieces: none of them is to look for
+/// the end of the whole.
+const NUMBER_DIGITS: usize = 20;
 
 /// Checks whether a word may be a hash, or the first digits of one.
 pub(super) fn is_hash(word: &str) -> bool {
@@ -221,9 +224,9 @@ impl<'a, 's> Search<'a, 's> {
 pub(super) fn is_outermost(text: &str, start: usize) -> bool {
     let before = &text[..start];
     let is_at_margin = before.is_empty() || before.ends_with(is_line_break);
-    let line = text[start..].trim_start_matches(|c: char| c.is_ascii_digit());
-    let n_digits = text.len() - start - line.len();
-    match line.strip_prefix(['→', '\t']).filter(|_| n_digits > 0) {
+    let line = &text[start..];
+    let n_digits = line.bytes().take(NUMBER_DIGITS).take_while(u8::is_ascii_digit).count();
+    match line[n_digits..].strip_prefix(['→', '\t']).filter(|_| n_digits > 0) {
         Some(numbered) => !numbered.starts_with(char::is_whitespace),
         None => is_at_margin,
     }
@@ -279,6 +282,14 @@ mod tests {
             ("port", None),
         ] {
             assert_eq!(key(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn more_digits_than_a_number_has_are_none() {
+        for (n, expected) in [(1, true), (NUMBER_DIGITS, true), (NUMBER_DIGITS + 1, false)] {
+            let text = format!("  {}\tx", "1".repeat(n));
+            assert_eq!(is_outermost(&text, 2), expected, "{n}");
         }
     }
 
