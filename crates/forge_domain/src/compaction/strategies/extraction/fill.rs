@@ -33,7 +33,8 @@ impl Leaving<'_> {
         }
         let mut message = counted(&base);
         let empty = counted(&Record::default()).tokens();
-        while message.tokens() - empty > (room - empty).share(STATE_PERCENT, 100) && base.shed() {
+        let most = empty + (room - empty).share(STATE_PERCENT, 100);
+        while message.tokens() > most && base.shed_at_once(message.tokens() - most) {
             message = counted(&base);
         }
         if message.tokens() > room {
