@@ -75,6 +75,9 @@ impl Candidates {
     ) -> Option<usize> {
         let Passage { message, origin, .. } = self.passages[index];
         let earlier = Said::of(message, self.terms(index).to_vec());
+        // Looked up once for each term of each later one: faster than a search.
+        let mut is_said = vec![false; self.lines_with.len()];
+        earlier.terms.iter().for_each(|term| is_said[*term as usize] = true);
         let sum = |terms: &mut dyn Iterator<Item = &u32>| -> f32 { terms.map(|term| says(*term)).sum() };
         let all = sum(&mut earlier.terms.iter());
         let mut best = None;
@@ -85,7 +88,11 @@ impl Candidates {
                 continue;
             }
             let terms = self.terms(later);
-            let shared = sum(&mut terms.iter().filter(|term| earlier.has(**term)));
+            let shared = sum(&mut terms.iter().filter(|term| is_said[**term as usize]));
+            // Most have nothing in common.
+            if shared <= 0.0 {
+                continue;
+            }
             let share = shared / all.min(sum(&mut terms.iter()));
             if share >= CORRECTS && best.is_none_or(|(most, _)| share > most) {
                 best = Some((share, later));
