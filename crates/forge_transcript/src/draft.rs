@@ -193,6 +193,15 @@ enum Link {
     Announced,
 }
 
+impl Link {
+    fn into_calls(self) -> Vec<Box<str>> {
+        match self {
+            Self::Calls(calls) => calls.into_vec(),
+            Self::None | Self::Answer(_) | Self::Announced => Vec::new(),
+        }
+    }
+}
+
 impl Outline {
     fn of(message: &Message) -> Self {
         let link = match message.answered_id() {
@@ -204,11 +213,13 @@ impl Outline {
         Self { voice: Voice::of(message), link }
     }
 
-    /// Returns the outline of a reply of which these are pieces.
-    fn join(&self, second: &Self) -> Self {
-        let calls: Box<[Box<str>]> = self.calls().iter().chain(second.calls()).cloned().collect();
-        let link = if calls.is_empty() { Link::None } else { Link::Calls(calls) };
-        Self { voice: self.voice, link }
+    /// Joins the outline of another piece of the same reply.
+    fn join(&mut self, second: Self) {
+        let mut calls = std::mem::replace(&mut self.link, Link::None).into_calls();
+        calls.extend(second.link.into_calls());
+        if !calls.is_empty() {
+            self.link = Link::Calls(calls.into_boxed_slice());
+        }
     }
 
     fn calls(&self) -> &[Box<str>] {
@@ -245,11 +256,15 @@ impl OpenMessage {
 
     /// Adds the next piece of the same reply: `message`, of which only the outline is held if `is_outline`.
     fn add_piece(&mut self, message: &Message, is_outline: bool, place: Place) {
-        self.said = match &self.said {
-            OpenSaid::Whole(first) if !is_outline => OpenSaid::Whole(Box::new(join(first, message))),
-            OpenSaid::Whole(first) => OpenSaid::Outline(Outline::of(first).join(&Outline::of(message))),
-            OpenSaid::Outline(first) => OpenSaid::Outline(first.join(&Outline::of(message))),
-        };
+        match &mut self.said {
+            OpenSaid::Whole(first) if !is_outline => join(first, message),
+            OpenSaid::Whole(first) => {
+                let mut outline = Outline::of(first);
+                outline.join(Outline::of(message));
+                self.said = OpenSaid::Outline(outline);
+            }
+            OpenSaid::Outline(first) => first.join(Outline::of(message)),
+        }
         self.sources.push(place);
     }
 
@@ -302,7 +317,7 @@ fn open_messages(session: &Session, window: &Window) -> (Vec<OpenMessage>, Vec<B
             let piece = read.reply.as_ref().filter(|_| matches!(said.body, Body::Assistant { .. }));
             if let Some(back) = piece.and_then(|reply| piece_of(&opened, reply)) {
                 let at = newest.len() - back;
-                newest[at] = join(&newest[at], &outline(said));
+                join(&mut newest[at], &outline(said));
                 let at = opened.len() - back;
                 opened[at].add_piece(said, is_outline, place);
                 continue;

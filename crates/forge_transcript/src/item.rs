@@ -61,5 +61,9 @@ impl Item {
 pub(crate) fn from_sources(records: &[Record], sources: &[Place]) -> Message {
     let pieces =
         sources.iter().filter_map(|place| records.get(place.record)?.messages().get(place.message).cloned());
-    pieces.reduce(|first, second| join(&first, &second)).unwrap_or_else(|| Message::user(""))
+    let joined = pieces.reduce(|mut first, second| {
+        join(&mut first, &second);
+        first
+    });
+    joined.unwrap_or_else(|| Message::user(""))
 }

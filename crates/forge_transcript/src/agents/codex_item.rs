@@ -43,7 +43,7 @@ pub(super) fn reply_groups<'i>(
         let is_piece = |messages: &[Message]| matches!(messages, [one] if one.role() == Role::Assistant);
         match groups.last_mut() {
             Some((pieces, reply)) if is_piece(reply) && is_piece(&messages) => {
-                reply[0] = join(&reply[0], &messages[0]);
+                join(&mut reply[0], &messages[0]);
                 pieces.push(item);
             }
             _ if messages.is_empty() => {}

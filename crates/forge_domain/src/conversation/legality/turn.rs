@@ -1,5 +1,7 @@
 //! Messages as turns, as the protocols see them that have but two sides.
 
+use std::collections::HashMap;
+
 use super::{Breach, Rule, RuleSet};
 use crate::{Body, Message, Role, ToolCall, ToolResult};
 
@@ -59,15 +61,21 @@ impl<'a> Pairing<'a> {
     /// Pairs `calls` with the results of the turn after them by id, the first of equals first.
     pub(super) fn of(calls: Option<&Turn<'a>>, results: Option<&Turn<'a>>) -> Self {
         let calls: Vec<_> = calls.into_iter().flat_map(Turn::calls).collect();
+        // The first open call of each id, and for each call the next one of the same id.
+        let mut open: HashMap<&str, usize> = HashMap::new();
+        let mut next = vec![None; calls.len()];
+        for (n, (_, call)) in calls.iter().enumerate().rev() {
+            next[n] = open.insert(&call.id, n);
+        }
         let mut is_answered = vec![false; calls.len()];
         let mut pairing = Self::default();
         let mut furthest = None;
         for (at, result) in results.into_iter().flat_map(Turn::results) {
-            let open = |n: &usize| !is_answered[*n] && calls[*n].1.id == result.call_id;
-            match (0..calls.len()).find(open) {
+            match open.remove(result.call_id.as_str()) {
                 None => pairing.without_call.push((at, result)),
                 Some(n) => {
                     is_answered[n] = true;
+                    open.extend(next[n].map(|next| (result.call_id.as_str(), next)));
                     if furthest.is_some_and(|furthest| n < furthest) {
                         pairing.out_of_order.push((at, result));
                     }
@@ -75,8 +83,8 @@ impl<'a> Pairing<'a> {
                 }
             }
         }
-        let open = calls.iter().zip(&is_answered).filter(|(_, is_answered)| !**is_answered);
-        pairing.unanswered = open.map(|(call, _)| *call).collect();
+        let unanswered = calls.iter().zip(&is_answered).filter(|(_, is_answered)| !**is_answered);
+        pairing.unanswered = unanswered.map(|(call, _)| *call).collect();
         pairing
     }
 }
@@ -131,4 +139,31 @@ pub(super) fn turn_breaches(turns: &[Turn<'_>], n_messages: usize, protocol: Rul
         }
     }
     breaches
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::ToolName;
+
+    #[test]
+    fn of_calls_with_one_id_the_first_is_answered_first() {
+        let call = |id: &str| ToolCall {
+            id: id.to_owned(),
+            name: ToolName::new("ls").unwrap(),
+            arguments: "{}".to_owned(),
+        };
+        let answer = |id: &str| Message::tool(ToolResult::answer(&call(id), "done"));
+        let mut messages = vec![Message::calling(["a", "b", "a", "c"].map(call).to_vec())];
+        messages.extend(["b", "a", "a", "a"].map(answer));
+        let turns = Turn::all_of(&messages);
+        let pairing = Pairing::of(turns.first(), turns.get(1));
+        let unanswered: Vec<&str> = pairing.unanswered.iter().map(|(_, call)| call.id.as_str()).collect();
+        let at = |results: &[(usize, &ToolResult)]| results.iter().map(|(at, _)| *at).collect::<Vec<_>>();
+        assert_eq!(unanswered, ["c"]);
+        assert_eq!(at(&pairing.without_call), [4]);
+        assert_eq!(at(&pairing.out_of_order), [2]);
+    }
 }
