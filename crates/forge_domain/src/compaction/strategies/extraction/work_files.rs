@@ -20,9 +20,11 @@ pub(super) struct WorkFiles {
     told: HashMap<String, String>,
     /// The changes that were put aside, the latest last.
     aside: Vec<Vec<(String, Touched)>>,
-    /// The files that will be committed next, and all files as each commit had them, the latest last.
+    /// The files that will be committed next, all files as the last commit had them, and of each commit the
+    /// files that it changed, as they were before it, the latest last.
     staged: HashSet<String>,
-    committed: Vec<HashMap<String, Touched>>,
+    committed: HashMap<String, Touched>,
+    commits: Vec<Vec<(String, Option<Touched>)>>,
     n_touches: usize,
 }
 
@@ -157,23 +159,31 @@ impl WorkFiles {
 
     /// Notes that what was staged is committed, or all: so, too, if it was staged in a way that is not known.
     fn commit(&mut self, all: bool) {
-        let mut committed = self.committed.last().cloned().unwrap_or_default();
         let is_in = |path: &String| all || self.staged.is_empty() || self.staged.contains(path);
-        let new = self.changed.iter().filter(|(path, _)| is_in(path));
-        committed.extend(new.map(|(path, state)| (path.clone(), *state)));
-        self.committed.push(committed);
+        let is_new = |path: &String, state: &Touched| self.committed.get(path) != Some(state) && is_in(path);
+        let new = self.changed.iter().filter(|(path, state)| is_new(path, state));
+        let new: Vec<(String, Touched)> = new.map(|(path, state)| (path.clone(), *state)).collect();
+        let replaced = new.into_iter().map(|(path, state)| {
+            let before = self.committed.insert(path.clone(), state);
+            (path, before)
+        });
+        self.commits.push(replaced.collect());
         self.staged.clear();
     }
 
     /// Notes that files are as so many commits before the last one had them.
     fn reset(&mut self, n_commits: usize) {
-        let tracked: HashSet<String> =
-            self.committed.last().into_iter().flat_map(HashMap::keys).cloned().collect();
-        self.committed.truncate(self.committed.len().saturating_sub(n_commits));
-        let committed = self.committed.last().cloned().unwrap_or_default();
+        let Self { changed, committed, commits, .. } = self;
         // A new file that was never committed stays.
-        self.changed.retain(|path, (state, _)| *state == FileState::Created && !tracked.contains(path));
-        self.changed.extend(committed);
+        changed.retain(|path, (state, _)| *state == FileState::Created && !committed.contains_key(path));
+        let stay = commits.len().saturating_sub(n_commits);
+        for (path, before) in commits.drain(stay..).rev().flatten() {
+            match before {
+                Some(before) => drop(committed.insert(path, before)),
+                None => drop(committed.remove(&path)),
+            }
+        }
+        changed.extend(committed.iter().map(|(path, state)| (path.clone(), *state)));
     }
 
     /// Removes the changes of a file or a folder, and returns them: of new files as well if that is meant, or
@@ -190,7 +200,7 @@ impl WorkFiles {
         });
         let back: Vec<_> = back.collect();
         for (path, _) in &back {
-            match self.committed.last().and_then(|committed| committed.get(path)) {
+            match self.committed.get(path) {
                 Some(committed) => drop(self.changed.insert(path.clone(), *committed)),
                 None => drop(self.changed.remove(path)),
             }
@@ -528,6 +538,20 @@ mod tests {
         let list = files.into_list(None);
         assert!(list.len() <= MOST_COPIED, "{}", list.len());
         assert!(list.iter().any(|(path, _)| path == "x.rs (in d0)"));
+    }
+
+    #[test]
+    fn of_each_commit_only_what_it_changed_is_kept() {
+        let mut files = WorkFiles::default();
+        for n in 0..20 {
+            files.touch(&format!("{n}.rs"), None, Touch::Writes, false);
+            files.touch("a.rs", None, Touch::Leaves(Modified), false);
+            files.take_change(&ShellChange::Commits { all: true }, None, "");
+        }
+        assert!(files.commits.iter().all(|replaced| replaced.len() == 2));
+        files.take_change(&ShellChange::Resets { n_commits: 18 }, None, "");
+        let expected = [("0.rs", Created), ("1.rs", Created), ("a.rs", Modified)];
+        assert_eq!(files.into_list(None), expected.map(|(path, state)| (path.to_owned(), state)));
     }
 
     #[test]
