@@ -28,6 +28,7 @@ mod final_words;
 mod frames;
 mod imports;
 mod introductions;
+mod known_files;
 mod label;
 mod leaving;
 mod ledger;

@@ -15,9 +15,15 @@ pub(super) fn named_by_form<'a>(path: &'a str, form: &str) -> Option<&'a str> {
     has_form(&path[..end], form).then(|| &path[start..])
 }
 
+/// Returns the part of a form before its first star: all paths of the form begin with it.
+pub(super) fn before_stars(form: &str) -> &str {
+    form.split('*').next().unwrap_or_default()
+}
+
 /// Checks whether a path has a form with stars: two of them stand for any folders, one for no slash.
 pub(super) fn has_form(path: &str, form: &str) -> bool {
-    if !is_short(form) {
+    // Of many files, most begin otherwise.
+    if !is_short(form) || !path.starts_with(before_stars(form)) {
         return false;
     }
     let (names, forms): (Vec<&str>, Vec<&str>) = (path.split('/').collect(), form.split('/').collect());

@@ -1,9 +1,10 @@
 //! The files that the work changed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::path_form::{has_form, named_by_form};
-use super::root::{Root, below, in_folder, is_in, is_short, only, out_of_folder, whole_path};
+use super::known_files::{KnownFiles, below_form, of_form};
+use super::path_form::named_by_form;
+use super::root::{Root, below, in_folder, is_short, only, out_of_folder, whole_path};
 use crate::compaction::findings::{ALL, FileState, ShellChange, Touch, is_absolute, join};
 
 /// The last state of a file, and when it was last touched.
@@ -13,9 +14,9 @@ type Touched = (FileState, usize);
 #[derive(Debug, Default)]
 pub(super) struct WorkFiles {
     root: Root,
-    changed: HashMap<String, Touched>,
-    /// The files that existed before they were written.
-    known: HashSet<String>,
+    changed: BTreeMap<String, Touched>,
+    /// The files that existed before they were written, and all that were changed.
+    known: KnownFiles,
     /// Each file as it was told first.
     told: HashMap<String, String>,
     /// The changes that were put aside, the latest last.
@@ -72,14 +73,14 @@ impl WorkFiles {
             }
             Touch::Writes if says_it_was || self.known.contains(&path) => self.set(path, FileState::Modified),
             Touch::Writes => self.set(path, FileState::Created),
-            Touch::Looks => drop(self.known.insert(path)),
+            Touch::Looks => self.known.insert(&path),
         }
     }
 
     /// Notes a change of the file that a result names, perhaps by a longer path than a call did.
     pub(super) fn touch_named(&mut self, name: &str, touch: Touch) {
         let whole = self.root.path(name, None);
-        let known = only(self.known.iter().filter(|known| is_end(&whole, known))).cloned();
+        let known = only(self.known.of_name(&whole).filter(|known| is_end(&whole, known))).cloned();
         self.touch(known.as_deref().unwrap_or(name), None, touch, false);
     }
 
@@ -240,7 +241,7 @@ impl WorkFiles {
         let moved = self.root.path(from, folder);
         // A folder that is there gets another one into it.
         let into = self.root.path(to, folder);
-        let is_there = self.known.iter().any(|known| *known != into && is_in(known, &into));
+        let is_there = self.known.is_any_in(&into);
         let name = from.rsplit('/').next().filter(|_| is_there);
         let changed = self.changed_with(from, folder);
         let place = Some(join(folder, to)).filter(|place| !place.is_empty());
@@ -282,7 +283,7 @@ impl WorkFiles {
     fn known_at(&mut self, name: &str, folder: Option<&str>) -> String {
         let path = self.root.path(name, folder);
         let is_it = |known: &&String| **known == path || self.may_be_meant(known) && is_end(known, &path);
-        let known = only(self.known.iter().filter(is_it)).cloned();
+        let known = only(self.known.of_name(&path).filter(is_it)).cloned();
         known.unwrap_or_else(|| self.note(name, folder))
     }
 
@@ -297,16 +298,16 @@ impl WorkFiles {
     fn changed_at(&self, name: &str, folder: Option<&str>) -> Vec<String> {
         let path = self.root.path(name, folder);
         let path = path.as_str();
-        let found = |is_it: &dyn Fn(&str) -> bool| -> Vec<String> {
-            self.changed.keys().filter(|changed| is_it(changed)).cloned().collect()
-        };
         let mut files = match path.contains('*') {
-            true => found(&|changed| has_form(changed, path)),
-            false => found(&|changed| is_in(changed, path)),
+            true => of_form(&self.changed, path),
+            false => self.known.in_folder(&self.changed, path),
         };
         if files.is_empty() && !is_absolute(path) && !path.contains('*') {
             // Of two files of that name, it may be either.
-            let ends_so = found(&|changed| self.may_be_meant(changed) && is_end(changed, path));
+            let is_changed = |known: &&String| self.changed.contains_key(*known);
+            let ends_so = |known: &&String| self.may_be_meant(known) && is_end(known, path);
+            let ends_so = self.known.of_name(path).filter(ends_so).filter(is_changed);
+            let ends_so: Vec<String> = ends_so.cloned().collect();
             files = if ends_so.len() == 1 { ends_so } else { self.changed_below_one(path) };
         }
         // In an order that is always the same.
@@ -321,14 +322,14 @@ impl WorkFiles {
             return self.changed_at(name, folder);
         }
         let form = self.root.path(name, folder);
-        let has_form = |path: &&String| named_by_form(path, &form).is_some();
-        let mut files: Vec<String> = self.changed.keys().filter(has_form).cloned().collect();
-        files.sort_unstable();
-        files
+        below_form(&self.changed, &form)
     }
 
     /// Returns the changed files in a folder of that name, wherever it is; none if there are several.
     fn changed_below_one(&self, name: &str) -> Vec<String> {
+        if !self.known.may_be_below(name) {
+            return Vec::new();
+        }
         let part = format!("/{name}/");
         let folder_of = |changed: &str| changed.find(&part);
         let is_below = |changed: &&String| self.may_be_meant(changed) && folder_of(changed).is_some();
@@ -349,7 +350,7 @@ impl WorkFiles {
         let is_past = state == FileState::Deleted
             && matches!(self.changed.get(&path), Some((FileState::Created, _) | (FileState::Deleted, 0)));
         let touched = if is_past { 0 } else { self.n_touches };
-        self.known.insert(path.clone());
+        self.known.insert(&path);
         self.changed.insert(path, (state, touched));
     }
 }
