@@ -705,6 +705,9 @@ fn block_samples() -> Vec<Sample> {
         // Without its end, a report is not told from a reply.
         sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### find it  \n\n> It failed.\n\n## SearchReplaceNoExactMatch: It is not in a.rs\n\n#### And?  \n\nHere.\n".to_owned(),
             "u:find it | n:It failed. | a:## SearchReplaceNoExactMatch: It is not in a.rs | u:And? | a:Here."),
+        // Of several reports without an end, only the first is read to where it might be.
+        sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### find it  \n\n> It failed.\n\n## SearchReplaceNoExactMatch: It is not in a.rs\n\n## SearchReplaceNoExactMatch: Nor in b.rs\n\n#### And?  \n\nHere.\n".to_owned(),
+            "u:find it | n:It failed. | a:## SearchReplaceNoExactMatch: It is not in a.rs\n\n## SearchReplaceNoExactMatch: Nor in b.rs | u:And? | a:Here."),
         // The manual that a question about aider gets is no word of the user's.
         sample("aider", "# aider chat started at 2026-01-01 10:00:00\n\n#### /help how?  \n\n#### # Question: how?  \n####   \n#### # Relevant docs:  \n####   \n#### <doc>  \n#### ## Maps  \n#### </doc>  \n\nSo.\n\n> Tokens: 1  \n> Add these files to the chat? y  \n\nGreat.\n".to_owned(),
             "u:/help how? | n:# Question: how?\n\n# Relevant docs:\n\n<doc>\n## Maps\n</doc> | a:So. | n:Tokens: 1\nAdd these files to the chat? y | a:Great."),

@@ -76,6 +76,8 @@ impl EntryFormat for Aider {
         let mut blank = 0;
         // The end of what aider prints without a mark.
         let mut end_of_own = 0;
+        // The place up to which no report has an end.
+        let mut no_end_before = 0;
         let mut end_of_quote = 0;
         let [are_ended, are_printed_ended] =
             [Speaker::User, Speaker::Tool].map(|speaker| are_ended(text, speaker));
@@ -84,7 +86,16 @@ impl EntryFormat for Aider {
             if at >= end_of_own {
                 let is_below = last == Some(Speaker::Tool) && blank == at;
                 let offered = if is_below { offered_length(&text[at..]) } else { 0 };
-                end_of_own = at + report_length(&text[at..]).max(offered);
+                let reported = if at >= no_end_before { report(&text[at..]) } else { Reported::Nothing };
+                let reported = match reported {
+                    Reported::Whole(length) => length,
+                    Reported::WithoutEnd(length) => {
+                        no_end_before = at + length;
+                        0
+                    }
+                    Reported::Nothing => 0,
+                };
+                end_of_own = at + reported.max(offered);
             }
             if at >= end_of_quote && are_printed_ended && last == Some(Speaker::Model) {
                 end_of_quote = at + quote_length(&text[at..]);
@@ -138,7 +149,7 @@ impl EntryFormat for Aider {
         match speaker {
             Some(Speaker::User) => user_messages(passage),
             Some(Speaker::Tool) => notes(&without_marks(passage, TOOL_MARK)),
-            Some(Speaker::Model) if report_length(passage) > 0 => {
+            Some(Speaker::Model) if matches!(report(passage), Reported::Whole(_)) => {
                 vec![note(&without_marks(passage, TOOL_MARK))]
             }
             Some(Speaker::Model) => {
@@ -177,11 +188,17 @@ fn notes(text: &str) -> Vec<Message> {
     std::iter::once(banner).chain(rest).collect()
 }
 
-/// Returns the length of the report on edits that could not be made with which a text begins; 0 if it begins
-/// with anything else, or if the report has no end.
-fn report_length(text: &str) -> usize {
+/// The length of a report on edits that could not be made, or of that part of a text in which none ends.
+enum Reported {
+    Whole(usize),
+    WithoutEnd(usize),
+    Nothing,
+}
+
+/// Returns the report on edits that could not be made with which a text begins.
+fn report(text: &str) -> Reported {
     if !text.starts_with(REPORT) {
-        return 0;
+        return Reported::Nothing;
     }
     let is_end = |line: &&str| line.starts_with(END_OF_REPORT[0]);
     let is_of_others =
@@ -189,11 +206,11 @@ fn report_length(text: &str) -> usize {
     let lines = text.split_inclusive('\n').take_while(|line| !is_end(line) && !is_of_others(line));
     let length = lines.map(str::len).sum::<usize>();
     let mut rest = text[length..].split_inclusive('\n');
-    let Some(end) = rest.next().filter(is_end) else { return 0 };
+    let Some(end) = rest.next().filter(is_end) else { return Reported::WithoutEnd(length) };
     let is_last = |line: &&str| {
         line.trim().is_empty() || END_OF_REPORT[1..].iter().any(|words| line.starts_with(words))
     };
-    length + end.len() + rest.take_while(is_last).map(str::len).sum::<usize>()
+    Reported::Whole(length + end.len() + rest.take_while(is_last).map(str::len).sum::<usize>())
 }
 
 /// Returns the length of the rest of a command that aider offers to run with which a text begins; 0 if it
