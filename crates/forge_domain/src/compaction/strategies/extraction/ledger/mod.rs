@@ -54,6 +54,9 @@ pub(super) const UNDONE: &str = "Removed: ";
 const MAX_LINE: usize = 160;
 /// Most errors that are kept.
 const MAX_ERRORS: usize = 8;
+/// Most failures that are remembered: beyond them, an older one would be told only once nearly all newer ones
+/// are resolved.
+const MOST_OPEN: usize = 20 * MAX_ERRORS;
 /// An error of what checks nothing, that the agent did not return to in more exchanges, stands no more.
 const MOST_WITHOUT: usize = 40;
 /// Most bytes of a path: what is longer names no file, and would push the others out of the record.
@@ -307,6 +310,7 @@ impl<'a> Ledger<'a> {
                 let check = deed.failed_check(result);
                 let since = self.n_exchanges;
                 self.open.push(Open { key, line, label, check, since });
+                self.open.drain(..self.open.len().saturating_sub(MOST_OPEN));
             }
             Some(_) => {}
         }

@@ -865,3 +865,26 @@ fn an_error_stands_until_the_same_thing_succeeds() {
     assert_eq!(ledger_after(&earlier, &[("Bash", run("ls"), "a")]).errors, earlier.errors);
     assert_eq!(ledger_after(&earlier, &[mended]).errors, []);
 }
+
+#[test]
+fn of_many_failures_the_oldest_are_forgotten() {
+    let mut log = Conversation::new();
+    for n in 0..MOST_OPEN + 20 {
+        let call = ToolCall {
+            id: "c".into(),
+            name: ToolName::new("Bash").unwrap(),
+            arguments: json!({"command": format!("pytest tests/test_{n}.py")}).to_string(),
+        };
+        let result = format!("FAILED tests/test_{n}.py::test_a - assert {n} == 1\n1 failed");
+        let result = ToolResult::answer(&call, result);
+        for message in [Message::calling(vec![call]), Message::tool(result)] {
+            log.append(ContextMessage::count(message, &Characters));
+        }
+    }
+    let view = log.view();
+    let mut ledger = Ledger::new(Root::default());
+    ledger.take_all(&view, view.messages());
+    assert_eq!(ledger.open.len(), MOST_OPEN);
+    let newest = ledger.open.last().map(|open| open.line.clone()).unwrap_or_default();
+    assert!(newest.contains(&format!("test_{}.py", MOST_OPEN + 19)), "{newest}");
+}
