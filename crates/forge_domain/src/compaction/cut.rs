@@ -118,15 +118,18 @@ pub(crate) fn shorten(context: &Context, pins: &Pins, cut: &Cut, counter: &dyn T
         .map(|with| Edit::Shorten { position: cut.position, with })
 }
 
+/// A text of more characters is counted few times: it need not fill the last of its room.
+const LARGE: usize = 128 * 1_024;
+
 /// Returns the message with its text cut to the shortest, and as much of its calls' arguments as `most`
 /// allows.
 fn shorten_arguments(message: &ContextMessage, most: Tokens, counter: &dyn TokenCounter) -> ContextMessage {
     let cut = cut_to_shortest(message, counter);
     let cut = cut.as_ref().unwrap_or(message);
-    let mut shortest = exchange_cut_to_shortest(message, counter);
-    let (mut low, mut high) =
-        (0, cut.message().calls().iter().map(|call| call.arguments.len()).max().unwrap_or(0));
-    while low < high {
+    let mut shortest = with_shortest_arguments(cut, counter);
+    let longest = cut.message().calls().iter().map(|call| call.arguments.len()).max().unwrap_or(0);
+    let (mut low, mut high) = (0, longest);
+    while low < high && (longest <= LARGE || high - low > low / 32) {
         let middle = low + (high - low).div_ceil(2);
         let short =
             with_short_arguments(cut.message(), middle).map(|short| ContextMessage::count(short, counter));
@@ -165,6 +168,8 @@ fn shortened_by(
     }
     let tokens = tokens.as_u64().max(1);
     let mut keep = n_chars * most.as_u64() / tokens;
+    // The part that is taken away at least; of a large text a larger one each time.
+    let mut least = 16;
     while keep > 0 {
         let with =
             ContextMessage::count(message.message().with_content(short(&text, keep as usize)), counter);
@@ -174,7 +179,10 @@ fn shortened_by(
         // The marker and the texture of head and tail cost more than the average: take what is over, and some
         // more.
         let over = (with.tokens() - most).as_u64() * n_chars / tokens;
-        keep = keep.saturating_sub(over.max(keep / 16).max(1));
+        keep = keep.saturating_sub(over.max(keep / least).max(1));
+        if keep > LARGE as u64 {
+            least = (least / 2).max(2);
+        }
     }
     None
 }
@@ -210,18 +218,53 @@ pub(crate) fn exchange_cut_to_shortest(
     counter: &dyn TokenCounter,
 ) -> ContextMessage {
     let cut = cut_to_shortest(message, counter);
-    let cut = cut.as_ref().unwrap_or(message);
+    with_shortest_arguments(cut.as_ref().unwrap_or(message), counter)
+}
+
+/// Returns the message with the texts in its calls' arguments cut to the shortest, if that is shorter.
+fn with_shortest_arguments(cut: &ContextMessage, counter: &dyn TokenCounter) -> ContextMessage {
     let shortest = with_short_arguments(cut.message(), 0).map(|short| ContextMessage::count(short, counter));
     shortest.filter(|short| short.tokens() < cut.tokens()).unwrap_or_else(|| cut.clone())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Mutex;
+
     use pretty_assertions::assert_eq;
     use serde_json::json;
 
     use super::*;
-    use crate::{Characters, Message};
+    use crate::{Characters, Message, ToolCall, ToolName};
+
+    /// A counter of characters that notes the lengths of the long texts.
+    #[derive(Default)]
+    struct Noting(Mutex<BTreeSet<usize>>);
+
+    impl TokenCounter for Noting {
+        fn count(&self, text: &str) -> Tokens {
+            if text.len() > 50_000 {
+                self.0.lock().unwrap().insert(text.len());
+            }
+            Characters.count(text)
+        }
+    }
+
+    #[test]
+    fn long_arguments_are_counted_few_times() {
+        let call = ToolCall {
+            id: "c".into(),
+            name: ToolName::new("write").unwrap(),
+            arguments: json!({"text": "x".repeat(1 << 20)}).to_string(),
+        };
+        let message = ContextMessage::count(Message::calling(vec![call]), &Characters);
+        let (counter, most) = (Noting::default(), Tokens::new(100_000));
+        let short = shorten_arguments(&message, most, &counter).tokens();
+        assert!(short <= most && short > Tokens::new(90_000), "{short:?}");
+        let n_tries = counter.0.lock().unwrap().len();
+        assert!(n_tries < 13, "{n_tries}");
+    }
 
     #[test]
     fn images_leave_before_the_text_beside_them() {
