@@ -76,7 +76,7 @@ impl Candidates {
         let Passage { message, origin, .. } = self.passages[index];
         let earlier = Said::of(message, self.terms(index).to_vec());
         // Looked up once for each term of each later one: faster than a search.
-        let mut is_said = vec![false; self.lines_with.len()];
+        let mut is_said = vec![false; self.n_lines.with.len()];
         earlier.terms.iter().for_each(|term| is_said[*term as usize] = true);
         let sum = |terms: &mut dyn Iterator<Item = &u32>| -> f32 { terms.map(|term| says(*term)).sum() };
         let all = sum(&mut earlier.terms.iter());
