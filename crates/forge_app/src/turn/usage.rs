@@ -1,4 +1,4 @@
-//! What the tokens that a server reports of a reply tell of the model's window.
+//! The tokens that a server reports of a reply, and what they tell of the window of the model.
 
 use forge_domain::{ProviderError, Reply, Tokens, WindowSource};
 
