@@ -19,8 +19,11 @@ fn has_marks_for_letters(line: &str) -> bool {
         let start = from + at;
         let n_marks = line.as_bytes()[start..].iter().take_while(|byte| **byte == b'?').count();
         from = start + n_marks;
-        let is_beside_letter =
-            || is_letter(line[..start].chars().next_back()) || is_letter(line[from..].chars().next());
+        // People write several behind a word of ASCII.
+        let is_beside_letter = || {
+            is_letter(line[..start].chars().next_back().filter(|c| !c.is_ascii()))
+                || is_letter(line[from..].chars().next())
+        };
         if n_marks >= LEAST_MARKS && is_beside_letter() {
             return true;
         }
@@ -47,6 +50,7 @@ mod tests {
             ("\u{fffd} 3 files were built\u{fffd}", false),
             ("?? docs/a.md", false),
             ("why??? a ?? b ???? (4)", false),
+            ("why????", false),
             ("état: prêt?", false),
         ] {
             assert_eq!(is_garbled(line), expected, "{line}");
