@@ -187,7 +187,7 @@ struct Outline {
 /// The calls of a message, or the call that it answers, by their ids.
 enum Link {
     None,
-    Calls(Box<[Box<str>]>),
+    Calls(Vec<Box<str>>),
     Answer(Box<str>),
     /// A note announces it as a result.
     Announced,
@@ -196,7 +196,7 @@ enum Link {
 impl Link {
     fn into_calls(self) -> Vec<Box<str>> {
         match self {
-            Self::Calls(calls) => calls.into_vec(),
+            Self::Calls(calls) => calls,
             Self::None | Self::Answer(_) | Self::Announced => Vec::new(),
         }
     }
@@ -218,7 +218,7 @@ impl Outline {
         let mut calls = std::mem::replace(&mut self.link, Link::None).into_calls();
         calls.extend(second.link.into_calls());
         if !calls.is_empty() {
-            self.link = Link::Calls(calls.into_boxed_slice());
+            self.link = Link::Calls(calls);
         }
     }
 
