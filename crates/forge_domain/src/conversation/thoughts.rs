@@ -1,8 +1,7 @@
 //! Thoughts that a model writes in front of its answer, in the same text: servers without a parser for them
 //! pass on the tags of the model's template.
 
-/// The tags around thoughts, the most common ones first. That of the last ones is followed by
-/// [`ANSWER_HEADER`].
+/// The tags around thoughts, the most common ones first. The last one is followed by [`ANSWER_HEADER`].
 pub const THOUGHTS: [(&str, &str); 9] = [
     USUAL,
     ("<thinking>", "</thinking>"),

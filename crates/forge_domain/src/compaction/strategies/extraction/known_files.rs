@@ -25,8 +25,10 @@ impl KnownFiles {
             return;
         }
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-        for part in folder.split('/').filter(|part| !self.folders.contains(*part)).collect::<Vec<_>>() {
-            self.folders.insert(part.to_owned());
+        for part in folder.split('/') {
+            if !self.folders.contains(part) {
+                self.folders.insert(part.to_owned());
+            }
         }
         self.by_name.entry(name.to_owned()).or_default().push(path.to_owned());
         self.has_drives |= has_drive(path);

@@ -241,8 +241,7 @@ impl<'a> Worth<'a> {
         self.numbers_of(position)[place as usize] >= self.known[position]
     }
 
-    /// Returns `passages` as candidates; those of an `interview` stand with their
-    /// answers.
+    /// Returns `passages` as candidates; the questions of an `interview` stand with their answers.
     pub(super) fn candidates(&self, passages: Vec<Passage>, interview: &Interview) -> Candidates {
         let n_passages = passages.len();
         let mut candidates = Candidates {
