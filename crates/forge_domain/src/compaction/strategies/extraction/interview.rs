@@ -10,8 +10,8 @@ use super::question_mark::asks;
 use crate::ContextMessage;
 use crate::compaction::features::{ByTerm, is_line_break};
 
-/// Most bytes of a question that stands with its answer, and most characters of an answer that needs one.
-const QUESTION_BYTES: usize = 160;
+/// Most characters of a question that stands with its answer, and of an answer that needs one.
+const QUESTION_CHARS: usize = 160;
 const ANSWER_CHARS: usize = 120;
 /// One of so many texts of the agent's ends with a question, at least, and one of so many of the user's, at
 /// most, where the agent asks and the user answers.
@@ -50,9 +50,9 @@ fn is_interview(material: &Material<'_>) -> bool {
     let sources = material.sources;
     let share = |is_theirs: &dyn Fn(usize) -> bool| {
         let said = (0..sources.len()).filter(|position| is_theirs(*position));
-        let (asking, telling): (Vec<usize>, Vec<usize>) =
-            said.partition(|position| asks(material.said_at(*position)));
-        (asking.len(), asking.len() + telling.len())
+        said.fold((0_usize, 0_usize), |(n_asking, n_said), position| {
+            (n_asking + usize::from(asks(material.said_at(position))), n_said + 1)
+        })
     };
     let (agent_asks, agent_says) = share(&|position| material.has_agent_text(position));
     let (user_asks, user_says) = share(&|position| sources[position].starts_turn());
@@ -66,7 +66,8 @@ fn question(material: &Material<'_>, position: usize) -> Option<Passage> {
     }
     let said = material.said_at(position);
     let sentence = sentences(said).next_back()?;
-    if sentence.len() > QUESTION_BYTES || !asks(&said[sentence.clone()]) {
+    let text = &said[sentence.clone()];
+    if text.chars().nth(QUESTION_CHARS).is_some() || !asks(text) {
         return None;
     }
     let lines = &material.sources[position].features().lines;
