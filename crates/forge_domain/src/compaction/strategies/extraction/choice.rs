@@ -96,10 +96,10 @@ impl<'c, 'm> Choice<'c, 'm> {
                         room = room - self.fill(room, Purpose::Statement, &is(*which));
                     }
                 }
-                Take::Picks(percent) => self.take_picked(highlights.answered.picks.iter(), percent, true),
-                Take::Picked(percent) => self.take_picked(highlights.answered.picked.iter(), percent, true),
+                Take::Picks(percent) => self.take_picked(highlights.answered.picks.iter(), percent),
+                Take::Picked(percent) => self.take_picked(highlights.answered.picked.iter(), percent),
                 Take::PickedItems(percent) => {
-                    self.take_picked(highlights.answered.picked.iter(), percent, false);
+                    drop(self.take_picked_items(highlights.answered.picked.iter(), percent));
                 }
                 Take::Answered(percent) => self.take_ends(&highlights.answered.asked, percent),
                 Take::Calls(percent, calls) => self.take_calls(calls, percent),
@@ -157,11 +157,8 @@ impl<'c, 'm> Choice<'c, 'm> {
             let question = interview.get(&passage.message).filter(|_| is_stated);
             let above = question.map(|question| counter.count(question.text(sources)));
             let above = above.map_or(Tokens::ZERO, |above| above + Tokens::new(ANSWER_TOKENS));
-            if tokens + above > room {
-                return None;
-            }
             // A passage that is shorter than its label is not worth it, unless somebody asks for it.
-            if tokens > room || (purpose == Purpose::Work && told < label) {
+            if tokens + above > room || (purpose == Purpose::Work && told < label) {
                 return None;
             }
             // A text that stays or was chosen before costs nothing. Somebody's words count as an answer even
@@ -173,27 +170,34 @@ impl<'c, 'm> Choice<'c, 'm> {
                 Origin::User | Origin::Agent => filling.learn_said(text),
                 Origin::Code | Origin::Work | Origin::Record(_) => filling.learn(text),
             };
-            if !is_new && !is_new_answer {
+            // The same answer to another question is another statement.
+            let is_new_question = question.is_some_and(|question| filling.learn_said(question.text(sources)));
+            if !is_new && !is_new_answer && !is_new_question {
                 return Some(Tokens::ZERO);
             }
-            if let Some(question) = question {
-                filling.learn_said(question.text(sources));
-                filling.interview.insert(passage.message, *question);
-            }
+            filling.interview.extend(question.map(|question| (passage.message, *question)));
             Some(filling.push(*passage, tokens + above))
         });
         *left = *left - (room - unused);
         room - unused
     }
 
-    /// Takes the lists from which the user `picked`: of all first the items that they meant and what the
-    /// agent said last below them, then, if it `takes_others`, what stands around those.
-    fn take_picked<'p>(
+    /// Takes the lists from which the user `picked`: of all first the items that they meant, then what stands
+    /// around those.
+    fn take_picked<'p>(&mut self, picked: impl Iterator<Item = &'p Picked>, percent: u64) {
+        let (mut room, around) = self.take_picked_items(picked, percent);
+        for passage in around {
+            room = room - self.fill(room, Purpose::Newest, &|other| *other == passage);
+        }
+    }
+
+    /// Takes the items that the user meant, with what the agent said last below them. Returns the room that
+    /// is left, and what stands around them.
+    fn take_picked_items<'p>(
         &mut self,
         picked: impl Iterator<Item = &'p Picked>,
         percent: u64,
-        takes_others: bool,
-    ) {
+    ) -> (Tokens, Vec<Passage>) {
         let sources = self.leaving.material.sources;
         let mut room = self.room_of_asked(percent);
         let mut around: Vec<Passage> = Vec::new();
@@ -214,13 +218,9 @@ impl<'c, 'm> Choice<'c, 'm> {
             if *is_repeated && room < room_before {
                 room = room - self.reserve_answer(*answered_at);
             }
-            if takes_others {
-                around.extend(others.into_iter().take(MOST_ITEMS));
-            }
+            around.extend(others.into_iter().take(MOST_ITEMS));
         }
-        for passage in around {
-            room = room - self.fill(room, Purpose::Newest, &|other| *other == passage);
-        }
+        (room, around)
     }
 
     /// Returns the room for what the user answered, with its share of what is left in percent.
@@ -248,10 +248,8 @@ impl<'c, 'm> Choice<'c, 'm> {
             let n_lines = text.matches('\n').count() as u64;
             let tokens = self.counter.count(text) + Tokens::new(label + n_lines * LINE_TOKENS);
             if tokens <= room && self.filling.learn_said(text) {
-                self.filling.said.insert(part.message);
-                self.filling.passages.push((part, tokens));
                 self.left = self.left - tokens;
-                return tokens;
+                return self.filling.push(part, tokens);
             }
         }
         Tokens::ZERO

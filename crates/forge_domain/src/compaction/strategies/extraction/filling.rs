@@ -1,6 +1,6 @@
 //! The parts that a record is filled with.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::Material;
 use super::answered::{Answered, Asked, Picked};
@@ -127,12 +127,14 @@ impl Filling {
         let is_reply = |passage: &Passage| {
             passage.origin == Origin::User && self.interview.contains_key(&passage.message)
         };
-        let (replies, passages) = passages.into_iter().partition(is_reply);
+        let (replies, passages): (Vec<Passage>, Vec<Passage>) = passages.into_iter().partition(is_reply);
+        // A part of one may have been chosen before all of it.
+        let replies: BTreeSet<u32> = replies.iter().map(|passage| passage.message).collect();
         let mut entries: Vec<(Section, (u64, usize), Entry)> =
             write(passages, material, &material.state.folder);
-        entries.extend(Vec::into_iter(replies).map(|passage: Passage| {
-            let source = &material.sources[passage.message as usize];
-            let question = self.interview[&passage.message].text(material.sources);
+        entries.extend(replies.into_iter().map(|position| {
+            let source = &material.sources[position as usize];
+            let question = self.interview[&position].text(material.sources);
             let entry = Entry::reply(question, source.message().text().trim());
             (Section::Interview, (number(source), 0), entry)
         }));

@@ -99,6 +99,19 @@ fn an_answer_that_says_little_alone_stands_behind_its_question() {
 }
 
 #[test]
+fn the_same_answer_stands_behind_each_question() {
+    let mut log = Conversation::new();
+    log.user("I want to insure the farm.");
+    for nth in 0..THINGS.len() {
+        log.agent(format!("Thank you. {}", asked(nth)[0])).user("None.");
+    }
+    chat_on(&mut log);
+    extract(&mut log, 2_800);
+    let record = record_in(&log);
+    assert!(record.matches("do you have? → None.\n").count() > 2, "{record}");
+}
+
+#[test]
 fn where_both_ask_answers_stand_alone() {
     let mut log = Conversation::new();
     log.user("I want to insure the farm.");
