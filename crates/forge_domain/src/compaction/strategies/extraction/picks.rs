@@ -226,10 +226,10 @@ fn digit(c: char) -> Option<u32> {
     }
     let code = c as u32;
     let is_digit = |code: u32| char::from_u32(code).is_some_and(char::is_numeric);
-    let value = (1..10_u32).take_while(|below| is_digit(code - *below)).count() as u32;
+    let value = (1..=10_u32).take_while(|below| is_digit(code - *below)).count() as u32;
     let zero = code - value;
-    // Fractions, Roman numbers and those in circles are in other rows.
-    let may_be_digit = !OTHER_NUMBERS.contains(&c) && is_digit(code);
+    // Fractions, Roman numbers and those in circles are in other rows, and a sign for ten behind the nine.
+    let may_be_digit = value < 10 && !OTHER_NUMBERS.contains(&c) && is_digit(code);
     (may_be_digit && (zero..zero + 10).all(is_digit)).then_some(value)
 }
 
@@ -328,6 +328,23 @@ mod tests {
             ("**方案A：** 锁\n**方案B：** 门", "用B", vec![1]),
         ] {
             assert_eq!(lines_picked(text, message, true), expected, "{text} {message}");
+        }
+    }
+
+    #[test]
+    fn a_digit_is_one_of_ten_in_a_row() {
+        for (c, expected) in [
+            ('7', Some(7)),
+            ('７', Some(7)),
+            ('٢', Some(2)),
+            ('௯', Some(9)),
+            ('௰', None),
+            ('½', None),
+            ('²', None),
+            ('一', None),
+            ('a', None),
+        ] {
+            assert_eq!(digit(c), expected, "{c}");
         }
     }
 
