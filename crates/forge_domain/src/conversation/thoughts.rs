@@ -19,9 +19,9 @@ const USUAL: (&str, &str) = ("<think>", "</think>");
 pub const ANSWER_HEADER: &str = "<|start|>assistant<|channel|>final<|message|>";
 
 /// Splits a text into the thoughts at its beginning and the answer behind them; `None` if it does not begin
-/// with thoughts between the usual tags: others, such as Claude's `<thinking>`, are words of the agent's where
-/// nothing tells the model. The first tag may be missing, as many templates put it into the prompt. Thoughts
-/// without an end are all of the text.
+/// with thoughts between the usual tags: others, such as Claude's `<thinking>`, may be meant to be read. The
+/// first tag may be missing, as many templates put it into the prompt. Thoughts without an end are all of the
+/// text.
 pub fn split_thoughts(text: &str) -> Option<(&str, &str)> {
     let (open, close) = USUAL;
     let (thoughts, said) = match text.trim_start().strip_prefix(open) {
