@@ -29,24 +29,30 @@ struct Reading {
     /// Our own count of that smallest prompt.
     sent: Tokens,
     read: Tokens,
+    /// True if the server counted another figure before: some report the same of every prompt.
+    varies: bool,
 }
 
 /// Servers that cut a prompt differ by no more than this.
 const SAME_WITHIN: u64 = 2;
 /// Windows are larger: a smaller figure is none of a whole prompt.
 const LEAST_READ: Tokens = Tokens::new(1_000);
+/// Servers make windows, and halves of windows, a multiple of this.
+const WINDOW_UNIT: u64 = 256;
 
 impl Reading {
     /// Takes in the next prompt. Returns whether the server cut it: it read as much as of one that is a
-    /// quarter smaller.
+    /// quarter smaller, and that is the size of a window, or it reported other figures before.
     fn is_cut_next(&mut self, next: Self) -> bool {
         if self.read.as_u64().abs_diff(next.read.as_u64()) > SAME_WITHIN {
-            *self = next;
+            *self = Self { varies: true, ..next };
             return false;
         }
         self.sent = self.sent.min(next.sent);
         let has_grown = self.sent.share(5, 4) <= next.sent;
-        has_grown && next.read >= LEAST_READ && next.read.share(5, 4) <= next.sent
+        let is_of_window = (next.read.as_u64() + SAME_WITHIN) % WINDOW_UNIT <= 2 * SAME_WITHIN;
+        let is_limit = is_of_window || (self.varies && self.read == next.read);
+        has_grown && is_limit && next.read >= LEAST_READ && next.read.share(5, 4) <= next.sent
     }
 }
 
@@ -109,7 +115,7 @@ impl Limits {
     /// count. Returns whether it silently cut it, as growing prompts of which it reads the same show.
     pub(crate) fn is_cut(&self, agent: &AgentId, model: &ModelRef, sent: Tokens, read: Tokens) -> bool {
         let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = Reading { sent, read };
+        let next = Reading { sent, read, varies: false };
         readings.entry((agent.clone(), model.to_string())).or_insert(next).is_cut_next(next)
     }
 
@@ -147,6 +153,9 @@ mod tests {
             ("a smaller one after a compaction", vec![(6_000, 4_000), (3_000, 2_000), (5_000, 4_000)], "..."),
             ("a tokenizer that needs less", vec![(2_000, 4_096), (4_096, 4_096)], ".."),
             ("no count of a whole prompt", vec![(2_000, 12), (4_000, 12)], ".."),
+            ("the same figure of every prompt", vec![(1_600, 1_500), (2_200, 1_500), (9_000, 1_500)], "..."),
+            ("a window of another size", vec![(2_000, 1_900), (4_300, 3_000), (5_400, 3_000)], "..c"),
+            ("new tokens alone, almost as many", vec![(2_000, 1_900), (4_300, 3_000), (5_400, 3_001)], "..."),
         ] {
             let limits = Limits::default();
             let agent = AgentId::new("one").unwrap();
