@@ -9,7 +9,7 @@ const NAMES: [&str; 4] = ["name", "tool", "tool_name", "function"];
 const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "input", "args", "tool_input"];
 
 /// The tags with which calls begin in the formats that models were taught. A server whose parser fails, or
-/// that has none, passes them on. They count at the beginning of a line, whatever follows.
+/// that has none, passes them on. They count at the beginning of a line, unless a sentence about them follows.
 const TAGS: [&str; 12] = [
     "<tool_call>",
     "<tool_calls>",
@@ -22,7 +22,7 @@ const TAGS: [&str; 12] = [
     "<start_function_call>",
     "<|tools_prefix|>",
     "<|python_tag|>",
-    "<|channel|>commentary",
+    "<|channel|>commentary to=",
 ];
 
 /// A call in a text.
@@ -84,30 +84,30 @@ fn call_in_tool_code<'a>(text: &str, tools: &'a [ToolDefinition]) -> Option<&'a 
 
 /// Returns the rest of `text` from each line on that is not code.
 fn rests(text: &str) -> impl Iterator<Item = &str> {
-    let (mut at, mut fence) = (0_usize, None);
+    let (mut at, mut open) = (0_usize, None::<&str>);
     text.split_inclusive('\n').filter_map(move |line| {
         let rest = &text[at..];
         at += line.len();
-        let mark = ["```", "~~~"].into_iter().find(|mark| is_fence(line, mark));
-        match (fence, mark) {
-            (None, None) => Some(rest).filter(|_| !line.starts_with("    ")),
-            (None, Some(_)) => {
-                fence = mark;
-                None
+        match (open, fence(line)) {
+            (None, None) => {
+                let is_indented = line.starts_with("    ") || line.starts_with('\t');
+                return (!is_indented).then_some(rest);
             }
-            (Some(_), _) => {
-                if fence == mark {
-                    fence = None;
-                }
-                None
-            }
+            (None, Some((marks, _))) => open = Some(marks),
+            (Some(begun), Some((marks, ""))) if marks.starts_with(begun) => open = None,
+            (Some(_), _) => {}
         }
+        None
     })
 }
 
-/// Checks whether a line begins or ends a code block, by a fence of `mark`.
-fn is_fence(line: &str, mark: &str) -> bool {
-    line.trim_start().strip_prefix(mark).is_some_and(|rest| !rest.contains(mark))
+/// Returns the marks of a line that begins or ends a code block, and what follows them.
+fn fence(line: &str) -> Option<(&str, &str)> {
+    let line = line.trim();
+    let mark = line.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
+    let rest = line.trim_start_matches(mark);
+    let marks = &line[..line.len() - rest.len()];
+    (marks.len() >= 3 && !rest.contains(mark)).then_some((marks, rest))
 }
 
 /// Checks whether the first line of `rest` begins a call of the tool of that name.
@@ -117,14 +117,15 @@ fn begins_call(rest: &str, name: &str) -> bool {
         let tool = line.strip_prefix("Action:").map(|tool| tool.trim().trim_matches('`'));
         tool == Some(name) && rest.lines().any(|line| line.trim_start().starts_with("Action Input:"))
     };
-    // gpt-oss: its arguments follow. In an explanation, the name would be quoted.
+    let is_quoted = |at: usize| line[..at].ends_with(['`', '"', '\'', '“']);
+    // gpt-oss: its arguments follow.
     let is_addressed = place_of(line, &format!("to=functions.{name}"))
-        .is_some_and(|at| !line[..at].ends_with('`') && line[at..].contains('{'));
+        .is_some_and(|at| !is_quoted(at) && line[at..].contains('{'));
     line.starts_with(&format!("<invoke name=\"{name}\""))
         || line.strip_prefix(">>>") == Some(name)
         || is_action(line)
         || is_addressed
-        || place_of(line, &format!("{name}[ARGS]{{")).is_some()
+        || place_of(line, &format!("{name}[ARGS]{{")).is_some_and(|at| !is_quoted(at))
         || (rest.trim() == line && is_in_brackets(line, name))
 }
 
@@ -144,7 +145,10 @@ fn begins_tag(rest: &str) -> bool {
         let tag = line.strip_prefix('<').and_then(|line| line.split_once('>'));
         tag.is_some_and(|(tag, _)| tag.ends_with(":tool_call"))
     };
-    TAGS.iter().any(|tag| line.starts_with(tag)) || is_of_vendor()
+    // "<tool_call> is how Qwen begins one."
+    let is_told_of =
+        |rest: &str| rest.strip_prefix(' ').is_some_and(|rest| rest.starts_with(char::is_alphabetic));
+    TAGS.iter().any(|tag| line.strip_prefix(tag).is_some_and(|rest| !is_told_of(rest))) || is_of_vendor()
 }
 
 /// Returns the call of the tool whose name comes first: it stands before the arguments.
@@ -266,6 +270,13 @@ mod tests {
         let tools = [tool("shell", "command"), tool("read", "path")];
         for text in [
             "The model writes `<tool_call>` and the name.",
+            "<tool_call> is the tag with which Qwen begins a call.\nJSON follows.",
+            "````md\n```xml\n<tool_call>\n```\n<tool_call>\n````\nDone.",
+            "```\n```xml\n<tool_call>\n```\nDone.",
+            "So:\n\n\t<tool_call>read\n",
+            "Mistral writes `read[ARGS]{\"path\": \"a\"}`.",
+            "It wrote \"to=functions.read {\".",
+            "<|channel|>commentary<|message|>I read the note first.",
             "```xml\n<tool_call>\n<invoke name=\"read\">\n</tool_call>\n```\nDone.",
             "~~~\n```\n<tool_call>read\n~~~",
             "It begins so:\n\n    <tool_call>read\n",
