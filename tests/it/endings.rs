@@ -173,7 +173,12 @@ fn a_text_that_was_cut_off_amid_work_is_an_answer_with_what_follows() {
     let forge = Forge::new().with_file("forge.yaml", yaml("")).with_file("notes.txt", "rain\n");
     let script = || ScriptedServer::start(vec![read(), Step::cut("It rai", &[]), Step::text("ned.")]);
     let printed = run(&forge, &script(), &["run", "-p", "What was the weather?"]);
-    assert_eq!((printed.code, printed.stdout.as_str()), (0, "It rai\nned.\n"), "{}", printed.stderr);
+    assert_eq!((printed.code, printed.stdout.as_str()), (0, "It rained.\n"), "{}", printed.stderr);
+    // Before another call it is none.
+    let steps = vec![read(), Step::cut("I look", &[]), read(), Step::text("It rained.")];
+    let printed = run(&forge, &ScriptedServer::start(steps), &["run", "-p", "What was the weather?"]);
+    assert_eq!((printed.code, printed.stdout.as_str()), (0, "It rained.\n"), "{}", printed.stderr);
+    assert!(printed.stderr.contains("I look"), "{}", printed.stderr);
     run(&forge, &script(), &["run", "--report", "report.json", "What was the weather?"]);
     let report: Value = serde_json::from_slice(&std::fs::read(forge.path("report.json")).unwrap()).unwrap();
     assert_eq!(report["responses"][0]["response"], "It rained.", "{report}");

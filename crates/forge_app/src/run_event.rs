@@ -71,7 +71,8 @@ pub enum RunEvent<'a> {
     Discarded(&'a [Unused]),
     /// A prompt is sent to the provider.
     Sending(&'a Prompt),
-    /// A request failed before its reply began, and is made again after a wait. It may be of any agent.
+    /// A request is made after a wait, since it failed before its reply began, or the last reply broke off. It
+    /// may be of any agent.
     Retrying {
         /// The reason, in words.
         why: &'a str,
@@ -99,9 +100,11 @@ pub enum RunEvent<'a> {
         cost: Cost,
         /// The reason why the model stopped.
         finish_reason: &'a FinishReason,
-        /// False if it calls tools or is asked for again: it is empty, was cut off in a call, or has one as
-        /// text.
+        /// False if it calls tools, is unfinished, or is asked for again: it is empty, was cut off in a call, or
+        /// has one as text.
         is_answer: bool,
+        /// True if its text was cut off, and the next reply continues it or is a call.
+        is_unfinished: bool,
     },
     /// A whole message, as it was added to the conversation: the task, or a reply with its calls. Results of
     /// tools are [`Self::ToolResult`].
@@ -179,7 +182,7 @@ impl RunEvent<'_> {
             Self::Text(text) => json!({"event": "text", "text": text}),
             Self::Reasoning(text) => json!({"event": "reasoning", "text": text}),
             Self::Restarted { why } => json!({"event": "restarted", "why": why}),
-            Self::Replied { usage, cost, finish_reason, is_answer: _ } => json!({
+            Self::Replied { usage, cost, finish_reason, is_answer: _, is_unfinished: _ } => json!({
                 "event": "replied", "usage": usage, "cost": cost, "finish_reason": finish_reason.as_str(),
             }),
             Self::Message(message) => json!({"event": "message", "message": message_json(message)}),

@@ -270,8 +270,15 @@ impl Received {
             %cost,
             "replied"
         );
-        let is_answer = calls.is_empty() && matches!(flaw, None | Some(Flaw::CutAnswer | Flaw::CutText));
-        engine.events.emit(&RunEvent::Replied { usage: *usage, cost, finish_reason, is_answer });
+        let is_answer = calls.is_empty() && matches!(flaw, None | Some(Flaw::CutAnswer));
+        let is_unfinished = *flaw == Some(Flaw::CutText);
+        engine.events.emit(&RunEvent::Replied {
+            usage: *usage,
+            cost,
+            finish_reason,
+            is_answer,
+            is_unfinished,
+        });
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct ConsoleWatcher {
     running: Mutex<BTreeMap<String, Running>>,
     /// The text of the current reply.
     reply: Mutex<String>,
+    /// The text before it that was cut off, of which it is not known yet whether it belongs to the answer.
+    unfinished: Mutex<String>,
     /// The error of the last unsaved checkpoint, once it was reported.
     unsaved: Mutex<Option<String>>,
     /// True if stdout is for the answer by a schema alone, and for no reply.
@@ -138,11 +140,8 @@ impl RunView for ConsoleWatcher {
                 output::say(&style(line.trim_end()).dim().for_stderr().to_string());
             }
             RunEvent::ToolResult(result) => self.show_result(result),
-            RunEvent::Replied { is_answer, .. } => {
-                let reply = self.take_reply();
-                if !is_terminal() && !self.is_for_answer {
-                    self.print_reply(&reply, *is_answer);
-                }
+            RunEvent::Replied { is_answer, is_unfinished, .. } => {
+                self.finish_reply(*is_answer, *is_unfinished);
                 self.end();
             }
             RunEvent::CheckpointFailed(error) => self.report_failed_checkpoint(error),
@@ -150,6 +149,7 @@ impl RunView for ConsoleWatcher {
                 drop(self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).take());
             }
             RunEvent::Stopped(stop) => {
+                self.print_reply(&self.take_unfinished(), true);
                 self.speaker.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
                 if **stop != StopReason::Done {
                     self.say(&stop.to_string());
@@ -293,8 +293,25 @@ impl ConsoleWatcher {
         }
     }
 
-    /// Prints a complete reply to stdout, or to stderr if it is no answer.
+    fn take_unfinished(&self) -> String {
+        std::mem::take(&mut self.unfinished.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Prints a reply that is complete, after the text that it continues; keeps one that is to be continued.
+    fn finish_reply(&self, is_answer: bool, is_unfinished: bool) {
+        let reply = self.take_unfinished() + &self.take_reply();
+        if is_unfinished {
+            *self.unfinished.lock().unwrap_or_else(PoisonError::into_inner) = reply;
+        } else {
+            self.print_reply(&reply, is_answer);
+        }
+    }
+
+    /// Prints a complete reply to stdout, or to stderr if it is no answer. A terminal has it already.
     fn print_reply(&self, reply: &str, is_answer: bool) {
+        if is_terminal() || self.is_for_answer {
+            return;
+        }
         if is_answer && !reply.is_empty() {
             self.write(reply);
         } else if !is_answer && !reply.trim().is_empty() {

@@ -219,6 +219,7 @@ mod tests {
         cost: Cost { dollars: Dollars::ZERO, unpriced_calls: 0 },
         finish_reason: &FinishReason::Stop,
         is_answer: true,
+        is_unfinished: false,
     };
 
     /// A pause that is over as often as it is allowed to be.
