@@ -138,7 +138,8 @@ impl RetryingProvider {
         if n_broken > 0 && self.policy.retries > 0 {
             let wait = self.policy.first_wait.saturating_mul(1 << n_broken.min(MOST_DOUBLINGS));
             let wait = wait.min(self.policy.longest_wait);
-            (self.watcher)(&Retrying { n: n_broken as usize, of: self.policy.retries, wait, error: None });
+            let of = self.policy.retries;
+            (self.watcher)(&Retrying { n: of.min(n_broken as usize), of, wait, error: None });
             self.pause.pause(wait).await;
         }
     }

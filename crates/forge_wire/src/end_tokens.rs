@@ -20,7 +20,8 @@ const TOKENS: [&str; 8] = [
 pub(crate) struct EndTokens {
     /// Text that may be such a token.
     held: String,
-    /// The line so far: what opens a tag of HTML usually stands in the line of the one that closes it.
+    /// The line so far, which tells what only looks like such a token: what opens a tag of HTML usually stands
+    /// in the line of the one that closes it.
     line: String,
 }
 
@@ -46,11 +47,17 @@ impl EndTokens {
     /// Checks whether `text` has only such tokens from `at` on.
     fn is_end(&self, text: &str, at: usize) -> bool {
         let (before, rest) = text.split_at(at);
-        let line = before.rsplit_once('\n').map_or(before, |(_, line)| line);
-        let is_in_line =
-            |open: &str| line.contains(open) || (line.len() == before.len() && self.line.contains(open));
-        let is_html = rest.starts_with("</s>") && (is_in_line("<s>") || is_in_line("<s "));
-        !is_html && without_tokens(rest).is_empty()
+        let line = match before.rsplit_once('\n') {
+            Some((_, line)) => line.to_owned(),
+            None => format!("{}{before}", self.line),
+        };
+        // A tag of HTML, or a sentence about a token.
+        let is_told = if rest.starts_with("</s>") {
+            line.contains("<s>") || line.contains("<s ")
+        } else {
+            line.ends_with(' ')
+        };
+        !is_told && without_tokens(rest).is_empty()
     }
 
     fn add_to_line(&mut self, text: &str) {
@@ -120,6 +127,8 @@ mod tests {
             ("<|im_end|>~ ends it", "[<|im_end|> ends it]"),
             ("A <s>li~ne</s>", "[A <s>li][ne][</s>]"),
             ("A <s>line</s>\nFour.~</s>", "[A <s>line</s>\nFour.]"),
+            ("Its turns end with ~<|im_end|>", "[Its turns end with ][<|im_end|>]"),
+            ("Four. ~</s>", "[Four. ]"),
         ] {
             assert_eq!(taken(text, &stop), expected, "{text}");
         }
