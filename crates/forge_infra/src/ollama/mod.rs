@@ -190,9 +190,9 @@ fn check_piece(
 
 /// Checks whether a server that read `count` tokens of a prompt that was counted as `estimate` had cut it. It
 /// fills its window to the last token, or keeps half of it in its newest versions. A window other than the
-/// requested one is a multiple of 1,024, which a whole prompt hits once in a thousand
-/// times. It is clearly smaller than the estimate, or was all that the server read of the largest prompt
-/// before, and the server has never read more than that.
+/// requested one is a multiple of 1,024, which a whole prompt hits once in a thousand times. It is clearly
+/// smaller than the estimate, or was all that the server read of the largest prompt before, and the server
+/// has never read more than that.
 fn is_cut(count: Tokens, estimate: Tokens, window: Tokens, most_read: Tokens) -> bool {
     let is_round = count > Tokens::ZERO && count.as_u64().is_multiple_of(1_024);
     let is_smaller = count.share(5, 4) < estimate;
