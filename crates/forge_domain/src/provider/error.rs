@@ -151,7 +151,7 @@ pub enum ProviderError {
     OverLimit {
         /// The address asked.
         url: String,
-        /// Which limit, such as "no content came for 600 s".
+        /// Which limit, such as "no content came for 600 s, the longest that Forge waits".
         what: String,
         /// The kind of limit.
         limit: AnswerLimit,

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 
-use super::limits::{Broken, silence, silence_of};
+use super::limits::{Broken, silence_of};
 use super::{CONNECT_TIMEOUT, LIST_TIMEOUT, Secret};
 
 /// One request, as errors describe it.
@@ -22,6 +22,8 @@ pub(crate) struct RequestContext {
     pub(crate) model: Option<ModelId>,
     /// Secrets to keep out of everything that the server sends.
     pub(crate) secrets: Arc<[Secret]>,
+    /// The longest time without content.
+    pub(crate) silence: Duration,
 }
 
 impl RequestContext {
@@ -34,8 +36,7 @@ impl RequestContext {
         // It was reached, and then said nothing.
         if source.is_timeout() && !source.is_connect() {
             let is_list = self.model.is_none();
-            let what = if is_list { silence_of(LIST_TIMEOUT) } else { silence() };
-            return self.over_limit(AnswerLimit::Time, what);
+            return self.silent_for(if is_list { LIST_TIMEOUT } else { self.silence });
         }
         let is_reached = !source.is_connect();
         if source.is_timeout() {
@@ -92,6 +93,15 @@ impl RequestContext {
     /// Returns the error for an answer that was stopped at one of our limits.
     pub(crate) fn over_limit(&self, limit: AnswerLimit, what: String) -> ProviderError {
         ProviderError::OverLimit { url: self.url.clone(), what, limit }
+    }
+
+    /// Returns the error for an answer without content for longer than allowed.
+    pub(crate) fn silent(&self) -> ProviderError {
+        self.silent_for(self.silence)
+    }
+
+    fn silent_for(&self, time: Duration) -> ProviderError {
+        self.over_limit(AnswerLimit::Time, silence_of(time))
     }
 
     fn interruption(&self, source: Box<dyn Error + Send + Sync>) -> ProviderError {
@@ -233,6 +243,7 @@ mod tests {
             url: "http://host/v1/chat/completions".into(),
             model: Some(ModelId::new("gpt-x").unwrap()),
             secrets: [Secret::new("sk-12345")].into(),
+            silence: Duration::from_secs(600),
         }
     }
 

@@ -8,9 +8,12 @@ use tokio::task::coop::consume_budget;
 
 use super::Framing;
 
-/// The longest time without content, which is silence or keep-alives alone. It is generous: a local model is
-/// silent while it reads a long prompt, and one with hidden reasoning may be so for minutes.
-pub(super) const SILENCE: Duration = Duration::from_secs(600);
+/// The longest time without content, which is silence or keep-alives alone. It is generous: a model is silent
+/// while it reads a long prompt, and one with hidden reasoning may be so for minutes.
+pub(super) const SILENCE: Duration = Duration::from_secs(10 * 60);
+/// The same of a server on this machine: without a graphics card, reading a long prompt takes more than ten
+/// minutes.
+pub(super) const LOCAL_SILENCE: Duration = Duration::from_secs(30 * 60);
 /// The longest wait for the usage after the model has stopped.
 pub(super) const AFTER_STOP: Duration = Duration::from_secs(30);
 /// The longest time for reading a refusal.
@@ -55,14 +58,9 @@ impl Broken {
     }
 }
 
-/// Returns the text for a wait that was too long.
-pub(super) fn silence() -> String {
-    silence_of(SILENCE)
-}
-
 /// Returns the text for a wait of such a time, which was too long.
 pub(super) fn silence_of(time: Duration) -> String {
-    format!("no content came for {} s", time.as_secs())
+    format!("no content came for {} s, the longest that Forge waits", time.as_secs())
 }
 
 /// Reads an unstreamed body.

@@ -140,7 +140,7 @@ impl Connection {
         let builder = client_builder()
             .user_agent(concat!("forge/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(limits::SILENCE);
+            .read_timeout(longest_silence(&endpoint));
         let builder = if endpoint.is_loopback() { builder.no_proxy() } else { builder };
         match builder.build() {
             Ok(client) => {
@@ -216,6 +216,7 @@ impl Connection {
             url: without_secrets(url.as_str()),
             model: model.cloned(),
             secrets: Arc::clone(&self.secrets),
+            silence: longest_silence(&self.endpoint),
         }
     }
 
@@ -303,6 +304,11 @@ pub async fn fetch_text(url: &str) -> Result<String, ProviderError> {
     let asked = connection.request_context(&address, None);
     let body = connection.body(connection.get(address), &asked).await?;
     String::from_utf8(body).map_err(|_| ProviderError::Malformed { what: "it is not UTF-8 text".to_owned() })
+}
+
+/// Returns the longest time for which the server at `endpoint` may be silent.
+fn longest_silence(endpoint: &Endpoint) -> Duration {
+    if endpoint.is_loopback() { limits::LOCAL_SILENCE } else { limits::SILENCE }
 }
 
 fn key_value(header: KeyHeader, secret: &Secret) -> Option<HeaderValue> {

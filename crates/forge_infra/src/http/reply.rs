@@ -47,9 +47,9 @@ fn read(
         Framing::Sse => {
             // The declared content type is often wrong: the beginning decides.
             let opened = async move {
-                let deadline = Instant::now() + limits::SILENCE;
+                let deadline = Instant::now() + asked.silence;
                 match timeout_at(deadline, opening(bytes)).await {
-                    Err(_) => failure(asked.over_limit(AnswerLimit::Time, limits::silence())),
+                    Err(_) => failure(asked.silent()),
                     Ok(Err(error)) => failure(asked.broke(error)),
                     Ok(Ok((Opening::Page, _))) => failure(asked.page()),
                     Ok(Ok((Opening::Json, bytes))) => at_once(bytes, asked, whole, reader).await,
@@ -127,9 +127,9 @@ async fn at_once(
     whole: ReadWhole,
     mut reader: impl FnMut(&str) -> Result<StreamEvent, WireError> + Send + 'static,
 ) -> ChatStream {
-    let deadline = Instant::now() + limits::SILENCE;
+    let deadline = Instant::now() + asked.silence;
     let body = match timeout_at(deadline, limits::whole(bytes)).await {
-        Err(_) => return failure(asked.over_limit(AnswerLimit::Time, limits::silence())),
+        Err(_) => return failure(asked.silent()),
         Ok(Err(error)) => return failure(asked.broke(error)),
         Ok(Ok(body)) => body,
     };
@@ -180,13 +180,14 @@ fn pieces<R>(frames: Frames, asked: RequestContext, reader: R) -> ChatStream
 where
     R: FnMut(&str) -> Result<StreamEvent, WireError> + Send + 'static,
 {
+    let deadline = Instant::now() + asked.silence;
     let incoming = Incoming {
         frames,
         reader,
         asked,
         progress: Progress::Open,
         says_something: false,
-        deadline: Instant::now() + limits::SILENCE,
+        deadline,
         n_empty: 0,
         n_content: 0,
     };
@@ -211,7 +212,7 @@ impl<R: FnMut(&str) -> Result<StreamEvent, WireError>> Incoming<R> {
                 Ok(Some(Err(_)) | None) | Err(_) if has_stopped => return None,
                 Ok(Some(Err(error))) => return self.fail(error),
                 Ok(None) => return self.fail(ProviderError::Truncated),
-                Err(_) => return self.fail(self.asked.over_limit(AnswerLimit::Time, limits::silence())),
+                Err(_) => return self.fail(self.asked.silent()),
             };
             let event = match data.trim() {
                 "" => Ok(StreamEvent::Piece(ChatCompletionMessage::default())),
@@ -256,11 +257,12 @@ impl<R: FnMut(&str) -> Result<StreamEvent, WireError>> Incoming<R> {
                 let what = format!("{} events in a row had no content", limits::EMPTY_EVENTS);
                 return Some((AnswerLimit::Size, what));
             }
-            return (Instant::now() > self.deadline).then(|| (AnswerLimit::Time, limits::silence()));
+            return (Instant::now() > self.deadline)
+                .then(|| (AnswerLimit::Time, limits::silence_of(self.asked.silence)));
         }
         self.n_empty = 0;
         if self.progress == Progress::Open {
-            self.deadline = Instant::now() + limits::SILENCE;
+            self.deadline = Instant::now() + self.asked.silence;
         }
         self.n_content += n_bytes;
         let most = limits::CONTENT_BYTES;
@@ -307,7 +309,8 @@ mod tests {
     const PROTOCOLS: [&str; 5] = ["openai", "responses", "anthropic", "ollama", "gemini"];
 
     fn context() -> RequestContext {
-        RequestContext { url: "http://host/v1".into(), model: None, secrets: [].into() }
+        let silence = limits::SILENCE;
+        RequestContext { url: "http://host/v1".into(), model: None, secrets: [].into(), silence }
     }
 
     fn reading(protocol: &str, bytes: Bytes) -> ChatStream {
@@ -449,6 +452,8 @@ mod tests {
         reply.into_iter().flat_map(|reply| reply.message.calls()).map(|call| call.id.clone()).collect()
     }
 
+    const SILENT: &str = "no content came for 600 s, the longest that Forge waits";
+
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_does_not_end_is_stopped_and_what_was_whole_of_it_is_kept() {
         let (at_once, now_and_then) = (Duration::ZERO, Duration::from_secs(15));
@@ -456,13 +461,8 @@ mod tests {
             let open = if protocol == "ollama" { "{\"" } else { "data: {\"" };
             for (what, more, pause, expected) in [
                 ("a line", "x".repeat(100_000), at_once, "an event of more than 8 MiB"),
-                ("keep-alives", keep_alive(protocol).to_owned(), now_and_then, "no content came for 600 s"),
-                (
-                    "empty events now and then",
-                    empty(protocol).to_owned(),
-                    now_and_then,
-                    "no content came for 600 s",
-                ),
+                ("keep-alives", keep_alive(protocol).to_owned(), now_and_then, SILENT),
+                ("empty events now and then", empty(protocol).to_owned(), now_and_then, SILENT),
                 (
                     "empty events at once",
                     empty(protocol).repeat(100),
@@ -483,9 +483,9 @@ mod tests {
             // Silence, and nothing but blanks before it begins.
             let silent = stream::pending().boxed();
             let (_, error) = outcome(reading(protocol, silent)).await;
-            assert!(error.unwrap().to_string().ends_with("no content came for 600 s"), "{protocol}");
+            assert!(error.unwrap().to_string().ends_with(SILENT), "{protocol}");
             let (_, error) = outcome(reading(protocol, endless("", " ", now_and_then))).await;
-            assert!(error.unwrap().to_string().ends_with("no content came for 600 s"), "{protocol}");
+            assert!(error.unwrap().to_string().ends_with(SILENT), "{protocol}");
         }
         for protocol in ["openai", "responses", "anthropic", "gemini"] {
             let (_, error) = outcome(reading(protocol, endless("", &" ".repeat(1_000), at_once))).await;
