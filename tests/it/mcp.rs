@@ -187,17 +187,18 @@ async fn a_server_that_dies_in_a_call_is_started_again_and_the_call_is_not_repea
     // The next call finds it started again.
     assert_eq!(fixture.call("s__echo", r#"{"text": "again"}"#).await, Ok("again".to_owned()));
     assert_eq!((fixture.count("started"), fixture.count("tools/call die")), (2, 1));
-    // Where it dies too often it is given up, and its tools say so.
+    // Where it dies too often without an answer it is given up, and its tools say so.
+    fixture.call("s__die", "{}").await.unwrap_err();
     fixture.call("s__die", "{}").await.unwrap_err();
     assert_eq!(fixture.prepare().await, Ok(1));
     let expected = "The MCP server `s` has ended and could not be restarted. Continue without its tools.";
     assert_eq!(fixture.call("s__echo", "{}").await, Err(expected.to_owned()));
-    assert_eq!(fixture.count("started"), 2);
+    assert_eq!(fixture.count("started"), 3);
     let news = fixture.news();
     let has = |words: &str| news.iter().filter(|notice| notice.contains(words)).count();
     assert_eq!(
         (has("ended during `s__die`"), has("was restarted"), has("is abandoned")),
-        (2, 1, 1),
+        (3, 2, 1),
         "{news:?}"
     );
     assert!(has("out of memory") >= 1, "{news:?}");

@@ -105,15 +105,21 @@ struct Desk {
     n_starts: u32,
     /// The time since which it works; `None` once its end was noticed.
     works_since: Option<Instant>,
+    /// True once it has answered a call since it was started or connected.
+    has_answered: Arc<AtomicBool>,
     /// The time when the server was abandoned, or tried again since then; `None` if it is not abandoned.
     given_up: Option<Instant>,
 }
 
 impl Desk {
-    /// Notices that the server has ended. If it had worked for long, its earlier ends no longer count.
+    /// Notices that the server has ended. If it had worked for long, its earlier ends no longer count; if it
+    /// had answered a call, its last start does not.
     fn note_end(&mut self) {
-        if self.works_since.take().is_some_and(|since| since.elapsed() >= STEADY) {
+        let Some(since) = self.works_since.take() else { return };
+        if since.elapsed() >= STEADY {
             self.n_starts = 1;
+        } else if self.has_answered.load(Ordering::SeqCst) {
+            self.n_starts = self.n_starts.saturating_sub(1).max(1);
         }
     }
 }
@@ -280,6 +286,7 @@ impl Server {
                     }
                     desk.connection = Some(connection);
                     desk.works_since = Some(Instant::now());
+                    desk.has_answered = Arc::default();
                     desk.given_up = None;
                     return Ok(());
                 }
@@ -430,11 +437,14 @@ impl Server {
                 return ToolResult::error(call, error.to_string());
             }
         };
-        let (peer, said) = {
+        let (peer, said, has_answered) = {
             let mut desk = self.desk.lock().await;
             let ready = self.ready_at(&mut desk).await;
             match (ready, &desk.connection) {
-                (Ok(()), Some(connection)) => (connection.service.peer().clone(), connection.said.clone()),
+                (Ok(()), Some(connection)) => {
+                    let peer = connection.service.peer().clone();
+                    (peer, connection.said.clone(), Arc::clone(&desk.has_answered))
+                }
                 (Err(error), _) => {
                     return ToolResult::error(
                         call,
@@ -453,7 +463,10 @@ impl Server {
         };
         match self.ask(&peer, &call.name, theirs, arguments).await {
             // The result is data, so nothing in it is hidden: the model may write it back.
-            Ok(answer) => self.with_hints(call, result(call, &self.id, answer)),
+            Ok(answer) => {
+                has_answered.store(true, Ordering::SeqCst);
+                self.with_hints(call, result(call, &self.id, answer))
+            }
             Err(Unanswered::Refused(why)) => ToolResult::error(call, self.plain(&why)),
             Err(Unanswered::Gone(why)) => {
                 self.notice(&format!(
@@ -722,6 +735,13 @@ mod tests {
         advance(STEADY).await;
         desk.note_end();
         assert_eq!(desk.n_starts, 3);
+        // A start after which it answered is given back, but the first one.
+        desk.has_answered.store(true, Ordering::SeqCst);
+        for expected in [2, 1, 1] {
+            desk.works_since = Some(Instant::now());
+            desk.note_end();
+            assert_eq!(desk.n_starts, expected);
+        }
     }
 
     #[tokio::test(start_paused = true)]
