@@ -49,6 +49,8 @@ pub(crate) struct ConsoleWatcher {
     reply: Mutex<String>,
     /// The text before it that was cut off, of which it is not known yet whether it belongs to the answer.
     unfinished: Mutex<String>,
+    /// How often hooks failed, by the line that reported the first failure.
+    failed_hooks: Mutex<BTreeMap<String, usize>>,
     /// The error of the last unsaved checkpoint, once it was reported.
     unsaved: Mutex<Option<String>>,
     /// True if stdout is for the answer by a schema alone, and for no reply.
@@ -103,8 +105,11 @@ impl RunView for ConsoleWatcher {
                 self.say(&format!("{} {notice}", style("note:").yellow().for_stderr()));
             }
             RunEvent::HookFailed { hook, error } => {
-                let mark = style("hook failed:").yellow().for_stderr();
-                self.say(&format!("{mark} `{}`: {}", one_line(hook.trim()), one_line(&error.to_string())));
+                self.report_failed_hook(&format!(
+                    "`{}`: {}",
+                    one_line(hook.trim()),
+                    one_line(&error.to_string())
+                ));
             }
             RunEvent::HookDenied { point, tool, hook, reason } => {
                 let mark = style("denied:").yellow().for_stderr();
@@ -182,6 +187,7 @@ impl RunView for ConsoleWatcher {
 
     fn show_end(&self, report: &RunReport, checkpoints: Option<&CheckpointTally>, _: Exit) {
         self.mark_lines_of(None);
+        self.count_failed_hooks();
         self.sum_up(report);
         self.show_denials(report);
         checkpoints::sum_up(checkpoints);
@@ -268,6 +274,27 @@ impl ConsoleWatcher {
         }
         if let Some(hint) = remedy_text(&report.denials) {
             output::note(&hint);
+        }
+    }
+
+    /// Reports a hook that failed, once for each of its errors: it may fail at every call.
+    fn report_failed_hook(&self, failure: &str) {
+        let mut failed = self.failed_hooks.lock().unwrap_or_else(PoisonError::into_inner);
+        let n = failed.entry(failure.to_owned()).or_default();
+        *n += 1;
+        let is_first = *n == 1;
+        drop(failed);
+        if is_first {
+            self.say(&format!("{} {failure}", style("hook failed:").yellow().for_stderr()));
+        }
+    }
+
+    /// Prints how often each failure of a hook came again.
+    fn count_failed_hooks(&self) {
+        let failed = std::mem::take(&mut *self.failed_hooks.lock().unwrap_or_else(PoisonError::into_inner));
+        for (failure, n) in failed.into_iter().filter(|(_, n)| *n > 1) {
+            let mark = style("hook failed:").yellow().for_stderr();
+            self.say(&format!("{mark} {} in all: {failure}", quantity(n, "time")));
         }
     }
 

@@ -19,7 +19,7 @@ mod places;
 pub(crate) mod proxy;
 mod temporary;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,6 +61,8 @@ pub struct CommandSandbox {
     #[cfg(unix)]
     own_folders: Vec<PathBuf>,
     notice: SandboxNotice,
+    /// The hints of which the user was notified.
+    told: Mutex<BTreeSet<String>>,
     /// The parts that the system enforced for the last command.
     enforced: Mutex<Option<Enforced>>,
 }
@@ -109,6 +111,7 @@ impl CommandSandbox {
             #[cfg(unix)]
             own_folders,
             notice,
+            told: Mutex::default(),
             enforced: Mutex::default(),
         }))
     }
@@ -133,12 +136,15 @@ impl CommandSandbox {
         }
     }
 
-    /// Returns what a failed command's output reveals about the sandbox, for the model, and notifies the
-    /// user.
+    /// Returns what a failed command's output reveals about the sandbox, for the model, and notifies the user
+    /// of each denial once: a hook may fail at every call.
     pub(crate) fn hints(&self, output: &str) -> Vec<String> {
         let hints = self.denials(output);
         for hint in &hints {
-            (self.notice)(&format!("a command failed; perhaps {hint}"));
+            let is_new = self.told.lock().insert(hint.clone());
+            if is_new {
+                (self.notice)(&format!("a command failed; perhaps {hint}"));
+            }
         }
         hints
     }
