@@ -87,6 +87,8 @@ pub struct RetryingProvider {
     seed: Arc<AtomicU64>,
     /// True once the server answered anything.
     is_reached: Arc<AtomicBool>,
+    /// True once it began a reply, so that it speaks the protocol.
+    has_replied: Arc<AtomicBool>,
     /// The models whose last request failed for good: their next ones are not waited for as long.
     failing: Arc<Mutex<HashSet<ModelId>>>,
     /// The number of replies in a row that broke off.
@@ -110,6 +112,7 @@ impl RetryingProvider {
             watcher,
             seed: Arc::new(AtomicU64::new(seed)),
             is_reached: Arc::default(),
+            has_replied: Arc::default(),
             failing: Arc::default(),
             n_broken: Arc::default(),
         }
@@ -200,7 +203,10 @@ impl Attempts<'_> {
     }
 
     fn wait(&mut self, error: &ProviderError) -> Option<Duration> {
+        // A proxy may show a page while the server starts again.
+        let is_page = matches!(error, ProviderError::WrongProtocol { .. });
         match error.retry() {
+            Retry::Never if is_page && self.provider.has_replied.load(Ordering::Relaxed) => self.waits.next(),
             Retry::Never => None,
             Retry::Soon => self.waits.next(),
             Retry::After(asked) if asked > self.provider.policy.longest_asked => None,
@@ -224,6 +230,7 @@ impl Provider for RetryingProvider {
             match begin_reply(&*self.inner, prompt.clone()).await {
                 Ok(stream) => {
                     self.is_reached.store(true, Ordering::Relaxed);
+                    self.has_replied.store(true, Ordering::Relaxed);
                     self.failing().remove(&model);
                     return Ok(self.watched(stream));
                 }
@@ -345,6 +352,10 @@ mod tests {
         ProviderError::Overloaded { status: 529, retry_after, message: "busy".into() }
     }
 
+    fn page() -> ProviderError {
+        ProviderError::WrongProtocol { url: "http://h".into(), what: "a page".into() }
+    }
+
     fn piece(text: &str) -> ChatCompletionMessage {
         ChatCompletionMessage { content: Some(text.into()), ..ChatCompletionMessage::default() }
     }
@@ -413,6 +424,7 @@ mod tests {
         for script in [
             vec![Err(refused)],
             vec![Err(unread)],
+            vec![Err(page())],
             // The reader has seen a part of it.
             vec![Ok(vec![Ok(piece("ha")), Err(ProviderError::Truncated)])],
         ] {
@@ -449,6 +461,22 @@ mod tests {
         );
         for (is_answered, n_waits) in [(false, 3), (false, 4), (true, 4), (true, 6)] {
             assert_eq!(block_on(provider.chat(prompt())).is_ok(), is_answered);
+            assert_eq!(pause.0.lock().unwrap().len(), n_waits);
+        }
+    }
+
+    #[test]
+    fn a_page_of_a_server_that_replied_before_may_pass() {
+        let pause = Arc::new(Noted::default());
+        let provider = RetryingProvider::new(
+            Arc::new(Scripted(Mutex::new(vec![hi(), Err(page()), hi()]))),
+            RetryPolicy::default(),
+            Arc::clone(&pause) as Arc<dyn Pause>,
+            7,
+            Arc::new(|_| {}),
+        );
+        for n_waits in [0, 1] {
+            assert!(block_on(provider.chat(prompt())).is_ok());
             assert_eq!(pause.0.lock().unwrap().len(), n_waits);
         }
     }
