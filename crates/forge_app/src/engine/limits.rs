@@ -20,6 +20,8 @@ pub(crate) struct Limits {
     n_saved: AtomicUsize,
     /// The last count of each agent's model of which it is not known how much it reads.
     readings: Mutex<BTreeMap<(AgentId, String), Reading>>,
+    /// The models whose server reported a figure that cannot be true: it may exaggerate others as well.
+    distrusted: Mutex<BTreeSet<String>>,
 }
 
 /// The tokens that a server counted of a prompt, and of the smallest of those before it of which it counted
@@ -117,6 +119,16 @@ impl Limits {
         let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
         let next = Reading { sent, read, varies: false };
         readings.entry((agent.clone(), model.to_string())).or_insert(next).is_cut_next(next)
+    }
+
+    /// Notes that the server of `model` reported a figure that cannot be true.
+    pub(crate) fn distrust(&self, model: &ModelRef) {
+        self.distrusted.lock().unwrap_or_else(PoisonError::into_inner).insert(model.to_string());
+    }
+
+    /// Checks whether the server of `model` ever reported such a figure.
+    pub(crate) fn is_distrusted(&self, model: &ModelRef) -> bool {
+        self.distrusted.lock().unwrap_or_else(PoisonError::into_inner).contains(&model.to_string())
     }
 
     /// Returns all limits, for a checkpoint.

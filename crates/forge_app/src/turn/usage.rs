@@ -6,17 +6,22 @@ use super::Turn;
 use crate::engine::is_absurd;
 use crate::{Engine, RunError};
 
-/// Removes figures that cannot be true, which is reported once: the call counts as one without any.
-pub(super) fn drop_absurd_usage(turn: &Turn<'_, '_>, sent: Tokens, reply: &mut Reply) {
-    let window = turn.setup.limits.budget.window();
-    let is_dropped = reply.usage.is_some_and(|usage| is_absurd(usage, sent, window));
-    if is_dropped && !turn.engine.is_playback {
-        reply.usage = None;
-        let model = turn.setup.model();
-        turn.engine.events.notice_once(&format!(
+/// Removes figures that cannot be true, which is reported once: the call counts as one without any. From then
+/// on, no figure of the same server that is more than twice our count is believed.
+pub(super) fn drop_absurd_usage(turn: &mut Turn<'_, '_>, sent: Tokens, reply: &mut Reply) {
+    let Some(usage) = reply.usage.filter(|_| !turn.engine.is_playback) else { return };
+    let Engine { limits, events, .. } = turn.engine;
+    let (window, model) = (turn.setup.limits.budget.window(), turn.setup.model());
+    if is_absurd(usage, sent, window) {
+        limits.distrust(model);
+        turn.work.conversation.forget_usage(model);
+        events.notice_once(&format!(
             "`{model}` reports more tokens than its window has; Forge counts such calls itself"
         ));
+    } else if !limits.is_distrusted(model) || usage.prompt_tokens.share(1, 2) <= sent {
+        return;
     }
+    reply.usage = None;
 }
 
 /// Learns the window of the model, which has answered, if its server could not tell it before. Returns

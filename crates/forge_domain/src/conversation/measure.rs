@@ -55,6 +55,14 @@ impl Measure {
         self.reported = Some(Reported { model: model.clone(), surplus, n_compactions });
     }
 
+    /// Drops what `model` reported.
+    pub fn forget(&mut self, model: &ModelRef) {
+        self.ratios.remove(&model.to_string());
+        if self.reported.as_ref().is_some_and(|last| last.model == *model) {
+            self.reported = None;
+        }
+    }
+
     /// Returns the scale by which `model` counts a conversation that was compacted `n_compactions` times.
     pub fn scale(&self, model: &ModelRef, n_compactions: usize) -> Scale {
         if self.ratios.is_empty() && self.reported.is_none() {
@@ -121,6 +129,8 @@ mod tests {
         assert_eq!(of_2000(&measure, "other", 1), 2_000, "another model counts in another way");
         measure.report(&model("other"), Tokens::new(2_000), prompt(2_200), 2);
         assert_eq!([of_2000(&measure, "m", 2), of_2000(&measure, "other", 2)], [4_000, 2_200]);
+        measure.forget(&model("m"));
+        assert_eq!([of_2000(&measure, "m", 2), of_2000(&measure, "other", 2)], [2_000, 2_200]);
     }
 
     #[test]

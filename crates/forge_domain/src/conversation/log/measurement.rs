@@ -9,6 +9,11 @@ impl Conversation {
         self.measure.report(model, counted, usage, self.n_edits());
     }
 
+    /// Drops the usage that `model` reported until now.
+    pub fn forget_usage(&mut self, model: &ModelRef) {
+        self.measure.forget(model);
+    }
+
     /// Returns the scale by which `model` counts this conversation now.
     pub fn scale(&self, model: &ModelRef) -> Scale {
         self.measure.scale(model, self.n_edits())
