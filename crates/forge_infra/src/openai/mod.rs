@@ -101,21 +101,16 @@ impl Provider for OpenAiProvider {
         let named = models.iter().find(|model| is_named(model));
         let Some(found) = named.or_else(only) else { return Ok(None) };
         let found = ModelInfo { id: id.clone(), ..found.clone() };
-        Ok(Some(match (server, found.window) {
-            (Some(LocalServer::LlamaCpp), None) => {
-                ModelInfo { window: self.window_in_props().await, ..found }
-            }
-            (Some(LocalServer::LmStudio), None) => {
-                let window = self.window_in_lm_studio(id).await;
-                ModelInfo { window, is_window_due: window.is_none(), ..found }
-            }
-            (Some(LocalServer::Ollama), None) => {
-                let window = self.window_in_ollama(id).await;
-                let better_kind = Some(ProviderKind::Ollama);
-                ModelInfo { window, is_window_due: window.is_none(), better_kind, ..found }
-            }
-            _ => found,
-        }))
+        let Some(server) = server.filter(|_| found.window.is_none()) else { return Ok(Some(found)) };
+        let window = match server {
+            LocalServer::LlamaCpp => self.window_in_props().await,
+            LocalServer::LmStudio => self.window_in_lm_studio(id).await,
+            LocalServer::Ollama => self.window_in_ollama(id).await,
+        };
+        // None of them tells it before the model is loaded.
+        let is_window_due = window.is_none();
+        let better_kind = (server == LocalServer::Ollama).then_some(ProviderKind::Ollama);
+        Ok(Some(ModelInfo { window, is_window_due, better_kind, ..found }))
     }
 }
 
