@@ -49,7 +49,7 @@ pub(crate) struct ConsoleWatcher {
     reply: Mutex<String>,
     /// The text before it that was cut off, of which it is not known yet whether it belongs to the answer.
     unfinished: Mutex<String>,
-    /// How often hooks failed, by the line that reported the first failure.
+    /// The number of failures of hooks, by the line that reported the first one.
     failed_hooks: Mutex<BTreeMap<String, usize>>,
     /// The error of the last unsaved checkpoint, once it was reported.
     unsaved: Mutex<Option<String>>,

@@ -107,7 +107,7 @@ impl Provider for OpenAiProvider {
             LocalServer::LmStudio => self.window_in_lm_studio(id).await,
             LocalServer::Ollama => self.window_in_ollama(id).await,
         };
-        // None of them tells it before the model is loaded.
+        // Each of them may tell it only once the model is loaded.
         let is_window_due = window.is_none();
         let better_kind = (server == LocalServer::Ollama).then_some(ProviderKind::Ollama);
         Ok(Some(ModelInfo { window, is_window_due, better_kind, ..found }))
