@@ -71,8 +71,8 @@ pub enum RunEvent<'a> {
     Discarded(&'a [Unused]),
     /// A prompt is sent to the provider.
     Sending(&'a Prompt),
-    /// A request is made after a wait, since it failed before its reply began, or the last reply broke off. It
-    /// may be of any agent.
+    /// A request is made after a wait, since it failed before its reply began, or the last reply broke off.
+    /// It may be of any agent.
     Retrying {
         /// The reason, in words.
         why: &'a str,
@@ -100,8 +100,8 @@ pub enum RunEvent<'a> {
         cost: Cost,
         /// The reason why the model stopped.
         finish_reason: &'a FinishReason,
-        /// False if it calls tools, is unfinished, or is asked for again: it is empty, was cut off in a call, or
-        /// has one as text.
+        /// False if it calls tools, is unfinished, or is asked for again: it is empty, was cut off in a
+        /// call, or has one as text.
         is_answer: bool,
         /// True if its text was cut off, and the next reply continues it or is a call.
         is_unfinished: bool,

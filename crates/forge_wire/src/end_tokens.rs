@@ -20,8 +20,8 @@ const TOKENS: [&str; 8] = [
 pub(crate) struct EndTokens {
     /// Text that may be such a token.
     held: String,
-    /// The line so far, which tells what only looks like such a token: what opens a tag of HTML usually stands
-    /// in the line of the one that closes it.
+    /// The line so far, which tells what only looks like such a token: what opens a tag of HTML usually
+    /// stands in the line of the one that closes it.
     line: String,
 }
 

@@ -9,7 +9,8 @@ const NAMES: [&str; 4] = ["name", "tool", "tool_name", "function"];
 const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "input", "args", "tool_input"];
 
 /// The tags with which calls begin in the formats that models were taught. A server whose parser fails, or
-/// that has none, passes them on. They count at the beginning of a line, unless a sentence about them follows.
+/// that has none, passes them on. They count at the beginning of a line, unless a sentence about them
+/// follows.
 const TAGS: [&str; 12] = [
     "<tool_call>",
     "<tool_calls>",
