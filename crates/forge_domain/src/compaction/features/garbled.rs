@@ -8,8 +8,18 @@ const LEAST_MARKS: usize = 4;
 /// Checks whether a line of a tool lost characters to another encoding. At its start, a picture may be lost,
 /// and at its end, a part of a character that was cut.
 pub(crate) fn is_garbled(line: &str) -> bool {
-    let has_lost = || line.trim_matches(REPLACEMENT).contains(REPLACEMENT);
-    !line.is_ascii() && has_lost() || has_marks_for_letters(line)
+    !line.is_ascii() && has_lost_letters(line) || has_marks_for_letters(line)
+}
+
+/// Checks whether a letter or a digit stands beside what was lost. Between blanks, a sign such as an arrow is
+/// lost, and between quotes, code is about such characters.
+fn has_lost_letters(line: &str) -> bool {
+    let line = line.trim_matches(REPLACEMENT);
+    line.match_indices(REPLACEMENT).any(|(at, lost)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + lost.len()..].chars().next();
+        [before, after].into_iter().flatten().any(char::is_alphanumeric)
+    })
 }
 
 fn has_marks_for_letters(line: &str) -> bool {
@@ -48,6 +58,10 @@ mod tests {
             ("????のテスト", true),
             ("テスト????", true),
             ("\u{fffd} 3 files were built\u{fffd}", false),
+            ("(:) [Get-Item]\u{fffd}\u{fffd}ParameterBinding", true),
+            ("- file_name \u{fffd}\u{fffd} original_name", false),
+            ("const LOST: char = '\u{fffd}';", false),
+            ("text.replace(\"\u{fffd}\", \"\")", false),
             ("?? docs/a.md", false),
             ("why??? a ?? b ???? (4)", false),
             ("why????", false),
