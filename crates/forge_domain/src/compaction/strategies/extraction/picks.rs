@@ -96,8 +96,14 @@ fn named_in(message: &str, items: &[Item], is_short: bool) -> Vec<u32> {
 
 /// Checks whether a label is a name in words, with no number or letter at its end that tells it from others.
 fn is_plain_name(label: &str) -> bool {
-    let is_longer = |word: &str| word.chars().nth(1).is_some();
+    let is_longer = |word: &str| word.chars().nth(1).is_some() && !ends_with_letter(word);
     !label.contains(|c: char| c.is_ascii_digit()) && label.split_whitespace().last().is_some_and(is_longer)
+}
+
+/// Checks whether a word ends with a letter of ASCII behind a word of a script without blanks.
+fn ends_with_letter(word: &str) -> bool {
+    let mut from_end = word.chars().rev();
+    from_end.next().is_some_and(|c| c.is_ascii_alphabetic()) && from_end.next().is_some_and(is_word_by_itself)
 }
 
 /// Checks whether a label is one character that is a word by itself.
@@ -268,6 +274,8 @@ fn mentions<'a>(message: &'a str, label: &'a str) -> impl Iterator<Item = usize>
         // In a number, a mark between digits is a part of it; a letter before a word may be an article.
         let is_part = match rest.next() {
             Some('.' | ',' | ':') => !is_letter && rest.next().is_some_and(|c| c.is_ascii_digit()),
+            // As in "What's next".
+            Some('\'' | '’') => is_plain_name(label) && rest.next().is_some_and(char::is_alphabetic),
             Some(' ') => {
                 is_letter && rest.next().is_some_and(char::is_lowercase) && !is_beside_another(label, after)
             }
@@ -326,6 +334,9 @@ mod tests {
             ("1. 문\n2. 열쇠", "그럼 2번만", vec![1]),
             ("**방안 A**: 문\n**방안 B**: 열쇠", "B로 가자", vec![1]),
             ("**方案A：** 锁\n**方案B：** 门", "用B", vec![1]),
+            ("**方案A：** 锁\n   贵\n**方案B：** 门\n   便宜", "方案B", vec![2]),
+            ("- **What:** a boat\n- **Who:** all", "What’s our list", vec![]),
+            ("- **Redis**: fast\n- **File**: simple", "File", vec![1]),
         ] {
             assert_eq!(lines_picked(text, message, true), expected, "{text} {message}");
         }
