@@ -269,8 +269,8 @@ fn told_last(result: &ContextMessage, told: &Told<'_>) -> Option<String> {
     let Some(last) = told.last else {
         let nothing = || {
             let is_number = |line: &str| line.trim().parse::<f64>().is_ok();
-            let mut lines = result.features().text.lines();
-            (!lines.any(|line| is_number(line) || is_advice(line))).then(|| NO_OUTPUT.to_owned())
+            let says_something = |line: &str| is_number(line) || is_advice(line) || is_garbled(line);
+            (!result.features().text.lines().any(says_something)).then(|| NO_OUTPUT.to_owned())
         };
         return only_line(result, ENDING_CHARS).or_else(nothing);
     };
@@ -482,6 +482,19 @@ mod tests {
             let context = context("Bash", &json!({"command": command}), result);
             let line = result.lines().next_back().unwrap();
             assert_eq!(ended(&context, Some(line), false), expected, "{command}");
+        }
+    }
+
+    #[test]
+    fn what_is_garbled_was_written() {
+        for (result, expected) in [
+            ("\u{fffd}w\u{fffd}N status", "1 line"),
+            ("\u{fffd}w\u{fffd}N status\nOCR????????G no", "2 lines"),
+            ("renamed a_name \u{fffd}\u{fffd} b_name", "renamed a_name \u{fffd}\u{fffd} b_name"),
+        ] {
+            let context = context("Bash", &json!({"command": "node fix.js"}), result);
+            // Garbled lines are no lines of features, so none is the last.
+            assert_eq!(ended(&context, None, false), expected);
         }
     }
 
