@@ -65,7 +65,10 @@ impl Worth<'_> {
                 && purpose == Purpose::Statement
                 && due.insert(top.index)
                 && let Some(later) = candidates.said_later(top.index as usize, &is_open, says)
-                && (!is_agents || !self.is_talk || self.names_more(candidates.terms(later), terms))
+                && (!is_agents || !self.is_talk || {
+                    self.gain(candidates, later, purpose) >= now * AS_TELLING
+                        && self.names_more(candidates.terms(later), terms)
+                })
                 && preferred.insert(later as u32)
             {
                 let n_bytes = candidates.n_bytes(later);
@@ -255,6 +258,8 @@ impl Worth<'_> {
 
 /// The share of a term's worth that is left once a passage with it was chosen.
 const SAID_AGAIN: f32 = 0.3;
+/// In talk, a later statement of the agent's comes first only if it is worth so much of the earlier one.
+const AS_TELLING: f64 = 0.5;
 /// A term with more than that for each message is a name or a number: a word has less.
 const NAME_WEIGHT: f32 = 0.6;
 /// The share of the best answer's worth that makes another passage an answer.
