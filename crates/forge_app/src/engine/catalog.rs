@@ -59,7 +59,7 @@ impl Report {
     }
 
     /// Returns the report as the last one: the server is not asked again.
-    fn as_last(self) -> Self {
+    fn into_last(self) -> Self {
         match self {
             Self::Told(info) => Self::Told(ModelInfo { is_window_due: false, ..info }),
             Self::NotReady => Self::Silent,
@@ -127,7 +127,7 @@ impl Catalog {
             // Another agent may have asked since.
             return self.has_window(model);
         }
-        let report = Report::of(services, model, events).await.as_last();
+        let report = Report::of(services, model, events).await.into_last();
         self.reports().insert(model.to_string(), report);
         true
     }
@@ -206,7 +206,7 @@ mod tests {
             ("it has no list", Report::Silent, false),
         ] {
             assert_eq!(report.is_early(), expected, "{what}");
-            assert!(!report.as_last().is_early(), "{what}");
+            assert!(!report.into_last().is_early(), "{what}");
         }
     }
 }
