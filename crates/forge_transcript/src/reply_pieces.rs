@@ -123,7 +123,7 @@ mod tests {
         let mut blank = said("\n");
         join(&mut blank, &said(""));
         assert_eq!(blank.content(), None);
-        // What was joined keeps its place: only what is new is copied.
+        // The first piece stays where it is: only the second is copied.
         let place = |message: &Message| message.calls().as_ptr();
         let mut calling = Message::calling(Vec::with_capacity(2));
         join(&mut calling, &Message::calling(vec![call("a")]));

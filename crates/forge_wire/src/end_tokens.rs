@@ -119,7 +119,7 @@ mod tests {
             ("Four.<｜end▁~of▁sentence｜>", "[Four.]"),
             ("Four.</s>", "[Four.]"),
             ("<|eot_id|>", ""),
-            // What only looks like one.
+            // These only look like end tokens.
             ("a <~ b", "[a ][< b]"),
             ("Four <", "[Four ][<]"),
             ("Four <|im_en", "[Four ][<|im_en]"),

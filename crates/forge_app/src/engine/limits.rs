@@ -37,7 +37,7 @@ struct Reading {
 
 /// Servers that cut a prompt differ by no more than this.
 const SAME_WITHIN: u64 = 2;
-/// Windows are larger: a smaller figure is none of a whole prompt.
+/// Every window is larger: a smaller figure does not count a whole prompt.
 const LEAST_READ: Tokens = Tokens::new(1_000);
 /// Servers make windows, and halves of windows, a multiple of this.
 const WINDOW_UNIT: u64 = 256;

@@ -334,7 +334,7 @@ impl ConsoleWatcher {
         }
     }
 
-    /// Prints a complete reply to stdout, or to stderr if it is no answer. A terminal has it already.
+    /// Prints a complete reply: an answer to stdout, other text to stderr. A terminal shows it already.
     fn print_reply(&self, reply: &str, is_answer: bool) {
         if is_terminal() || self.is_for_answer {
             return;

@@ -81,7 +81,7 @@ impl EntryFormat for SpecStory {
         let messages = match speaker {
             Speaker::User => user_messages(&parts),
             Speaker::Agent => agent_messages(&parts),
-            // What a sub-agent says and is told is in its own context.
+            // The words of a sub-agent and to it belong to its own context.
             Speaker::SubAgent => Vec::new(),
         };
         messages.into_iter().flat_map(split).collect()

@@ -184,7 +184,7 @@ fn length_to_rule(text: &str) -> usize {
         }
         at += line.len();
     }
-    // What is shown was cut off.
+    // The history shows only a part of it.
     first.filter(|_| end.is_some()).unwrap_or(at)
 }
 

@@ -3,12 +3,14 @@
 use std::collections::HashSet;
 
 use super::Material;
+use super::candidates::Interview;
 use super::excerpt::{is_answer, is_statement};
-use super::interview::{Interview, interview};
+use super::interview::interview;
 use super::passage::{Origin, Passage, passages_of_record};
 use super::picks::picked;
 use super::question_mark::{asks, may_ask};
 use super::record::Section;
+use super::worth::Worth;
 use crate::compaction::record_tag::is_record;
 use crate::{ContextMessage, Role};
 
@@ -53,9 +55,9 @@ pub(super) struct Answered {
 
 impl Answered {
     /// Returns what the user answered in a few words.
-    pub(super) fn of(material: &Material<'_>, leaves: &[bool]) -> Self {
+    pub(super) fn of(material: &Material<'_>, leaves: &[bool], worth: &Worth<'_>) -> Self {
         let (mut asked, interview) = match material.is_talk {
-            true => (Vec::new(), interview(material, leaves)),
+            true => (Vec::new(), interview(material, leaves, worth)),
             false => (asked(material, leaves), Interview::default()),
         };
         let sources = material.sources;
@@ -63,7 +65,7 @@ impl Answered {
         let before = (1..latest.unwrap_or(0)).rev().filter(|position| sources[*position].starts_turn());
         let picked = before.filter_map(|answer| list(material, leaves, answer, false)).take(MOST_ASKED);
         let picked: Vec<Picked> = picked.collect();
-        // What was picked tells more than what is asked below it.
+        // The item that was picked says more than the question below it.
         asked.retain(|asked| picked.iter().all(|picked| picked.answer != asked.answer));
         let picks = latest.and_then(|latest| list(material, leaves, latest, true));
         Self { picks, picked, asked, interview, carried: in_records(material.sources, leaves) }

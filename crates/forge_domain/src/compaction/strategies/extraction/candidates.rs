@@ -1,5 +1,7 @@
 //! The passages that may be chosen, and what was chosen of them.
 
+use std::collections::BTreeMap;
+
 use super::passage::Passage;
 
 /// An answer repeats another message's if at most this share of its terms is new, in percent; and the most
@@ -13,6 +15,9 @@ const LEAST_TOLD: usize = 4;
 /// The share of the smaller of two statements that they have in common if the later one may correct the
 /// earlier.
 const CORRECTS: f32 = 0.25;
+
+/// The questions of an interview that stand with their answers, by the positions of the answers.
+pub(super) type Interview = BTreeMap<u32, Passage>;
 
 /// The passages that may be chosen, with the numbers of their terms, close together: they are read
 /// repeatedly.

@@ -5,11 +5,10 @@ use std::iter::Peekable;
 
 use super::Material;
 use super::answered::{Asked, Picked};
-use super::candidates::Candidates;
+use super::candidates::{Candidates, Interview};
 use super::contents::{Contents, LEAST_CONTENT, entries, keys_in};
 use super::excerpt::{answer, short_label, source_of};
 use super::filling::{Filling, Placed, line_hash};
-use super::interview::Interview;
 use super::leaving::Leaving;
 use super::order::{Calls, Highlights, Take, Which, order};
 use super::passage::{Origin, Passage};

@@ -40,7 +40,7 @@ impl Leaving<'_> {
         if message.tokens() > room {
             return None;
         }
-        let answered = Answered::of(self.material, self.leaves);
+        let answered = Answered::of(self.material, self.leaves, worth);
         let mut filling = self.choose(room - message.tokens(), &answered, worth, counter);
         loop {
             let mut record = filling.write(&base, self.material, &answered);

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::Material;
 use super::answered::{Answered, Asked, Picked};
+use super::candidates::Interview;
 use super::excerpt::{answer, write};
-use super::interview::Interview;
 use super::label::number;
 use super::passage::{Origin, Passage};
 use super::record::{Entry, Record, Section};

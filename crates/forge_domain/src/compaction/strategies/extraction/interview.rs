@@ -1,14 +1,14 @@
 //! The interview in a talk: questions of the agent's, and answers of the user's that say little without
 //! them, such as "maybe thirty minutes".
 
-use std::collections::{BTreeMap, HashMap};
-
 use super::Material;
 use super::announcements::sentences;
+use super::candidates::Interview;
 use super::passage::{Origin, Passage};
 use super::question_mark::asks;
+use super::worth::Worth;
 use crate::ContextMessage;
-use crate::compaction::features::{ByTerm, is_line_break};
+use crate::compaction::features::is_line_break;
 
 /// Most characters of a question that stands with its answer, and of an answer that needs one.
 const QUESTION_CHARS: usize = 160;
@@ -21,17 +21,13 @@ const ANSWERING: usize = 8;
 const MANY: usize = 10;
 const FEW: usize = 4;
 
-/// The questions that stand with their answers, by the positions of the answers.
-pub(super) type Interview = BTreeMap<u32, Passage>;
-
 /// Returns what leaves of an interview: each answer is short, and names nothing that its question is about.
 /// It is empty unless the agent mostly asks and the user answers.
-pub(super) fn interview(material: &Material<'_>, leaves: &[bool]) -> Interview {
+pub(super) fn interview(material: &Material<'_>, leaves: &[bool], worth: &Worth<'_>) -> Interview {
     if !is_interview(material) {
         return Interview::default();
     }
     let sources = material.sources;
-    let telling = Telling::of(sources);
     let answers = (1..sources.len()).filter(|answer| leaves[*answer] && leaves[answer - 1]);
     let answers = answers.filter(|answer| sources[*answer].starts_turn());
     let answers = answers.filter(|answer| material.team.person(&sources[*answer]).is_none());
@@ -40,7 +36,7 @@ pub(super) fn interview(material: &Material<'_>, leaves: &[bool]) -> Interview {
         let said = said.trim();
         let is_short = said.chars().nth(ANSWER_CHARS).is_none() && !said.contains(is_line_break);
         let question = is_short.then(|| question(material, answer - 1)).flatten()?;
-        (!telling.is_shared(&question, sources, answer)).then_some((answer as u32, question))
+        (!is_shared(&question, sources, answer, worth)).then_some((answer as u32, question))
     });
     pairs.collect()
 }
@@ -86,32 +82,18 @@ fn question(material: &Material<'_>, position: usize) -> Option<Passage> {
     })
 }
 
-/// The number of messages that have each term: those that few have tell what a text is about.
-struct Telling {
-    n_messages: ByTerm<usize>,
-    most: usize,
-}
-
-impl Telling {
-    fn of(sources: &[ContextMessage]) -> Self {
-        let mut n_messages: ByTerm<usize> = HashMap::default();
-        for term in sources.iter().flat_map(|source| &source.features().terms) {
-            *n_messages.entry(term.hash()).or_default() += 1;
-        }
-        Self { n_messages, most: (sources.len() / MANY).max(FEW) }
-    }
-
-    /// Checks whether an answer names what its question is about: then it says so by itself.
-    fn is_shared(&self, question: &Passage, sources: &[ContextMessage], answer: usize) -> bool {
-        let asked = sources[question.message as usize].features();
-        let answered = &sources[answer].features().terms;
-        let text = question.text(sources);
-        let line = &asked.lines[question.lines_from as usize];
-        asked.places(line).iter().enumerate().any(|(nth, place)| {
-            let hash = asked.terms[*place as usize].hash();
-            self.n_messages.get(&hash).is_some_and(|n_messages| *n_messages <= self.most)
-                && text.contains(asked.word(line, nth))
-                && answered.iter().any(|term| term.hash() == hash)
-        })
-    }
+/// Checks whether an answer names what its question is about: then it says so by itself.
+fn is_shared(question: &Passage, sources: &[ContextMessage], answer: usize, worth: &Worth<'_>) -> bool {
+    let position = question.message as usize;
+    let asked = sources[position].features();
+    let answered = &sources[answer].features().terms;
+    let text = question.text(sources);
+    let line = &asked.lines[question.lines_from as usize];
+    let most = (sources.len() / MANY).max(FEW);
+    asked.places(line).iter().enumerate().any(|(nth, place)| {
+        let hash = asked.terms[*place as usize].hash();
+        worth.n_messages(position, *place) as usize <= most
+            && text.contains(asked.word(line, nth))
+            && answered.iter().any(|term| term.hash() == hash)
+    })
 }

@@ -178,13 +178,13 @@ fn marked_label(item: &str, is_row: bool) -> Option<Label> {
     let mut rest = rest.chars();
     let (end, next) = (rest.next()?, rest.next());
     let is_named = is_name(label) && matches!(end, ':' | '：');
-    // A fraction, a time or a file's name is no item; no blank follows the marks of scripts without blanks.
+    // A fraction, a time and a file's name are no items. In scripts without blanks, none follows the mark.
     let goes_on = |c: char| c == '/' || digit(c).is_some() || end.is_ascii() && c.is_ascii_alphanumeric();
     let may_end = if end == '|' { is_row } else { !next.is_some_and(goes_on) };
     (may_end && (is_mark(label) || is_named)).then(|| Label { text: plain(label), is_dashed: false })
 }
 
-/// Returns a label without the blanks and the marks of emphasis behind it.
+/// Returns a label without what follows it: blanks, and the signs of bold text.
 fn without_emphasis(label: &str) -> &str {
     label.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_'))
 }

@@ -1,5 +1,7 @@
 //! Tests of what a record retains of what the user and the agent said to each other.
 
+use std::ops::Range;
+
 use pretty_assertions::assert_eq;
 
 use super::tests::{append_results, extract, record_in};
@@ -350,6 +352,12 @@ fn the_answer_that_the_user_answers_to_stays_in_one_piece_with_its_head_and_tail
     assert!(text.contains("omitted"), "{text}");
 }
 
+/// Returns a list of the boats at each of some piers.
+fn moorings(piers: Range<usize>) -> impl Iterator<Item = String> {
+    let line = |n: usize, k: usize| format!("boat_{n}_{k} lies at mooring {k} of pier_{n}\n");
+    piers.map(move |n| (0..9).map(|k| line(n, k)).collect())
+}
+
 #[test]
 fn a_short_answer_stands_beside_what_it_agrees_to() {
     let other: Vec<String> = (0..8)
@@ -365,15 +373,14 @@ fn a_short_answer_stands_beside_what_it_agrees_to() {
         log.user("Look after the harbour.")
             .agent(format!("{}\n\n{proposed}\n\n{question}", other.join("\n\n")))
             .user(answer);
-        let line = |n: usize, k: usize| format!("boat_{n}_{k} lies at mooring {k} of pier_{n}\n");
-        append_results(&mut log, (0..12).map(|n| (0..9).map(|k| line(n, k)).collect()));
+        append_results(&mut log, moorings(0..12));
         log.user("Now count the boats.");
         extract(&mut log, 3_600);
         let record = record_in(&log);
         assert!(record.contains(&format!("{question}\nm2 user: {answer}\n")), "{question}: {record}");
         assert!(record.contains(proposed), "{question}: {record}");
         // The record of a record has both as well.
-        append_results(&mut log, (12..24).map(|n| (0..9).map(|k| line(n, k)).collect()));
+        append_results(&mut log, moorings(12..24));
         log.user("And count them once more.");
         extract(&mut log, 6_400);
         let record = record_in(&log);
@@ -408,8 +415,7 @@ fn a_short_pick_stands_below_the_item_that_it_means() {
         log.user("Look after the harbour.")
             .agent(format!("{}\n\n{rest}\n\n{question}", items.join("\n")))
             .user(answer);
-        let line = |n: usize, k: usize| format!("boat_{n}_{k} lies at mooring {k} of pier_{n}\n");
-        append_results(&mut log, (0..12).map(|n| (0..9).map(|k| line(n, k)).collect()));
+        append_results(&mut log, moorings(0..12));
         log.user("Now count the boats.");
         extract(&mut log, 3_600);
         let record = record_in(&log);
@@ -420,7 +426,7 @@ fn a_short_pick_stands_below_the_item_that_it_means() {
 
 #[test]
 fn words_of_several_people_are_told_apart() {
-    let say = |log: &mut Conversation, numbers: std::ops::Range<usize>| {
+    let say = |log: &mut Conversation, numbers: Range<usize>| {
         for n in numbers {
             let text = format!("I think that option {n} costs about {} euros a month.", 300 + 7 * n);
             log.add(said_by(Message::user(text), ["Ana", "Ben"][n % 2]));

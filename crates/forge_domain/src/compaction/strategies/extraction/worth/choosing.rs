@@ -61,14 +61,12 @@ impl Worth<'_> {
                 continue;
             }
             // Its author may correct this later.
-            if (passage.origin == Origin::User || is_agents)
+            let is_said = passage.origin == Origin::User || is_agents;
+            if is_said
                 && purpose == Purpose::Statement
                 && due.insert(top.index)
                 && let Some(later) = candidates.said_later(top.index as usize, &is_open, says)
-                && (!is_agents || !self.is_talk || {
-                    self.gain(candidates, later, purpose) >= now * AS_TELLING
-                        && self.names_more(candidates.terms(later), terms)
-                })
+                && (!is_agents || !self.is_talk || self.replaces(candidates, later, terms, now))
                 && preferred.insert(later as u32)
             {
                 let n_bytes = candidates.n_bytes(later);
@@ -108,14 +106,15 @@ impl Worth<'_> {
         room
     }
 
-    /// Checks whether `later` terms have a name or a number that the `earlier` ones have not. In talk, each
-    /// turn of the agent's adds to the others, but what corrects one has another value.
-    fn names_more(&self, later: &[u32], earlier: &[u32]) -> bool {
+    /// Checks whether the statement at `later` may come before an earlier one with such terms and gain. In
+    /// talk, each turn of the agent's adds to the others, but what corrects one has another name or number.
+    fn replaces(&self, candidates: &Candidates, later: usize, earlier: &[u32], gain: f64) -> bool {
         let is_name = |term: &u32| {
             let of = &self.numbers[*term as usize];
             of.weight > NAME_WEIGHT * of.n_messages as f32
         };
-        later.iter().any(|term| is_name(term) && !earlier.contains(term))
+        self.gain(candidates, later, Purpose::Statement) >= gain * AS_TELLING
+            && candidates.terms(later).iter().any(|term| is_name(term) && !earlier.contains(term))
     }
 
     /// Returns the candidates that `is_open` and that are worth anything, in no order.

@@ -6,9 +6,8 @@ mod gain;
 
 use indexmap::IndexMap;
 
-use super::candidates::{AskedTerm, Candidates, LineCounts, Questions, Said, set_of};
+use super::candidates::{AskedTerm, Candidates, Interview, LineCounts, Questions, Said, set_of};
 use super::frames::Frames;
-use super::interview::Interview;
 use super::passage::{Origin, Passage};
 use crate::compaction::answered_call::{AnsweredCall, answered_call};
 use crate::compaction::features::{Features, Kind, TermHasher};
